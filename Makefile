@@ -1,0 +1,42 @@
+# Everything below works from a fresh clone with Python 3.11 and nothing else installed.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+# What a command prints goes to people; a seed or a target may be handed through.
+ARGS   ?=
+
+.PHONY: setup demo test lint soak bench clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready  ## installs the locked dependencies into .venv, once
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "highwater: needs $(PYTHON) on PATH; install Python 3.11 or call make PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## the main job: model check, simulate, conform, fuzz, break a cluster twice, audit, one page
+	@$(BIN)/highwater demo $(ARGS)
+
+test: setup  ## all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup  ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+soak: setup  ## long sweeps, an hour or more
+	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
+
+bench: setup  ## every figure of the README
+	@$(BIN)/python -m bench $(ARGS)
+
+clean:  ## removes .venv and results
+	rm -rf $(VENV) results build *.egg-info

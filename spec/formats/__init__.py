@@ -1,0 +1,5 @@
+"""The file formats, as typed schemas: what one part writes and another reads.
+
+`history` client operations and faults · `trace` protocol steps for TLC · `schedule` faults to inject ·
+`verdict` outcomes and exit codes · `run` the results folder.  All text files are UTF-8 NDJSON or JSON.
+"""

@@ -1,0 +1,144 @@
+"""`history.ndjson`: one line per event of a fault test, in Jepsen's shape.
+
+An operation is an `invoke` followed by an `ok`, `fail` or `info` of the same process; `info` means that
+nobody knows whether it happened.  A process has at most one operation open; a client that pipelines
+owns several processes.  Faults are `info` events of process `nemesis`.  The first event is the header.
+
+What `f` may be, and what its events carry beside `topic` and `partition`:
+
+=============  ==============================================================================
+send           invoke `value` (unique); ok: `offset` (-1 when unknown), `leader_epoch` if told
+poll           ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned
+fetch          raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
+               `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent)
+list_offsets   raw, latest: ok `high_watermark`, `leader_epoch`
+assign         ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position` optional)
+revoke         info: `value` = ["topic-0", ...]
+commit         ok: `value` = {"topic-0": offset}, `generation_id`, `member_id`
+phase          nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones
+kill, restart, pause, resume  nemesis: `node`, `value` = what the target was resolved from
+=============  ==============================================================================
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+
+from spec.formats.verdict import UsageError
+
+NEMESIS = "nemesis"
+Records = list[tuple[int, Any]]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What verdicts depend on. None is unknown, and so are the verdicts that need it."""
+
+    acks: Literal["0", "1", "all"] | None = None
+    idempotence: bool | None = None
+    isolation: Literal["read_uncommitted", "read_committed"] | None = None
+    min_insync_replicas: int | None = None
+    unclean_election: bool | None = None
+    retention: bool | None = None
+    compaction: bool | None = None
+    replicas: int | None = None
+    clients: tuple[str, ...] = ()
+    source: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line. `index` ascends by one and is the clock; `time_ns` counts from the start."""
+
+    index: int
+    time_ns: int
+    process: int | str
+    type: Literal["invoke", "ok", "fail", "info"]
+    f: str
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    position: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    log_start_offset: int | None = None
+    leader_epoch: int | None = None
+    generation_id: int | None = None
+    member_id: str | None = None
+    client: str | None = None
+
+
+def header(config: Config) -> Event:
+    return Event(index=0, time_ns=0, process=NEMESIS, type="info", f="header", value=msgspec.to_builtins(config))
+
+
+class HistoryWriter:
+    """Appends events to an open binary file, numbering them; whole lines only, so a cut file stays readable."""
+
+    def __init__(self, sink: IO[bytes], config: Config) -> None:
+        self._sink = sink
+        self._encoder = msgspec.json.Encoder()
+        self._next_index = 0
+        self.append(header(config))
+
+    def append(self, event: Event) -> Event:
+        """Write `event` under the next index and return it as written."""
+        numbered = msgspec.structs.replace(event, index=self._next_index)
+        self._next_index += 1
+        self._sink.write(self._encoder.encode(numbered) + b"\n")
+        return numbered
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+
+def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
+    """The header's configuration and the events after it.
+
+    Raises UsageError with the line number and what was expected there, also while iterating.
+    """
+    try:
+        source = path.open("rb")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read this history ({error.strerror})", where=str(path), mend="give the path of a history.ndjson"
+        ) from error
+    events = _decode(path, source)
+    first = next(events, None)
+    if first is None or first.f != "header":
+        raise UsageError(
+            "line 1: expected the header event (f = header)",
+            where=str(path),
+            mend='a history begins with {"index":0,...,"f":"header","value":{...}}',
+        )
+    try:
+        return msgspec.convert(first.value, Config), events
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"line 1: {error}", where=str(path), mend="see spec/formats/history.py, class Config"
+        ) from error
+
+
+def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
+    decoder = msgspec.json.Decoder(Event)
+    with source:
+        for number, line in enumerate(source, 1):
+            try:
+                event = decoder.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                cut = "" if line.endswith(b"\n") else " (the line is cut: the file was truncated while being written)"
+                raise UsageError(
+                    f"line {number}: expected one event as a JSON object, {error}{cut}",
+                    where=str(path),
+                    mend="remove the line, or cut the file before it",
+                ) from error
+            if event.index != number - 1:
+                raise UsageError(
+                    f"line {number}: expected index {number - 1}, found {event.index}",
+                    where=str(path),
+                    mend="an event is missing or doubled; take the file as the run wrote it",
+                )
+            yield event

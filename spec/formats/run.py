@@ -1,0 +1,61 @@
+"""The results folder of one run: `results/<UTC time>-<what>/`."""
+
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spec.formats.verdict import UsageError
+
+RESULTS = Path("results")
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: what is needed to run it again."""
+
+    what: str
+    started: str
+    command: list[str]
+    target: str = ""
+    seed: int | None = None
+    highwater: str = ""
+    python: str = ""
+    versions: dict[str, str] = {}
+
+
+def new_folder(what: str, *, root: Path = RESULTS, target: str = "", seed: int | None = None) -> Path:
+    """Make a fresh results folder with its `run.json`; UsageError when the disk refuses."""
+    now = datetime.now(UTC)
+    stem = root / f"{now:%Y%m%dT%H%M%SZ}-{what}"
+    folder, attempt = stem, 1
+    while folder.exists():
+        attempt += 1
+        folder = stem.with_name(f"{stem.name}-{attempt}")
+    run = Run(
+        what=what,
+        started=now.isoformat(timespec="seconds"),
+        command=["highwater", *sys.argv[1:]],
+        target=target,
+        seed=seed,
+        highwater=metadata.version("highwater"),
+        python=platform.python_version(),
+    )
+    try:
+        folder.mkdir(parents=True)
+        write_json(folder / "run.json", run)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write results ({error.strerror})", where=str(folder), mend="free disk space or run elsewhere"
+        ) from error
+    return folder
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write, then rename: a reader or an interruption never sees half a file."""
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+    hidden.replace(path)

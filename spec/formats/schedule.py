@@ -1,0 +1,43 @@
+"""A fault schedule: absolute times, so that dropping one fault moves no other.
+
+The simulator runs it in virtual time, the process injector in real time.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from spec.formats.verdict import UsageError
+
+Verb = Literal["kill", "restart", "pause", "resume"]
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """`target` is a node id (`"2"`) or a role resolved when it fires.
+
+    Roles: `leader(topic,0)`, `followers(topic,0)`, `controller`, `all`, `last` (what the fault before it hit).
+    """
+
+    at_ms: int
+    verb: Verb
+    target: str
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    faults: tuple[Fault, ...] = ()
+    duration_ms: int
+
+    def in_order(self) -> tuple[Fault, ...]:
+        return tuple(sorted(self.faults, key=lambda fault: fault.at_ms))
+
+
+def write_schedule(path: Path, schedule: Schedule) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(schedule)))
+
+
+def read_schedule(path: Path) -> Schedule:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Schedule)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"not a fault schedule: {error}", where=str(path)) from error
