@@ -1,0 +1,46 @@
+"""The switches of the guards: on is the protocol, off plants the historical bug."""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from spec.formats.verdict import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """One switch a guard of `spec/guards.toml`, in snake case; rule, source and witnesses stand there.
+
+    `truncate_by_epoch` is what the broker setting `truncation` comes down to: only `high_watermark` turns it off.
+    """
+
+    truncate_by_epoch: bool = True
+    fence_stale_fetch: bool = True
+    hw_needs_whole_isr: bool = True
+    hw_needs_min_isr: bool = True
+    expand_only_caught_up: bool = True
+    expand_after_epoch_start: bool = True
+    isr_cas: bool = True
+    fence_stale_leader_and_isr: bool = True
+    fence_stale_controller: bool = True
+    elect_from_isr: bool = True
+    unclean_restart_leaves_isr: bool = True
+    ack_after_commit: bool = True
+
+    def without(self, *names: str) -> Self:
+        """The same with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` are one name.
+
+        Raises UsageError that lists the known names when it does not know one.
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        switches = [switch_name(name) for name in names]
+        for name, switch in zip(names, switches, strict=True):
+            if switch not in known:
+                raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(known)}")
+        return dataclasses.replace(self, **dict.fromkeys(switches, False))
+
+
+def switch_name(guard: str) -> str:
+    """`FenceStaleFetch` becomes `fence_stale_fetch`; snake case stays as it is."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", guard).lower()
