@@ -1,0 +1,285 @@
+"""Record batches, format 2 (KIP-98): a header of 61 bytes, then records, compressed as a whole.
+
+The CRC-32C covers everything from the attributes on, so that a broker may give a batch its offset and leader epoch
+without another checksum. The length counts everything behind itself. A record is lengths and deltas in varints.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from reference.wire.compression import Compression, compress, decompress
+from reference.wire.errors import (
+    BufferUnderflowError,
+    EncodeError,
+    InvalidBatchError,
+    InvalidStringError,
+)
+from reference.wire.varint import read_varint, write_varint
+
+MAGIC: Final = 2
+HEADER_SIZE: Final = 61
+LENGTH_END: Final = 12
+"""Bytes up to and including the batch length, which does not count them."""
+CRC_START: Final = 21
+MIN_RECORD_SIZE: Final = 7
+"""Seven numbers of at least a byte each: length, attributes, two deltas, key, value and headers."""
+DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
+
+COMPRESSION_BITS: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_ATTRIBUTES: Final = struct.Struct(">qiibI")
+_FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
+_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+
+Headers = Sequence[tuple[str, bytes | None]]
+NewRecord = tuple[int, bytes | None, bytes | None, Headers]
+"""Timestamp in milliseconds, key, value, headers; the offset comes from the batch."""
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Record(NamedTuple):
+    """A tuple, because a batch makes a thousand of them."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LENGTH_END
+
+    @property
+    def compression(self) -> Compression:
+        """Raises `InvalidBatchError` for a codec that does not exist."""
+        try:
+            return Compression(self.attributes & COMPRESSION_BITS)
+        except ValueError as error:
+            raise InvalidBatchError(f"no compression has number {self.attributes & COMPRESSION_BITS}") from error
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(bool(self.attributes & LOG_APPEND_TIME_BIT))
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+
+def read_batch_header(data: bytes, position: int = 0) -> BatchHeader:
+    """Read the header only. Raises `DecodeError` for another magic, or for a length that holds no header.
+
+    The batch itself may be cut: compare `position + header.size` with what is there.
+    """
+    if len(data) - position < HEADER_SIZE:
+        raise BufferUnderflowError(f"{len(data) - position} bytes hold no batch header")
+    header = BatchHeader(*_HEADER.unpack_from(data, position))
+    if header.magic != MAGIC:
+        raise InvalidBatchError(f"batch at byte {position} has magic {header.magic}, not {MAGIC}")
+    if header.size < HEADER_SIZE:
+        raise InvalidBatchError(f"batch at byte {position} has length {header.batch_length}")
+    return header
+
+
+def batch_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch; a last batch that is cut, as Fetch may do, is left out."""
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_batch_header(data, position)
+        if position + header.size > len(data):
+            return
+        yield position, header
+        position += header.size
+
+
+def crc_valid(data: bytes, position: int, header: BatchHeader) -> bool:
+    return _crc(data, position, header.size) == header.crc
+
+
+def _crc(data: bytes, position: int, size: int) -> int:
+    checksum: int = crc32c(memoryview(data)[position + CRC_START : position + size])
+    return checksum
+
+
+def stamp(batch: bytearray, position: int, base_offset: int, partition_leader_epoch: int) -> None:
+    """Give a batch its place in the log, as a leader does on append. The checksum stays right."""
+    _OFFSET.pack_into(batch, position, base_offset)
+    _LEADER_EPOCH.pack_into(batch, position + LENGTH_END, partition_leader_epoch)
+
+
+def decode_records(
+    data: bytes, position: int = 0, max_bytes: int = DEFAULT_MAX_BYTES
+) -> tuple[BatchHeader, list[Record]]:
+    """Read one batch with its records, decompressed to at most `max_bytes`.
+
+    Raises `DecodeError`. The CRC is the caller's to check: a broker checks on append only.
+    """
+    header = read_batch_header(data, position)
+    end = position + header.size
+    if end > len(data):
+        raise BufferUnderflowError(f"batch at byte {position} ends at {end}, the data at {len(data)}")
+    payload = decompress(header.compression, data[position + HEADER_SIZE : end], max_bytes)
+    if not 0 <= header.record_count * MIN_RECORD_SIZE <= len(payload):
+        raise InvalidBatchError(f"{header.record_count} records cannot stand in {len(payload)} bytes")
+    try:
+        return header, _read_records(header, payload)
+    except IndexError as error:
+        raise BufferUnderflowError(f"records of the batch at byte {position} end early") from error
+    except UnicodeDecodeError as error:
+        raise InvalidStringError(f"header key in the batch at byte {position}: {error}") from error
+
+
+def _read_records(header: BatchHeader, data: bytes) -> list[Record]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    records: list[Record] = []
+    position = 0
+    for _ in range(header.record_count):
+        length, position = read_varint(data, position)
+        end = position + length
+        timestamp_delta, position = read_varint(data, position + 1, 64)
+        offset_delta, position = read_varint(data, position)
+        key, position = _read_bytes(data, position)
+        value, position = _read_bytes(data, position)
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if data[position] == 0:
+            position += 1
+        else:
+            headers, position = _read_headers(data, position)
+        if position != end:
+            raise InvalidBatchError(f"record of {length} bytes ends at byte {position}, not {end}")
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        records.append(Record(base_offset + offset_delta, timestamp, key, value, headers))
+    if position != len(data):
+        raise InvalidBatchError(f"{len(data) - position} bytes behind the last record")
+    return records
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length < 0:
+        if length != -1:
+            raise InvalidBatchError(f"negative length {length}")
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise BufferUnderflowError(f"{length} bytes at byte {position} of {len(data)}")
+    return data[position:end], end
+
+
+def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, position = read_varint(data, position)
+    if not 0 <= 2 * count <= len(data) - position:
+        raise InvalidBatchError(f"{count} headers cannot stand in the {len(data) - position} bytes that remain")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position)
+        if key is None:
+            raise InvalidBatchError("a header without key")
+        value, position = _read_bytes(data, position)
+        headers.append((key.decode(), value))
+    return tuple(headers), position
+
+
+def build_batch(
+    records: Sequence[NewRecord],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    partition_leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """Write a batch whose records have consecutive offsets. Raises `EncodeError` for no records at all."""
+    if not records:
+        raise EncodeError("a batch has at least one record")
+    base_timestamp = records[0][0]
+    payload = bytearray()
+    for delta, record in enumerate(records):
+        _write_record(payload, delta, record, base_timestamp)
+    attributes = compression | LOG_APPEND_TIME_BIT * timestamp_type
+    attributes |= TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
+    covered = _FROM_ATTRIBUTES.pack(
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max(record[0] for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    ) + compress(compression, bytes(payload))
+    batch_length = CRC_START - LENGTH_END + len(covered)
+    return _BEFORE_ATTRIBUTES.pack(base_offset, batch_length, partition_leader_epoch, MAGIC, crc32c(covered)) + covered
+
+
+def _write_record(out: bytearray, offset_delta: int, record: NewRecord, base_timestamp: int) -> None:
+    timestamp, key, value, headers = record
+    body = bytearray(1)  # attributes of a record: none are defined
+    write_varint(body, timestamp - base_timestamp)
+    write_varint(body, offset_delta)
+    _write_bytes(body, key)
+    _write_bytes(body, value)
+    write_varint(body, len(headers))
+    for name, content in headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, content)
+    write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        write_varint(out, -1)
+    else:
+        write_varint(out, len(value))
+        out += value

@@ -1,0 +1,304 @@
+"""The annotations that are the schema of every message.
+
+A message is a frozen dataclass. The annotation of a field says what it is on the wire (`Int32`, `String | None`,
+`tuple[FetchTopic, ...]`), marks beside it say in which versions (`since(3)`), under which tag, and from when on it may
+be null; the Python default is the protocol's default. Everything else is derived: the construct description, the fast
+readers and writers, Hypothesis strategies and the printer.
+
+Two rules of the protocol that the marks follow (KIP-482, KIP-893):
+
+- a field that its version lacks is read as the default, and writing anything else is an error unless it is `ignorable`;
+- a tagged field is written only when it differs from the default, which for a nullable field need not be null.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    ParamSpec,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from reference.wire.errors import UnsupportedVersionError
+
+LATEST: Final = 0x7FFF
+"""Versions are int16, so nothing is newer than this."""
+
+ZERO_UUID: Final = bytes(16)
+"""Kafka's "no id": 16 raw zero bytes."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def derived(function: Callable[P, T]) -> Callable[P, T]:
+    """Derive once and remember: `functools.cache` whose signature mypy keeps (it holds classes to be unhashable)."""
+    remembered: Any = lru_cache(maxsize=None)(function)
+    return remembered  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions; `first > last` is empty."""
+
+    first: int = 0
+    last: int = LATEST
+
+    @classmethod
+    def parse(cls, text: str) -> "Versions":
+        """Read the protocol's own notation: `3`, `0-12`, `9+` or `none`."""
+        if text == "none":
+            return NEVER
+        if text.endswith("+"):
+            return cls(int(text[:-1]))
+        first, _, last = text.partition("-")
+        return cls(int(first), int(last or first))
+
+    def __contains__(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+ALWAYS: Final = Versions()
+NEVER: Final = Versions(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A type of constant width; `code` is its letter in `struct`."""
+
+    name: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A run of bytes behind its length: `string`, `bytes` or `records`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    element: "FieldType"
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    struct: type[Any]
+
+
+FieldType = Fixed | Sized | ArrayOf | StructOf
+
+Int8 = Annotated[int, Fixed("int8", "b")]
+Int16 = Annotated[int, Fixed("int16", "h")]
+Int32 = Annotated[int, Fixed("int32", "i")]
+Int64 = Annotated[int, Fixed("int64", "q")]
+UInt16 = Annotated[int, Fixed("uint16", "H")]
+UInt32 = Annotated[int, Fixed("uint32", "I")]
+Float64 = Annotated[float, Fixed("float64", "d")]
+Bool = Annotated[bool, Fixed("bool", "?")]
+Uuid = Annotated[bytes, Fixed("uuid", "16s")]
+String = Annotated[str, Sized("string")]
+Bytes = Annotated[bytes, Sized("bytes")]
+Records = Annotated[bytes, Sized("records")]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    number: int
+    versions: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    versions: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Ignorable:
+    """Dropped without complaint when written in a version that lacks the field."""
+
+
+ignorable: Final = Ignorable()
+
+
+def since(first: int) -> Versions:
+    return Versions(first)
+
+
+def until(last: int) -> Versions:
+    return Versions(0, last)
+
+
+def versions(first: int, last: int) -> Versions:
+    return Versions(first, last)
+
+
+def nullable(since: int) -> Nullable:
+    """Null is allowed from that version on; without this mark `| None` allows it in every version."""
+    return Nullable(Versions(since))
+
+
+def tagged(number: int, since: int) -> Tag:
+    """The field exists from that version on, in the tag section and not in line."""
+    return Tag(number, Versions(since))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: FieldType
+    default: Any
+    versions: Versions = ALWAYS
+    nullable: Versions = NEVER
+    tag: Tag | None = None
+    ignorable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSchema:
+    """What the `message` decorator was told; `api_key` is -1 for headers and data that are no request or response."""
+
+    api_key: int
+    versions: Versions
+    flexible: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One struct as one version sends it. Hashable, so that codecs can be cached by it."""
+
+    struct: type[Any]
+    version: int
+    flexible: bool
+    in_line: tuple[Field, ...]
+    tagged: tuple[Field, ...]
+    missing: tuple[Field, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.struct, self.version, self.flexible))
+
+    def of(self, struct: type[Any]) -> "Layout":
+        """The layout of a nested struct, under the same version."""
+        return layout(struct, self.version, self.flexible)
+
+    def is_nullable(self, field: Field) -> bool:
+        return self.version in field.nullable
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def struct(cls: type[T]) -> type[T]:
+    """A struct inside a message. It has the version and the flexibility of whatever holds it."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(*, versions: str, flexible_from: int | None = None, api_key: int = -1) -> Callable[[type[T]], type[T]]:
+    """A whole message: the versions that exist, and the first flexible one (KIP-482), if any."""
+    flexible = NEVER if flexible_from is None else Versions(flexible_from)
+    schema = MessageSchema(api_key, Versions.parse(versions), flexible)
+
+    def decorate(cls: type[T]) -> type[T]:
+        decorated = struct(cls)
+        setattr(decorated, "__schema__", schema)  # noqa: B010 - mypy knows no such attribute on a type[T]
+        return decorated
+
+    return decorate
+
+
+def schema_of(cls: type[Any]) -> MessageSchema:
+    schema: MessageSchema = cls.__schema__
+    return schema
+
+
+@derived
+def message_layout(cls: type[Any], version: int) -> Layout:
+    """Raises `UnsupportedVersionError` for a version that the message never had."""
+    schema = schema_of(cls)
+    if version not in schema.versions:
+        first, last = schema.versions.first, schema.versions.last
+        raise UnsupportedVersionError(f"{cls.__name__} has versions {first} to {last}, not {version}")
+    return layout(cls, version, version in schema.flexible)
+
+
+@derived
+def layout(struct: type[Any], version: int, flexible: bool) -> Layout:
+    present = [field for field in fields_of(struct) if version in field.versions]
+    tagged = [field for field in present if field.tag and version in field.tag.versions]
+    return Layout(
+        struct,
+        version,
+        flexible,
+        in_line=tuple(field for field in present if field not in tagged),
+        tagged=tuple(sorted(tagged, key=lambda field: field.tag.number if field.tag else 0)),
+        missing=tuple(field for field in fields_of(struct) if field not in present),
+    )
+
+
+@derived
+def fields_of(struct: type[Any]) -> tuple[Field, ...]:
+    hints = get_type_hints(struct, include_extras=True)
+    return tuple(_field(each.name, hints[each.name], each.default) for each in fields(struct))
+
+
+def _field(name: str, annotation: Any, default: Any) -> Field:
+    marks: list[Any] = []
+    field_type, may_be_null = _unwrap(annotation, marks)
+    tag = next((mark for mark in marks if isinstance(mark, Tag)), None)
+    null = next((mark for mark in marks if isinstance(mark, Nullable)), Nullable(ALWAYS))
+    return Field(
+        name,
+        field_type,
+        default,
+        versions=next((mark for mark in marks if isinstance(mark, Versions)), tag.versions if tag else ALWAYS),
+        nullable=null.versions if may_be_null else NEVER,
+        tag=tag,
+        ignorable=ignorable in marks,
+    )
+
+
+def _unwrap(annotation: Any, marks: list[Any]) -> tuple[FieldType, bool]:
+    """Find the wire type inside of `Annotated`, `| None` and `tuple`, collecting the marks on the way."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner, *found = arguments
+        marks += found
+        wire_type = next((mark for mark in found if isinstance(mark, Fixed | Sized)), None)
+        return (wire_type, False) if wire_type else _unwrap(inner, marks)
+    if origin in (Union, UnionType):
+        (some,) = (each for each in arguments if each is not NoneType)
+        return _unwrap(some, marks)[0], True
+    if origin is tuple:
+        return ArrayOf(_unwrap(arguments[0], [])[0]), False
+    return StructOf(annotation), False
+
+
+@derived
+def minimum_size(field_type: FieldType, version: int, flexible: bool) -> int:
+    """The fewest bytes that a value can take; a hostile count is checked against it."""
+    if isinstance(field_type, Fixed):
+        return WIDTH[field_type.code]
+    if isinstance(field_type, ArrayOf):
+        return 1 if flexible else 4
+    if isinstance(field_type, StructOf):
+        shape = layout(field_type.struct, version, flexible)
+        return int(flexible) + sum(
+            1 if shape.is_nullable(field) and isinstance(field.type, StructOf)
+            else minimum_size(field.type, version, flexible)
+            for field in shape.in_line
+        )  # fmt: skip
+    if flexible:
+        return 1
+    return 2 if field_type.name == "string" else 4
+
+
+WIDTH: Final = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
