@@ -19,7 +19,7 @@ from reference.wire.errors import (
     InvalidBatchError,
     InvalidStringError,
 )
-from reference.wire.varint import read_varint, write_varint
+from reference.wire.varint import read_varint, read_varlong, write_varint
 
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61
@@ -28,6 +28,8 @@ LENGTH_END: Final = 12
 CRC_START: Final = 21
 MIN_RECORD_SIZE: Final = 7
 """Seven numbers of at least a byte each: length, attributes, two deltas, key, value and headers."""
+NULL: Final = 1
+"""-1 as a zigzag varint; every negative number is odd."""
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMPRESSION_BITS: Final = 0x07
@@ -40,6 +42,7 @@ _BEFORE_ATTRIBUTES: Final = struct.Struct(">qiibI")
 _FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
+_CHECKSUM: Final = struct.Struct(">I")
 
 Headers = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]
@@ -59,6 +62,10 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+_new_record: Final = tuple.__new__
+"""A third faster than `Record(...)`, which checks names and counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class BatchHeader:
         return bool(self.attributes & CONTROL_BIT)
 
 
-def read_batch_header(data: bytes, position: int = 0) -> BatchHeader:
+def read_batch_header(data: bytes | bytearray, position: int = 0) -> BatchHeader:
     """Read the header only. Raises `DecodeError` for another magic, or for a length that holds no header.
 
     The batch itself may be cut: compare `position + header.size` with what is there.
@@ -126,7 +133,7 @@ def read_batch_header(data: bytes, position: int = 0) -> BatchHeader:
     return header
 
 
-def batch_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+def batch_headers(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch; a last batch that is cut, as Fetch may do, is left out."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
@@ -141,7 +148,7 @@ def crc_valid(data: bytes, position: int, header: BatchHeader) -> bool:
     return _crc(data, position, header.size) == header.crc
 
 
-def _crc(data: bytes, position: int, size: int) -> int:
+def _crc(data: bytes | bytearray, position: int, size: int) -> int:
     checksum: int = crc32c(memoryview(data)[position + CRC_START : position + size])
     return checksum
 
@@ -150,6 +157,18 @@ def stamp(batch: bytearray, position: int, base_offset: int, partition_leader_ep
     """Give a batch its place in the log, as a leader does on append. The checksum stays right."""
     _OFFSET.pack_into(batch, position, base_offset)
     _LEADER_EPOCH.pack_into(batch, position + LENGTH_END, partition_leader_epoch)
+
+
+def with_append_time(batch: bytes, timestamp_ms: int) -> bytes:
+    """The same batch with the broker's time on it (LogAppendTime, KIP-32); the checksum is made anew."""
+    header = read_batch_header(batch)
+    stamped = bytearray(batch)
+    _FROM_ATTRIBUTES.pack_into(
+        stamped, CRC_START, header.attributes | LOG_APPEND_TIME_BIT, header.last_offset_delta, header.base_timestamp,
+        timestamp_ms, header.producer_id, header.producer_epoch, header.base_sequence, header.record_count,
+    )  # fmt: skip
+    _CHECKSUM.pack_into(stamped, CRC_START - _CHECKSUM.size, _crc(stamped, 0, len(stamped)))
+    return bytes(stamped)
 
 
 def decode_records(
@@ -182,34 +201,32 @@ def _read_records(header: BatchHeader, data: bytes) -> list[Record]:
     for _ in range(header.record_count):
         length, position = read_varint(data, position)
         end = position + length
-        timestamp_delta, position = read_varint(data, position + 1, 64)
+        timestamp_delta, position = read_varlong(data, position + 1)
         offset_delta, position = read_varint(data, position)
         key, position = _read_bytes(data, position)
         value, position = _read_bytes(data, position)
-        headers: tuple[tuple[str, bytes | None], ...] = ()
-        if data[position] == 0:
-            position += 1
-        else:
-            headers, position = _read_headers(data, position)
+        headers, position = _read_headers(data, position) if data[position] else ((), position + 1)
         if position != end:
             raise InvalidBatchError(f"record of {length} bytes ends at byte {position}, not {end}")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-        records.append(Record(base_offset + offset_delta, timestamp, key, value, headers))
+        records.append(_new_record(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
     if position != len(data):
         raise InvalidBatchError(f"{len(data) - position} bytes behind the last record")
     return records
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(data, position)
-    if length < 0:
-        if length != -1:
-            raise InvalidBatchError(f"negative length {length}")
-        return None, position
-    end = position + length
-    if end > len(data):
-        raise BufferUnderflowError(f"{length} bytes at byte {position} of {len(data)}")
-    return data[position:end], end
+    raw = data[position]
+    if raw == NULL:
+        return None, position + 1
+    if raw < 0x80:
+        length, start = raw >> 1, position + 1
+    else:
+        length, start = read_varint(data, position)
+    end = start + length
+    if end > len(data) or raw & 1:
+        raise InvalidBatchError(f"{length} bytes at byte {start} of {len(data)}")
+    return data[start:end], end
 
 
 def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:

@@ -1,31 +1,55 @@
-"""Zigzag varints, as records use them; lengths in flexible messages are unsigned (`readers.read_uvarint`)."""
+"""Zigzag varints, as records use them; lengths in flexible messages are unsigned (`readers.read_uvarint`).
+
+Varints of one and two bytes hold nearly every length and delta, and reading them is most of reading a batch: they are
+unrolled, and their values looked up.
+"""
 
 from typing import Final
 
 from reference.wire.errors import InvalidVarintError
 
-MAX_BITS: Final = 64
+ZIGZAG: Final = tuple((raw >> 1) ^ -(raw & 1) for raw in range(1 << 14))
+"""The values of all varints of one and two bytes."""
 
 
-def read_varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
-    """A signed integer of 32 or 64 bits, and the position behind it. Raises `IndexError` where the bytes end."""
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    raw = byte & 0x7F
-    for shift in range(7, bits, 7):
-        position += 1
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A signed integer of 32 bits, and the position behind it. Raises `IndexError` where the bytes end."""
+    raw = data[position]
+    if raw < 0x80:
+        return ZIGZAG[raw], position + 1
+    high = data[position + 1]
+    if high < 0x80:
+        return ZIGZAG[raw + (high - 1 << 7)], position + 2
+    return _read_long_varint(data, position, 32)
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """A signed integer of 64 bits, and the position behind it. Raises `IndexError` where the bytes end."""
+    raw = data[position]
+    if raw < 0x80:
+        return ZIGZAG[raw], position + 1
+    high = data[position + 1]
+    if high < 0x80:
+        return ZIGZAG[raw + (high - 1 << 7)], position + 2
+    return _read_long_varint(data, position, 64)
+
+
+def _read_long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    raw = 0
+    for shift in range(0, bits, 7):
         byte = data[position]
+        position += 1
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             if raw >> bits:
                 break
-            return (raw >> 1) ^ -(raw & 1), position + 1
+            return (raw >> 1) ^ -(raw & 1), position
     raise InvalidVarintError(f"varint that ends at byte {position} is longer than {bits} bits")
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    raw = (value << 1) ^ (value >> MAX_BITS)
+    """Write a signed integer of up to 64 bits."""
+    raw = (value << 1) ^ (value >> 64)
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
         raw >>= 7

@@ -1,0 +1,53 @@
+"""Messages and bytes for human eyes."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+INDENT: Final = "  "
+WIDTH: Final = 16
+SHOWN_BYTES: Final = 32
+
+
+def describe(message: object) -> str:
+    """The message field by field, one to a line, nested structs indented; long byte strings are cut."""
+    return "\n".join([type(message).__name__, *_fields(message, INDENT)])
+
+
+def _fields(message: Any, indent: str) -> list[str]:
+    lines = []
+    for field in fields(message):
+        lines += _field(field.name, getattr(message, field.name), indent)
+    return lines
+
+
+def _field(name: str, value: object, indent: str) -> list[str]:
+    if is_dataclass(value):
+        return [f"{indent}{name}: {type(value).__name__}", *_fields(value, indent + INDENT)]
+    if isinstance(value, tuple) and any(is_dataclass(each) for each in value):
+        lines = [f"{indent}{name}: {len(value)}"]
+        for index, each in enumerate(value):
+            lines += _field(f"[{index}]", each, indent + INDENT)
+        return lines
+    return [f"{indent}{name}: {_scalar(value)}"]
+
+
+def _scalar(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_scalar, value)) + "]"
+    if isinstance(value, bytes):
+        cut = "…" if len(value) > SHOWN_BYTES else ""
+        return f"{len(value)} bytes {value[:SHOWN_BYTES].hex(' ')}{cut}".rstrip()
+    return repr(value)
+
+
+def hexdump(data: bytes) -> str:
+    """Sixteen bytes to a line: position, hexadecimal, and what is printable."""
+    return "\n".join(_hex_line(data, start) for start in range(0, len(data), WIDTH))
+
+
+def _hex_line(data: bytes, start: int) -> str:
+    row = data[start : start + WIDTH]
+    text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+    return f"{start:08x}  {row.hex(' '):<{3 * WIDTH - 1}}  {text}"
