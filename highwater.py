@@ -1,1 +1,50 @@
-def main() -> None: ...
+"""The command line: thin, and quick to start. Each package brings its own commands."""
+
+import sys
+
+import typer
+from typer._click.exceptions import ClickException
+
+from reference.command_line import broker_command
+from spec.formats.verdict import ExitCode, UsageError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root() -> None:
+    """Kafka's replication and group protocols, written down and checked: specs, a broker, a harness."""
+
+
+app.command("broker")(broker_command)
+
+
+def main() -> None:
+    """Run; every failure is one line on standard error and one of the four exit codes."""
+    try:
+        app(standalone_mode=False)
+    except UsageError as error:
+        _end(str(error), ExitCode.USAGE)
+    except ClickException as error:
+        _end(f"{error.format_message()}; see --help", ExitCode.USAGE)
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except typer.Abort:
+        _end("interrupted", ExitCode.UNDECIDED)
+    except KeyboardInterrupt:
+        _end("interrupted", ExitCode.UNDECIDED)
+    except OSError as error:
+        _end(f"{error.filename or 'system'}: {error.strerror or error}", ExitCode.USAGE)
+
+
+def _end(message: str, code: ExitCode) -> None:
+    print(f"highwater: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The controller: one of the brokers, elected through the metadata store."""

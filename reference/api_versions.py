@@ -1,0 +1,55 @@
+"""What this broker speaks: the table of keys, versions and handlers, and ApiVersions itself."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reference.events import Request
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+API_VERSIONS: Final = 18
+SOFTWARE_NAME_SINCE: Final = 3
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
+
+Handler = Callable[[Request], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A key with the versions that are advertised; below `answered_from` a request closes the connection."""
+
+    handler: Handler
+    min_version: int
+    max_version: int
+    answered_from: int = 0
+    inter_broker: bool = False
+
+    def answers(self, version: int) -> bool:
+        return max(self.min_version, self.answered_from) <= version <= self.max_version
+
+
+class ApiVersionsHandler:
+    def __init__(self, served: dict[int, Served]) -> None:
+        self._served = served
+
+    async def api_versions(self, request: Request) -> ApiVersionsResponse:
+        """An unknown version is answered in version 0, with the range of this key only (KIP-511)."""
+        body: ApiVersionsRequest | None = request.body
+        if body is None:
+            return self._response(ErrorCode.UNSUPPORTED_VERSION, {API_VERSIONS: self._served[API_VERSIONS]})
+        if request.api_version >= SOFTWARE_NAME_SINCE:
+            names = (body.client_software_name, body.client_software_version)
+            if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
+                return self._response(ErrorCode.INVALID_REQUEST, {})
+        return self._response(ErrorCode.NONE, self._served)
+
+    def _response(self, error: ErrorCode, served: dict[int, Served]) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            error_code=error,
+            api_keys=tuple(
+                ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
+                for key, api in sorted(served.items())
+            ),
+        )

@@ -1,0 +1,256 @@
+"""One broker: wires the parts together and gives every request, timer and completion to the part it is for."""
+
+from typing import Any
+
+from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
+from reference.config import BrokerConfig
+from reference.context import Context, to_json
+from reference.controller.cluster import BROKERS
+from reference.controller.controller import CONTROLLER, CONTROLLER_EPOCH, Controller
+from reference.effects import Close, Effect, Outbox
+from reference.events import STORE, Instant, Request, Response
+from reference.groups.coordinator import GroupCoordinator
+from reference.groups.offsets import OffsetsCoordinator
+from reference.groups.store import GroupStore
+from reference.metadata import PRODUCER_IDS, MetadataHandler
+from reference.metadata_cache import Endpoint, MetadataCache
+from reference.peers import SWEEP, Peers
+from reference.procedures import spawn
+from reference.replication.fetch import FetchHandler
+from reference.replication.offsets import OffsetsHandler
+from reference.replication.partition import Partition
+from reference.replication.produce import ProduceHandler
+from reference.replication.purgatory import PREFIX, Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.storage.filesystem import FileSystem
+from reference.store_client import PING, RECONNECT, StoreClient
+from reference.store_messages import Create, Delete, StoreReply, WatchEvent
+from reference.topic_configs import ROOT as CONFIGS
+from reference.topic_configs import TopicConfigs
+from reference.topics import ROOTS, Topics
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionError, LeaderAndIsrResponse
+from reference.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
+from reference.wire.messages.update_metadata import UpdateMetadataResponse
+
+PRODUCE = 0
+CLUSTER_ID = "/cluster_id"
+
+
+class Broker:
+    """A node (see `reference.events`). Construct it anew after a crash: all it knows is on its disk."""
+
+    def __init__(self, config: BrokerConfig, fs: FileSystem, *, tracing: bool = False) -> None:
+        self.config = config
+        self._out = Outbox(tracing=tracing)
+        self._context = context = Context(config, fs, self._out)
+        self._purgatory = Purgatory(context)
+        self._peers = Peers(context)
+        self.store = StoreClient(
+            context, on_session=self._session_began, on_event=self._watched, on_resumed=self._session_resumed
+        )
+        self.cache = MetadataCache()
+        self.configs = TopicConfigs(config)
+        self.replicas = ReplicaManager(context, self.store, self._peers, self._purgatory, self.configs)
+        self.replicas.is_alive, self.replicas.knows = self.cache.is_alive, self.cache.knows
+        self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
+        self.groups = GroupStore(context, self.cache)
+        self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
+        self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
+        self.replicas.on_role_change = self._role_changed
+        self.served = self._serve()
+
+    def _serve(self) -> dict[int, Served]:
+        """Every key that is answered, with the versions advertised (broker.md, section 6)."""
+        context, cache = self._context, self.cache
+        produce = ProduceHandler(context, self.replicas, self.configs)
+        fetch = FetchHandler(context, self.replicas, self._purgatory)
+        offsets = OffsetsHandler(self.replicas)
+        topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
+        metadata = MetadataHandler(context, cache, topics, self.groups, self.store)
+        committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
+        members = self._coordinator
+        served: dict[int, Served] = {
+            0: Served(produce.produce, 0, 9, answered_from=3),
+            1: Served(fetch.fetch, 4, 12),
+            2: Served(offsets.list_offsets, 1, 7),
+            3: Served(metadata.metadata, 0, 12),
+            4: Served(self._leader_and_isr, 2, 4, inter_broker=True),
+            5: Served(self._stop_replica, 3, 3, inter_broker=True),
+            6: Served(self._update_metadata, 5, 7, inter_broker=True),
+            8: Served(committed.commit, 0, 9),
+            9: Served(committed.fetch, 1, 8),
+            10: Served(metadata.find_coordinator, 0, 4),
+            11: Served(members.join, 0, 9),
+            12: Served(members.heartbeat, 0, 4),
+            13: Served(members.leave, 0, 5),
+            14: Served(members.sync, 0, 5),
+            15: Served(committed.describe, 0, 6),
+            16: Served(committed.list, 0, 5),
+            19: Served(topics.create, 0, 7),
+            20: Served(topics.delete, 0, 6),
+            22: Served(metadata.init_producer_id, 0, 4),
+            23: Served(offsets.offset_for_leader_epoch, 0, 4),
+            32: Served(topics.describe_configs, 0, 4),
+            37: Served(topics.create_partitions, 0, 3),
+            42: Served(committed.delete, 0, 2),
+            60: Served(metadata.describe_cluster, 0, 1),
+        }
+        served[API_VERSIONS] = Served(ApiVersionsHandler(served).api_versions, 0, 4)
+        return served
+
+    # -- entrances -------------------------------------------------------------------------------
+
+    def start(self, now: Instant) -> list[Effect]:
+        self._context.now = now
+        self.replicas.start()
+        self._peers.start()
+        self.store.start()
+        return self._out.drain()
+
+    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
+        self._context.now = now
+        if isinstance(message, Request):
+            self._request(source, message)
+        elif isinstance(message, Response):
+            self._peers.receive(message)
+        elif isinstance(message, StoreReply | WatchEvent):
+            self.store.receive(message)
+        return self._out.drain()
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        self._context.now = now
+        if timer.startswith(PREFIX):
+            self._purgatory.fire(timer)
+        elif timer in {PING, RECONNECT}:
+            self.store.fire(timer)
+        elif timer == SWEEP:
+            self._peers.sweep()
+        else:
+            self.replicas.fire(timer)
+        return self._out.drain()
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        self._context.now = now
+        self.replicas.complete(token)
+        return self._out.drain()
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        self._context.now = now
+        if peer == STORE:
+            self.store.closed()
+        else:
+            self._peers.closed(peer)
+        return self._out.drain()
+
+    def stop(self, now: Instant) -> list[Effect]:
+        """A clean stop: checkpoints and the marker are written; the driver flushes and ends."""
+        self._context.now = now
+        self.replicas.close_cleanly()
+        return self._out.drain()
+
+    def endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where another broker listens, for the driver that connects to it."""
+        known = self.cache.brokers.get(broker_id)
+        if known is None and broker_id in self.controller.cluster.brokers:
+            info = self.controller.cluster.brokers[broker_id]
+            return Endpoint(info.host, info.port)
+        return known
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _request(self, source: str, request: Request) -> None:
+        key = getattr(type(request.body), "__schema__").api_key if request.body is not None else API_VERSIONS  # noqa: B009
+        spawn(self._answer(source, request, key))
+
+    async def _answer(self, source: str, request: Request, key: int) -> None:
+        response = await self.served[key].handler(request)
+        if key == PRODUCE and request.body.acks == 0:
+            refused = any(part.error_code for topic in response.responses for part in topic.partition_responses)
+            if refused:  # the only way to say so to a producer that wants no answer
+                self._out.add(Close(source))
+                return
+            response = None
+        version = 0 if request.body is None else request.api_version
+        self._out.send(source, Response(request.correlation_id, version, response))
+
+    async def _leader_and_isr(self, request: Request) -> LeaderAndIsrResponse:
+        body = request.body
+        error = self.replicas.check_controller(body.controller_epoch, body.broker_epoch)
+        results = self.replicas.leader_and_isr(body) if error is ErrorCode.NONE else []
+        return LeaderAndIsrResponse(
+            error_code=error,
+            partition_errors=tuple(
+                LeaderAndIsrPartitionError(topic_name=topic, partition_index=partition, error_code=code)
+                for topic, partition, code in results
+            ),
+        )
+
+    async def _stop_replica(self, request: Request) -> StopReplicaResponse:
+        body = request.body
+        error = self.replicas.check_controller(body.controller_epoch, body.broker_epoch)
+        results = self.replicas.stop_replicas(body) if error is ErrorCode.NONE else []
+        return StopReplicaResponse(
+            error_code=error,
+            partition_errors=tuple(
+                StopReplicaPartitionError(topic_name=topic, partition_index=partition, error_code=ErrorCode.NONE)
+                for topic, partition in results
+            ),
+        )
+
+    async def _update_metadata(self, request: Request) -> UpdateMetadataResponse:
+        body = request.body
+        error = self.replicas.check_controller(body.controller_epoch, body.broker_epoch)
+        if error is ErrorCode.NONE:
+            self.cache.update(body)
+        return UpdateMetadataResponse(error_code=error)
+
+    def _role_changed(self, partition: Partition) -> None:
+        self.groups.role_changed(partition)
+
+    # -- the metadata store ------------------------------------------------------------------------
+
+    def _session_began(self) -> None:
+        """A new session is a new life to the cluster: register, then stand for controller."""
+        self.controller.resign()
+        spawn(self._register())
+
+    def _session_resumed(self) -> None:
+        self.controller.reload()
+        spawn(self._refresh())
+
+    async def _refresh(self) -> None:
+        await self.configs.load(self.store)
+        await self.controller.stand()
+
+    async def _register(self) -> None:
+        for root in (*ROOTS, "/admin"):
+            await self.store.ensure(root)
+        for path, first in ((CONTROLLER_EPOCH, 0), (PRODUCER_IDS, 0), (CLUSTER_ID, self.config.cluster_id)):
+            await self.store.call(Create(path, to_json(first)))
+        for path in (CONTROLLER, CONFIGS):
+            await self.store.watch(path)
+        await self.configs.load(self.store)
+        path = f"{BROKERS}/{self.config.broker_id}"
+        me = {
+            "host": self.config.host,
+            "port": self.config.port,
+            "unclean": not self.replicas.started_clean,
+        }
+        # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
+        await self.store.call(Delete(path))
+        reply = await self.store.call(Create(path, to_json(me), ephemeral=True))
+        if reply.error or reply.stat is None:
+            return
+        self._context.broker_epoch = reply.stat.created
+        self.replicas.started_clean = True  # told once; a lost session alone loses no data
+        await self.controller.stand()
+
+    def _watched(self, event: WatchEvent) -> None:
+        if event.path == CONTROLLER and event.kind == "deleted":
+            self.controller.resign()
+            spawn(self.controller.stand())
+        elif event.path.startswith(CONFIGS + "/"):
+            spawn(self.configs.on_event(self.store, event))
+        else:
+            self.controller.on_event(event)

@@ -1,0 +1,99 @@
+"""Configuration of a broker and of the metadata store, named as Apache Kafka names it (dots become underscores)."""
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from reference.guards import Guards
+from spec.formats.verdict import UsageError
+
+Truncation = Literal["kip320", "high_watermark"]
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One broker. Times in milliseconds, sizes in bytes."""
+
+    broker_id: int
+    host: str = "127.0.0.1"
+    port: int = 9092
+    metadata_store: str = "127.0.0.1:2181"
+    log_dir: str = "data"
+    cluster_id: str = "highwater"
+
+    # replication
+    truncation: Truncation = "kip320"
+    replica_lag_time_max_ms: int = 10_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_fetch_backoff_ms: int = 200
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    log_flush_interval_ms: int = 1_000
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    auto_create_topics_enable: bool = True
+
+    # log
+    log_segment_bytes: int = 1 << 30
+    log_index_interval_bytes: int = 4096
+    message_max_bytes: int = 1_048_588
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+
+    # sessions and requests
+    metadata_store_session_timeout_ms: int = 6_000
+    request_timeout_ms: int = 30_000
+    socket_request_max_bytes: int = 100 * 1024 * 1024
+    max_connections: int = 4_000
+    connections_max_idle_ms: int = 600_000
+
+    # groups
+    offsets_topic_num_partitions: int = 4
+    offsets_topic_replication_factor: int = 3
+    offset_metadata_max_bytes: int = 4096
+    group_initial_rebalance_delay_ms: int = 0
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 1_000
+
+    guards_off: tuple[str, ...] = ()
+
+    @property
+    def guards(self) -> Guards:
+        guards = Guards().without(*self.guards_off)
+        return guards if self.truncation == "kip320" else guards.without("truncate_by_epoch")
+
+
+class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The metadata store. `tick_ms` is how often sessions are checked."""
+
+    host: str = "127.0.0.1"
+    port: int = 2181
+    data_dir: str = "store"
+    cluster_id: str = "highwater"
+    tick_ms: int = 250
+
+
+class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A config file holds one table: `[broker]` or `[store]`."""
+
+    broker: BrokerConfig | None = None
+    store: StoreConfig | None = None
+
+
+def read_config(path: Path) -> BrokerConfig | StoreConfig:
+    """The node that a TOML file describes; UsageError names the key that is wrong."""
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text()), NodeFile)
+    except OSError as error:
+        raise UsageError(f"cannot read this config ({error.strerror})", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(str(error), where=str(path), mend="see reference/config.py for the keys") from error
+    node = found.broker or found.store
+    if node is None or (found.broker and found.store):
+        raise UsageError("expected exactly one table, [broker] or [store]", where=str(path))
+    if isinstance(node, BrokerConfig):
+        node.guards  # noqa: B018  # an unknown guard is refused here, with the file's name
+    return node

@@ -1,0 +1,39 @@
+"""What every part of one broker shares: its settings, its disk, the current instant and the outbox."""
+
+import json
+from typing import Any
+
+from reference.config import BrokerConfig
+from reference.effects import CancelTimer, Outbox, SetTimer, Trace
+from reference.events import Instant
+from reference.guards import Guards
+from reference.storage.filesystem import FileSystem
+
+
+class Context:
+    __slots__ = ("broker_epoch", "broker_id", "config", "fs", "guards", "now", "out")
+
+    def __init__(self, config: BrokerConfig, fs: FileSystem, out: Outbox) -> None:
+        self.config, self.fs, self.out = config, fs, out
+        self.guards: Guards = config.guards
+        self.broker_id = config.broker_id
+        self.broker_epoch = -1
+        self.now = Instant(0, 0)
+
+    def timer(self, name: str, delay_ms: int) -> None:
+        self.out.add(SetTimer(name, self.now.monotonic_ms + delay_ms))
+
+    def cancel(self, name: str) -> None:
+        self.out.add(CancelTimer(name))
+
+    def trace(self, entity: str, action: str, *, choices: dict[str, Any] | None = None, **state: Any) -> None:
+        if self.out.tracing:
+            self.out.add(Trace(entity, action, self.broker_id, choices or {}, state))
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(data: bytes) -> Any:
+    return json.loads(data)

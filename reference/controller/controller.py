@@ -1,0 +1,403 @@
+"""The controller's life: elected, loads the cluster, reacts to one event after the other, resigns.
+
+Every write to the store is conditional on the controller epoch and on the partition epoch, every request
+to a broker carries the first; so a controller that was replaced without noticing changes nothing.
+"""
+
+from collections.abc import Collection, Iterable
+
+from reference.context import Context, from_json, to_json
+from reference.controller.channels import Channel
+from reference.controller.cluster import (
+    TOPICS,
+    BrokerInfo,
+    Cluster,
+    Key,
+    read_brokers,
+    read_states,
+    read_topics,
+)
+from reference.controller.election import elect, shrink
+from reference.controller.requests import leader_and_isr, stop_replica, update_metadata
+from reference.peers import Peers
+from reference.procedures import Inbox, Pending, spawn
+from reference.replication.purgatory import Purgatory
+from reference.replication.states import NO_LEADER, PartitionState, partition_path, state_path
+from reference.store_client import StoreClient
+from reference.store_messages import ANY_VERSION, Check, Create, SetData, StoreReply, TraceLabel, WatchEvent
+from reference.topic_configs import TopicConfigs, config_path
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+DELETE_TOPICS = "/admin/delete_topics"
+RETRY_MS = 100
+Event = tuple[str, str]
+
+
+class Controller:
+    """Dormant in every broker; `active` in one at a time, as far as it knows."""
+
+    def __init__(
+        self, context: Context, store: StoreClient, peers: Peers, purgatory: Purgatory, configs: TopicConfigs
+    ) -> None:
+        self._context, self._store, self._peers, self._purgatory = context, store, peers, purgatory
+        self._configs = configs
+        self.active = False
+        self.epoch = -1
+        self._epoch_version = ANY_VERSION
+        self._term = 0  # counts elections and resignations here, so that a procedure knows that its time is over
+        self.cluster = Cluster()
+        self._channels: dict[int, Channel] = {}
+        self._inbox: Inbox[Event] = Inbox()
+        self._queued: set[Event] = set()
+        self._online: dict[str, list[Pending[None]]] = {}
+        self._deleted: dict[str, list[Pending[None]]] = {}
+
+    # -- election --------------------------------------------------------------------------------
+
+    async def stand(self) -> None:
+        """Try to become controller: create the ephemeral node and raise the epoch, together or not at all."""
+        if self.active:
+            return
+        term = self._term
+        found = await self._store.get(CONTROLLER_EPOCH)
+        if found.error or found.stat is None or self._term != term:
+            return
+        epoch = int(from_json(found.data)) + 1
+        claim = Create(CONTROLLER, to_json({"version": 1, "brokerid": self._context.broker_id}), ephemeral=True)
+        reply = await self._store.multi(claim, SetData(CONTROLLER_EPOCH, to_json(epoch), found.stat.version))
+        if self._term != term:
+            return
+        if reply.error == "BadVersion":
+            await self.stand()
+        elif not reply.error:
+            self.active, self.epoch, self._epoch_version = True, epoch, found.stat.version + 1
+            self._term += 1
+            await self._run(self._term)
+
+    def resign(self) -> None:
+        self.active = False
+        self._term += 1
+        self._channels.clear()
+
+    def _current(self, term: int) -> bool:
+        return self.active and self._term == term
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def on_event(self, event: WatchEvent) -> None:
+        """Turn a watch event into work; equal work that still waits is done once."""
+        if not self.active:
+            return
+        match event.path.strip("/").split("/"):
+            case ["brokers", "ids", *_]:
+                self._put(("brokers", ""))
+            case ["brokers", "topics", topic] if event.kind != "deleted":
+                self._put(("topic", topic))
+            case ["brokers", "topics", topic, "partitions", partition, "state"] if event.kind == "changed":
+                self._put(("state", f"{topic}/{partition}"))
+            case ["admin", "delete_topics", topic] if event.kind == "created":
+                self._put(("delete", topic))
+
+    def _put(self, event: Event) -> None:
+        if event not in self._queued:
+            self._queued.add(event)
+            self._inbox.put(event)
+
+    def reload(self) -> None:
+        """The link to the store was down for a while: events may have been missed."""
+        if self.active:
+            self.resign()
+            spawn(self._store_again())
+
+    async def _store_again(self) -> None:
+        """Still our ephemeral node? Then go on as a new term of the same epoch; otherwise somebody else leads."""
+        found = await self._store.get(CONTROLLER)
+        epoch = await self._store.get(CONTROLLER_EPOCH)
+        mine = not found.error and found.stat is not None and found.stat.ephemeral_owner == self._store.session_id
+        if mine and not epoch.error and int(from_json(epoch.data)) == self.epoch and not self.active:
+            self.active = True
+            self._term += 1
+            await self._run(self._term)
+
+    async def _run(self, term: int) -> None:
+        self._inbox, self._queued, self._channels = Inbox(), set(), {}
+        for path in ("/brokers", DELETE_TOPICS):
+            await self._store.watch(path)
+        await self._load(term)
+        while self._current(term):
+            event = await self._inbox.take()
+            self._queued.discard(event)
+            if self._current(term):
+                await self._handle(event)
+
+    async def _handle(self, event: Event) -> None:
+        kind, name = event
+        if kind == "brokers":
+            await self._brokers_changed()
+        elif kind == "topic":
+            await self._topic_changed(name)
+        elif kind == "delete":
+            await self._delete_topic(name)
+        else:
+            topic, _, partition = name.rpartition("/")
+            await self._state_changed((topic, int(partition)))
+
+    async def _load(self, term: int) -> None:
+        """Read everything, tell everybody, then elect where no leader lives and finish deletions."""
+        brokers = await read_brokers(self._store)
+        topics = await read_topics(self._store)
+        keys = [(topic, partition) for topic, info in topics.items() for partition in info.assignment]
+        states = await read_states(self._store, keys)
+        if not self._current(term):
+            return
+        self.cluster = Cluster(brokers, topics, states)
+        for broker_id in brokers:
+            self._open_channel(broker_id)
+        self._announce(list(states), brokers)
+        await self._repair(brokers)
+        for topic in topics:
+            await self._topic_changed(topic)
+        for topic in (await self._store.children(DELETE_TOPICS)).children:
+            self._put(("delete", topic))
+
+    def _open_channel(self, broker_id: int) -> None:
+        term, epoch = self._term, self.cluster.brokers[broker_id].epoch
+
+        def is_current() -> bool:
+            known = self.cluster.brokers.get(broker_id)
+            return self._current(term) and known is not None and known.epoch == epoch
+
+        self._channels[broker_id] = Channel(self._peers, self._purgatory, broker_id, is_current)
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    async def _brokers_changed(self) -> None:
+        term = self._term
+        known, found = self.cluster.brokers, await read_brokers(self._store)
+        if not self._current(term):
+            return
+        gone = {b for b, info in known.items() if b not in found or found[b].epoch != info.epoch}
+        come = {b: info for b, info in found.items() if b not in known or known[b].epoch != info.epoch}
+        if gone:
+            self.cluster.brokers = {b: info for b, info in known.items() if b not in gone}
+            for broker_id in gone:
+                self._channels.pop(broker_id, None)
+            await self._brokers_died(gone)
+        if come:
+            self.cluster.brokers = dict(sorted({**self.cluster.brokers, **come}.items()))
+            for broker_id in come:
+                self._open_channel(broker_id)
+            await self._brokers_started(come)
+
+    async def _brokers_died(self, gone: set[int]) -> None:
+        changes: dict[Key, PartitionState] = {}
+        for key, state in self.cluster.states.items():
+            if state.leader in gone or state.leader == NO_LEADER:
+                changes[key] = self._elected(key, state)
+            elif gone & set(state.isr):
+                changes[key] = shrink(state, gone, controller_epoch=self.epoch)
+        await self._change(changes)
+        self._send_metadata([], self.cluster.brokers)
+
+    async def _brokers_started(self, come: dict[int, BrokerInfo]) -> None:
+        # All that a new broker hosts is told to it as it stands, before anything is elected.
+        self._send_metadata(list(self.cluster.states), self.cluster.brokers)
+        for broker_id in come:
+            self._send_leaders(self.cluster.hosted_by(broker_id), {broker_id})
+        await self._repair(come)
+        for topic in list(self.cluster.topics):
+            await self._create_partitions(topic)
+        for topic in (await self._store.children(DELETE_TOPICS)).children:
+            self._put(("delete", topic))
+
+    async def _repair(self, come: dict[int, BrokerInfo]) -> None:
+        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966)."""
+        unclean = {b for b, info in come.items() if info.unclean}
+        if unclean and self._context.guards.unclean_restart_leaves_isr:
+            await self._change(
+                {
+                    key: self._elected(key, shrink(state, unclean, controller_epoch=self.epoch))
+                    if state.leader in unclean
+                    else shrink(state, unclean, controller_epoch=self.epoch)
+                    for key, state in self.cluster.states.items()
+                    if unclean & set(state.isr) and set(state.isr) - unclean
+                }
+            )
+        await self._change(
+            {
+                key: self._elected(key, state)
+                for key, state in self.cluster.states.items()
+                if state.leader not in self.cluster.brokers and self._elected(key, state).leader != NO_LEADER
+            }
+        )
+
+    def _elected(self, key: Key, state: PartitionState) -> PartitionState:
+        unclean = self._configs.value(key[0], "unclean.leader.election.enable") == "true"
+        allowed = unclean or not self._context.guards.elect_from_isr
+        return elect(
+            state, self.cluster.replicas(key), self.cluster.brokers, controller_epoch=self.epoch, unclean=allowed
+        )
+
+    # -- writing partition states ------------------------------------------------------------------
+
+    async def _change(self, changes: dict[Key, PartitionState]) -> None:
+        """Persist, then tell. A write that lost the race is left to the event that the winner caused."""
+        term = self._term
+        replies = [(key, state, self._write(key, state)) for key, state in changes.items()]
+        written: list[Key] = []
+        stale: list[Key] = []
+        for key, state, pending in replies:
+            reply = await pending
+            version = reply.stats[-1].version if reply.stats and reply.stats[-1] else None
+            if version is None:
+                stale.append(key)
+                continue
+            self.cluster.states[key] = PartitionState(
+                state.leader, state.leader_epoch, state.isr, state.controller_epoch, version
+            )
+            written.append(key)
+        if not self._current(term):
+            return
+        self._announce(written, self.cluster.brokers)
+        if stale:
+            await self._retry(stale)
+
+    async def _retry(self, keys: list[Key]) -> None:
+        """Another wrote first (a leader its ISR): read what it wrote and decide again."""
+        term = self._term
+        await self._purgatory.sleep(RETRY_MS)
+        found = await read_states(self._store, keys)
+        if not self._current(term):
+            return
+        self.cluster.states.update(found)
+        live = self.cluster.brokers
+        again = {}
+        for key, state in found.items():
+            if state.leader not in live and self._elected(key, state) != state:
+                again[key] = self._elected(key, state)
+            elif set(state.isr) - set(live):
+                again[key] = shrink(state, set(state.isr) - set(live), controller_epoch=self.epoch)
+        await self._change(again)
+
+    def _write(self, key: Key, state: PartitionState) -> Pending[StoreReply]:
+        elected = state.leader != self.cluster.states[key].leader or state.leader == NO_LEADER
+        label = self._label(key, "ElectLeader" if elected else "ControllerShrinkIsr", state)
+        fenced = self._context.guards.fence_stale_controller
+        guard = (Check(CONTROLLER_EPOCH, self._epoch_version),) if fenced else ()
+        return self._store.multi(*guard, SetData(state_path(*key), state.to_bytes(), state.partition_epoch, label))
+
+    def _label(self, key: Key, action: str, state: PartitionState) -> TraceLabel:
+        return state.label(f"{key[0]}-{key[1]}", action, self._context.broker_id)
+
+    async def _state_changed(self, key: Key) -> None:
+        """A leader changed its ISR: everybody's metadata follows."""
+        term = self._term
+        found = (await read_states(self._store, [key])).get(key)
+        known = self.cluster.states.get(key)
+        if not self._current(term) or found is None or known is None:
+            return
+        if found.partition_epoch > known.partition_epoch:
+            self.cluster.states[key] = found
+            self._send_metadata([key], self.cluster.brokers)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    async def _topic_changed(self, topic: str) -> None:
+        """A new topic, or more partitions of one."""
+        found = await read_topics(self._store, (topic,))
+        if topic in found:
+            self.cluster.topics[topic] = found[topic]
+            await self._create_partitions(topic)
+
+    async def _create_partitions(self, topic: str) -> None:
+        """NewPartition to OnlinePartition: the first live replica leads, the live ones are the ISR."""
+        term, info = self._term, self.cluster.topics[topic]
+        replies = []
+        for partition, replicas in info.assignment.items():
+            live = tuple(replica for replica in replicas if replica in self.cluster.brokers)
+            if (topic, partition) in self.cluster.states or not live:
+                continue
+            state = PartitionState(live[0], 0, live, self.epoch, 0)
+            label = self._label((topic, partition), "ElectLeader", state)
+            path = partition_path(topic, partition)
+            await self._store.ensure(path)
+            replies.append((partition, state, self._store.call(Create(f"{path}/state", state.to_bytes(), label=label))))
+        created = []
+        for partition, state, pending in replies:
+            if not (await pending).error:
+                self.cluster.states[topic, partition] = state
+                created.append((topic, partition))
+        if self._current(term) and created:
+            answers = self._announce(created, self.cluster.brokers)
+            spawn(self._tell_online(topic, answers))
+
+    async def _tell_online(self, topic: str, answers: list[Pending[object]]) -> None:
+        for answer in answers:
+            await answer
+        for pending in self._online.pop(topic, []):
+            pending.resolve(None)
+
+    def online(self, topic: str) -> Pending[None]:
+        """Resolves when every live broker knows the new topic's leaders."""
+        pending: Pending[None] = Pending()
+        self._online.setdefault(topic, []).append(pending)
+        return pending
+
+    def deleted(self, topic: str) -> Pending[None]:
+        pending: Pending[None] = Pending()
+        self._deleted.setdefault(topic, []).append(pending)
+        return pending
+
+    async def _delete_topic(self, topic: str) -> None:
+        """Stop and delete every replica, then forget the topic; waits while a broker that hosts it is down."""
+        info = self.cluster.topics.get(topic)
+        keys = [key for key in self.cluster.states if key[0] == topic]
+        if info is not None:
+            hosts = sorted({replica for replicas in info.assignment.values() for replica in replicas})
+            if not all(host in self._channels for host in hosts):
+                return
+            self._send_metadata(keys, self.cluster.brokers, deleted=True)
+            answers = []
+            for host in hosts:
+                epoch = self.cluster.brokers[host].epoch
+                stopping = [(key, self.cluster.states[key]) for key in keys if host in self.cluster.replicas(key)]
+                request = stop_replica(self._context.broker_id, self.epoch, epoch, stopping, delete=True)
+                answers.append(self._channels[host].send(*request))
+            if None in [await answer for answer in answers]:
+                return
+        await self._store.delete_tree(f"{TOPICS}/{topic}")
+        await self._store.delete_tree(config_path(topic))
+        await self._store.delete_tree(f"{DELETE_TOPICS}/{topic}")
+        for key in keys:
+            self.cluster.states.pop(key, None)
+        self.cluster.topics.pop(topic, None)
+        for pending in self._deleted.pop(topic, []):
+            pending.resolve(None)
+
+    # -- telling brokers ---------------------------------------------------------------------------
+
+    def _announce(self, keys: list[Key], brokers: Iterable[int]) -> list[Pending[object]]:
+        """LeaderAndIsr to who hosts them, then UpdateMetadata to all; resolves as each broker answers the latter."""
+        brokers = list(brokers)
+        self._send_leaders(keys, brokers)
+        return self._send_metadata(keys, brokers)
+
+    def _send_leaders(self, keys: list[Key], brokers: Collection[int]) -> None:
+        for broker_id in brokers:
+            hosted = [key for key in keys if broker_id in self.cluster.replicas(key)]
+            if hosted and broker_id in self._channels:
+                request = leader_and_isr(self._context.broker_id, self.epoch, broker_id, self.cluster, hosted)
+                self._channels[broker_id].send(*request)
+
+    def _send_metadata(
+        self, keys: list[Key], brokers: Iterable[int], *, deleted: bool = False
+    ) -> list[Pending[object]]:
+        answers = []
+        for broker_id in brokers:
+            if broker_id in self._channels:
+                request = update_metadata(
+                    self._context.broker_id, self.epoch, broker_id, self.cluster, keys, deleted=deleted
+                )
+                answers.append(self._channels[broker_id].send(*request))
+        return answers

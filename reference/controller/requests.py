@@ -1,0 +1,142 @@
+"""The controller's three requests, built from what it holds."""
+
+from typing import Any
+
+from reference.controller.cluster import Cluster, Key
+from reference.metadata_cache import LEADER_DURING_DELETE
+from reference.replication.states import PartitionState
+from reference.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from reference.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from reference.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+LEADER_AND_ISR_VERSION = 4
+UPDATE_METADATA_VERSION = 7
+STOP_REPLICA_VERSION = 3
+PLAINTEXT = 0
+
+Versioned = tuple[Any, int]
+
+
+def _by_topic(keys: list[Key]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def leader_and_isr(
+    controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key]
+) -> Versioned:
+    def state_of(key: Key) -> LeaderAndIsrPartitionState:
+        state = cluster.states[key]
+        return LeaderAndIsrPartitionState(
+            partition_index=key[1],
+            controller_epoch=controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            replicas=cluster.replicas(key),
+        )
+
+    leaders = sorted({cluster.states[key].leader for key in keys} & set(cluster.brokers))
+    return LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=cluster.brokers[broker_id].epoch,
+        topic_states=tuple(
+            LeaderAndIsrTopicState(
+                topic_name=topic, partition_states=tuple(state_of((topic, partition)) for partition in partitions)
+            )
+            for topic, partitions in _by_topic(keys).items()
+        ),
+        live_leaders=tuple(
+            LeaderAndIsrLiveLeader(
+                broker_id=leader, host_name=cluster.brokers[leader].host, port=cluster.brokers[leader].port
+            )
+            for leader in leaders
+        ),
+    ), LEADER_AND_ISR_VERSION
+
+
+def update_metadata(
+    controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key], *, deleted: bool
+) -> Versioned:
+    def state_of(key: Key) -> UpdateMetadataPartitionState:
+        state = cluster.states[key]
+        return UpdateMetadataPartitionState(
+            partition_index=key[1],
+            controller_epoch=controller_epoch,
+            leader=LEADER_DURING_DELETE if deleted else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.partition_epoch,
+            replicas=cluster.replicas(key),
+            offline_replicas=tuple(r for r in cluster.replicas(key) if r not in cluster.brokers),
+        )
+
+    def endpoints(host: str, port: int) -> tuple[UpdateMetadataEndpoint, ...]:
+        return (UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=PLAINTEXT),)
+
+    return UpdateMetadataRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=cluster.brokers[broker_id].epoch,
+        topic_states=tuple(
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=cluster.topics[topic].topic_id,
+                partition_states=tuple(state_of((topic, partition)) for partition in partitions),
+            )
+            for topic, partitions in _by_topic(keys).items()
+        ),
+        live_brokers=tuple(
+            UpdateMetadataBroker(id=known, endpoints=endpoints(info.host, info.port))
+            for known, info in cluster.brokers.items()
+        ),
+    ), UPDATE_METADATA_VERSION
+
+
+def stop_replica(
+    controller_id: int,
+    controller_epoch: int,
+    broker_epoch: int,
+    stopping: list[tuple[Key, PartitionState]],
+    *,
+    delete: bool,
+) -> Versioned:
+    states = dict(stopping)
+    return StopReplicaRequest(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_states=tuple(
+            StopReplicaTopicState(
+                topic_name=topic,
+                partition_states=tuple(
+                    StopReplicaPartitionState(
+                        partition_index=partition,
+                        leader_epoch=states[topic, partition].leader_epoch,
+                        delete_partition=delete,
+                    )
+                    for partition in partitions
+                ),
+            )
+            for topic, partitions in _by_topic([key for key, _ in stopping]).items()
+        ),
+    ), STOP_REPLICA_VERSION

@@ -1,0 +1,242 @@
+"""A cluster of processes: a supervisor that starts, watches and stops one metadata store and N brokers.
+
+With `control` it takes one command a line on standard input and answers one line on standard output:
+`start N`, `kill N`, `stop N`, `pause N`, `resume N`, `pid N` (N is a broker id, or `store`).  Its end is the
+cluster's end, however it ends: nodes watch for that.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from reference.config import BrokerConfig
+from reference.drivers.tcp import BrokerLinkCodec
+from reference.events import Request, Response
+from reference.wire.errors import WireError
+from reference.wire.messages.metadata import MetadataRequest
+from spec.formats.verdict import UsageError
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 6.0
+METADATA_VERSION = 9
+STORE_NODE = "store"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses right now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _toml(tables: dict[str, dict[str, object]]) -> str:
+    """Numbers, truth values, strings and lists of strings look the same in TOML as in JSON."""
+    lines = []
+    for name, table in tables.items():
+        lines.append(f"[{name}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+class Cluster:
+    """Nodes by name: `store`, then broker ids `1` to N."""
+
+    def __init__(
+        self, size: int, *, folder: Path | None = None, port: int = 0, settings: dict[str, object] | None = None
+    ) -> None:
+        self._temporary = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="highwater-"))
+        store_port, *ports = free_ports(size + 1)
+        if port:
+            ports = [port + number for number in range(size)]
+        self.addresses = {str(number + 1): f"127.0.0.1:{ports[number]}" for number in range(size)}
+        self._configs = self._write_configs(store_port, ports, settings or {})
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _write_configs(self, store_port: int, ports: list[int], settings: dict[str, object]) -> dict[str, Path]:
+        nodes: dict[str, dict[str, dict[str, object]]] = {
+            STORE_NODE: {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
+        }
+        for number, port in enumerate(ports, 1):
+            broker: dict[str, object] = {
+                "broker_id": number,
+                "port": port,
+                "metadata_store": f"127.0.0.1:{store_port}",
+                "log_dir": str(self.folder / f"broker-{number}"),
+                **settings,
+            }
+            nodes[str(number)] = {"broker": broker}
+            try:
+                msgspec.convert(broker, BrokerConfig).guards  # noqa: B018  # refuses an unknown guard
+            except msgspec.ValidationError as error:
+                raise UsageError(
+                    str(error), where="broker setting", mend="see reference/config.py for the keys"
+                ) from error
+        paths = {}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name, config in nodes.items():
+                paths[name] = self.folder / f"{name}.toml"
+                paths[name].write_text(_toml(config))
+        except OSError as error:
+            raise UsageError(f"cannot write the cluster's folder ({error.strerror})", where=str(self.folder)) from error
+        return paths
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        if self.is_running(name):
+            return
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name])],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "HIGHWATER_PARENT": str(os.getpid())},
+                start_new_session=True,  # Ctrl-C is ours to pass on
+            )
+
+    def start_all(self) -> None:
+        for name in self._configs:
+            self.start(name)
+
+    def is_running(self, name: str) -> bool:
+        process = self.processes.get(name)
+        return process is not None and process.poll() is None
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        if self.is_running(name):
+            self.processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        self.signal(name, signal.SIGKILL)
+        if name in self.processes:
+            self.processes[name].wait()
+
+    def stop(self, name: str) -> None:
+        self.signal(name, signal.SIGCONT)
+        self.signal(name, signal.SIGTERM)
+        if name in self.processes:
+            try:
+                self.processes[name].wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill(name)
+
+    def stop_all(self) -> None:
+        """Brokers first and together, then the store; a temporary folder goes with them."""
+        for name in self.processes:
+            self.signal(name, signal.SIGCONT)
+            if name != STORE_NODE:
+                self.signal(name, signal.SIGTERM)
+        for name in sorted(self.processes, key=lambda node: node == STORE_NODE):
+            self.stop(name)
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- readiness -------------------------------------------------------------------------------
+
+    def wait_until_ready(self) -> None:
+        """Until every broker lists every broker and a controller; UsageError with its log when a node died."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        for name, address in self.addresses.items():
+            while not _knows_all(address, len(self.addresses)):
+                self._check_alive()
+                if time.monotonic() > deadline:
+                    raise UsageError(f"broker {name} is not ready after {READY_TIMEOUT_S:.0f} s", where=address)
+                time.sleep(0.05)
+
+    def _check_alive(self) -> None:
+        for name in self._configs:
+            if not self.is_running(name):
+                lines = (self.folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+                raise UsageError(f"node {name} ended: {lines[-1] if lines else 'no output'}", where=str(self.folder))
+
+
+def _knows_all(address: str, brokers: int) -> bool:
+    """Ask one broker for metadata, as a client would."""
+    host, _, port = address.rpartition(":")
+    codec = BrokerLinkCodec()
+    try:
+        with socket.create_connection((host, int(port)), timeout=1.0) as connection:
+            connection.settimeout(1.0)
+            connection.sendall(codec.encode(Request(1, METADATA_VERSION, MetadataRequest(topics=()), "readiness")))
+            responses: list[Response] = []
+            while not responses:
+                data = connection.recv(65536)
+                if not data:
+                    return False
+                responses = codec.decode(data)
+    except (OSError, WireError):
+        return False
+    body = responses[0].body
+    return len(body.brokers) == brokers and body.controller_id >= 0
+
+
+def supervise(cluster: Cluster, say: Callable[[str], None], *, control: bool) -> None:
+    """Run the cluster until Ctrl-C, SIGTERM or, with `control`, the end of standard input."""
+
+    def interrupted(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell may have had the latter ignored
+        signal.signal(number, interrupted)
+    try:
+        cluster.start_all()
+        cluster.wait_until_ready()
+        say(f"ready {','.join(cluster.addresses.values())}")
+        _serve_commands(cluster, say) if control else _watch(cluster, say)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave children
+        cluster.stop_all()
+
+
+def _watch(cluster: Cluster, say: Callable[[str], None]) -> None:
+    while True:
+        time.sleep(0.5)
+        for name, process in list(cluster.processes.items()):
+            if process.poll() is not None:
+                say(f"node {name} ended with code {process.returncode}; see {cluster.folder / name}.log")
+                del cluster.processes[name]
+
+
+def _serve_commands(cluster: Cluster, say: Callable[[str], None]) -> None:
+    commands: dict[str, Callable[[str], object]] = {
+        "start": cluster.start,
+        "kill": cluster.kill,
+        "stop": cluster.stop,
+        "pause": lambda name: cluster.signal(name, signal.SIGSTOP),
+        "resume": lambda name: cluster.signal(name, signal.SIGCONT),
+        "pid": lambda name: cluster.processes[name].pid if cluster.is_running(name) else 0,
+    }
+    buffered = b""
+    while True:
+        select.select([sys.stdin.fileno()], [], [])
+        data = os.read(sys.stdin.fileno(), 4096)
+        if not data:
+            return
+        *lines, buffered = (buffered + data).split(b"\n")
+        for line in lines:
+            verb, _, name = line.decode().strip().partition(" ")
+            if verb not in commands or (name != STORE_NODE and name not in cluster.addresses):
+                say(f"error unknown command: {verb} {name}")
+                continue
+            result = commands[verb](name)
+            say(f"ok {verb} {name}" + (f" {result}" if verb == "pid" else ""))

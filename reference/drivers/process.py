@@ -1,0 +1,122 @@
+"""One node as one process: listens, says when it is ready, ends cleanly on SIGTERM and Ctrl-C."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from reference.broker import Broker
+from reference.config import BrokerConfig, StoreConfig
+from reference.drivers.files import Disk
+from reference.drivers.tcp import ClientConnection, Driver, Limit, StoreConnection
+from reference.events import STORE
+from reference.metadata_cache import Endpoint
+from reference.metadata_store import MetadataStore
+from spec.formats.verdict import UsageError
+
+IDLE_CHECK_S = 5.0
+POLL_S = 0.02
+Ready = Callable[[str], None]
+
+
+def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready) -> None:
+    """Run until told to stop. UsageError for a port in use, a folder of somebody else, or a disk that refuses."""
+    logging.basicConfig(
+        level=os.environ.get("HIGHWATER_LOG", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    run = _run_broker(config, on_ready) if isinstance(config, BrokerConfig) else _run_store(config, on_ready)
+    asyncio.run(run)
+
+
+async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
+    disk = Disk(Path(config.log_dir))
+    disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
+    broker = Broker(config, disk)
+    store_host, _, store_port = config.metadata_store.rpartition(":")
+
+    def resolve(peer: str) -> Endpoint | None:
+        if peer == STORE:
+            return Endpoint(store_host, int(store_port))
+        return broker.endpoint(int(peer.partition(":")[2]))
+
+    driver = Driver(broker, disk, resolve)
+    limit = Limit(config.max_connections, config.connections_max_idle_ms)
+    server = await _listen(
+        lambda: ClientConnection(driver, broker.served, config.socket_request_max_bytes, limit),
+        config.host,
+        config.port,
+    )
+    driver.start()
+
+    async def announce() -> None:
+        while not broker.cache.is_alive(config.broker_id):
+            await asyncio.sleep(POLL_S)
+        on_ready(f"{config.host}:{config.port}")
+        while True:
+            await asyncio.sleep(IDLE_CHECK_S)
+            limit.close_idle()
+
+    await _until_stopped(driver, server, announce())
+    broker.stop(driver.now())
+    disk.flush_all()
+    disk.close()
+
+
+async def _run_store(config: StoreConfig, on_ready: Ready) -> None:
+    disk = Disk(Path(config.data_dir))
+    disk.claim({"cluster.id": config.cluster_id})
+    driver = Driver(MetadataStore(config, disk), disk, lambda peer: None)
+    server = await _listen(lambda: StoreConnection(driver), config.host, config.port)
+    driver.start()
+
+    async def announce() -> None:
+        on_ready(f"{config.host}:{config.port}")
+
+    await _until_stopped(driver, server, announce())
+    disk.close()
+
+
+async def _listen(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=1024)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen ({error.strerror})",
+            where=f"{host}:{port}",
+            mend="stop what uses the port, or choose another",
+        ) from error
+
+
+async def _until_stopped(driver: Driver, server: asyncio.Server, background: Coroutine[None, None, None]) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tasks = [asyncio.create_task(background), asyncio.create_task(_orphaned(stop))]
+    stopping = asyncio.create_task(stop.wait())
+    waited: list[asyncio.Future[Any]] = [stopping, driver.failed]
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    for task in (*tasks, stopping):
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    server.close()
+    if driver.failed.done():
+        error = driver.failed.result()
+        if not isinstance(error, OSError):
+            raise error
+        where = getattr(error, "filename", None) or "data folder"
+        raise UsageError(f"the disk refuses: {error}", where=str(where), mend="free space, then start again") from error
+
+
+async def _orphaned(stop: asyncio.Event) -> None:
+    """Whoever started this node may be killed; then it must not live on (set by the cluster supervisor)."""
+    parent = os.environ.get("HIGHWATER_PARENT")
+    while parent is not None and os.getppid() == int(parent):
+        await asyncio.sleep(0.5)
+    if parent is not None:
+        stop.set()

@@ -1,0 +1,72 @@
+"""What leaves a node: effects, carried out by the driver in the order given."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: str
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """fsync these paths, then call `complete(now, token)`."""
+
+    paths: tuple[str, ...]
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Call `fire(now, name)` at `due_ms` (monotonic); setting a name again moves it."""
+
+    name: str
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection to `peer`, without an answer."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One protocol step, named as in the TLA+ module (see `spec.formats.trace.Step`)."""
+
+    entity: str
+    action: str
+    node: int | str
+    choices: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+Effect = Send | Flush | SetTimer | CancelTimer | Close | Trace
+
+
+class Outbox:
+    """Collects the effects of one step; `drain` hands them over."""
+
+    __slots__ = ("_effects", "tracing")
+
+    def __init__(self, *, tracing: bool = False) -> None:
+        self._effects: list[Effect] = []
+        self.tracing = tracing
+
+    def add(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def send(self, to: str, message: Any) -> None:
+        self._effects.append(Send(to, message))
+
+    def drain(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects

@@ -1,0 +1,56 @@
+"""What enters a node: time, messages and completions.
+
+A node (broker, metadata store) is an object with five entrances, each returning a list of effects::
+
+    start(now)   receive(now, source, message)   fire(now, timer)   complete(now, token)   closed(now, peer)
+
+It never looks at a clock, a socket or a random source; whoever drives it does.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reference.effects import Effect
+
+# Peers are named by strings, so that traces and schedules can name them too.
+STORE = "store"
+
+
+def broker_peer(broker_id: int) -> str:
+    return f"broker:{broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """`monotonic_ms` drives timers and never jumps; `wall_ms` stamps records."""
+
+    monotonic_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A Kafka request as decoded; `body` is a message of `reference.wire.messages`."""
+
+    correlation_id: int
+    api_version: int
+    body: Any
+    client_id: str | None = None
+    client_host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Answers the request of that correlation id; `body` None means done, with nothing to send (acks=0)."""
+
+    correlation_id: int
+    api_version: int
+    body: Any
+
+
+class Node(Protocol):
+    def start(self, now: Instant) -> list[Effect]: ...
+    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]: ...
+    def fire(self, now: Instant, timer: str) -> list[Effect]: ...
+    def complete(self, now: Instant, token: str) -> list[Effect]: ...
+    def closed(self, now: Instant, peer: str) -> list[Effect]: ...

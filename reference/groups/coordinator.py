@@ -1,0 +1,468 @@
+"""Membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup of the classic protocol, by group state.
+
+A rebalance: members join (PreparingRebalance) until all known ones did or the rebalance timeout is over; the
+generation goes up by one and the leader learns the members (CompletingRebalance); it sends the assignments,
+which are stored before anybody hears of them (Stable).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+
+from reference.context import Context
+from reference.events import Request
+from reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
+from reference.groups.store import GroupStore
+from reference.procedures import Pending, spawn
+from reference.replication.purgatory import Purgatory
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from reference.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MEMBER_ID_REQUIRED_SINCE = 4
+LEAVE_BATCH_SINCE = 3
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+class GroupCoordinator:
+    def __init__(self, context: Context, purgatory: Purgatory, store: GroupStore) -> None:
+        self._context, self._purgatory, self._store = context, purgatory, store
+        self._member_ids = 0
+
+    # -- join ------------------------------------------------------------------------------------
+
+    async def join(self, request: Request) -> JoinGroupResponse:
+        body: JoinGroupRequest = request.body
+        error = self._store.check(body.group_id)
+        config = self._context.config
+        if error is ErrorCode.NONE and not (
+            config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms
+        ):
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is not ErrorCode.NONE:
+            return _refuse_join(error, body.member_id)
+        group = self._store.groups.get(body.group_id)
+        if group is None:
+            if body.member_id:
+                return _refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
+            group = self._store.groups[body.group_id] = Group(body.group_id)
+        protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
+        if not group.supports(body.protocol_type, protocols):
+            return _refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
+        joining = self._join_new if not body.member_id else self._join_known
+        return await joining(group, request, protocols)
+
+    def _new_member(self, request: Request, member_id: str, protocols: Protocols) -> Member:
+        body: JoinGroupRequest = request.body
+        rebalance_ms = body.rebalance_timeout_ms if body.rebalance_timeout_ms >= 0 else body.session_timeout_ms
+        return Member(
+            member_id,
+            body.group_instance_id,
+            request.client_id or "",
+            f"/{request.client_host}",
+            body.session_timeout_ms,
+            rebalance_ms,
+            protocols,
+        )
+
+    def _make_member_id(self, prefix: str | None) -> str:
+        """Unique without chance: broker, its epoch and a counter tell ids apart, the hash only shapes them."""
+        self._member_ids += 1
+        seed = f"{self._context.broker_id}:{self._context.broker_epoch}:{self._member_ids}"
+        digest = sha256(seed.encode()).hexdigest()
+        return f"{prefix or 'member'}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+
+    async def _join_new(self, group: Group, request: Request, protocols: Protocols) -> JoinGroupResponse:
+        body: JoinGroupRequest = request.body
+        if body.group_instance_id in group.static_members:
+            return await self._replace_static(group, request, protocols)
+        if len(group.members) + len(group.pending_members) >= self._context.config.group_max_size:
+            return _refuse_join(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        member_id = self._make_member_id(body.group_instance_id or request.client_id)
+        if body.group_instance_id is None and request.api_version >= MEMBER_ID_REQUIRED_SINCE:
+            group.pending_members[member_id] = self._purgatory.park(
+                body.session_timeout_ms, lambda: self._forget_pending(group, member_id)
+            )
+            return _refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return await self._add_and_rebalance(group, request, member_id, protocols)
+
+    def _forget_pending(self, group: Group, member_id: str) -> None:
+        if group.pending_members.pop(member_id, None) is not None:
+            self._complete_if_all_joined(group)
+
+    async def _add_and_rebalance(
+        self, group: Group, request: Request, member_id: str, protocols: Protocols
+    ) -> JoinGroupResponse:
+        group.protocol_type = request.body.protocol_type
+        member = self._new_member(request, member_id, protocols)
+        group.add(member)
+        return await self._rejoin(group, member)
+
+    async def _rejoin(self, group: Group, member: Member) -> JoinGroupResponse:
+        """Wait for the end of the rebalance, which begins now unless it is under way."""
+        if member.joining is not None:  # the member asked again: the first request is answered as it goes
+            member.joining.resolve(_refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        pending: Pending[JoinGroupResponse] = Pending()
+        member.joining = pending
+        self._end_session(member)
+        self._begin_rebalance(group)
+        return await pending
+
+    async def _join_known(self, group: Group, request: Request, protocols: Protocols) -> JoinGroupResponse:
+        body: JoinGroupRequest = request.body
+        if body.member_id in group.pending_members:
+            if body.group_instance_id is not None:
+                return _refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
+            self._purgatory.finish(group.pending_members.pop(body.member_id))
+            return await self._add_and_rebalance(group, request, body.member_id, protocols)
+        error = self._check_member(group, body.member_id, body.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return _refuse_join(error, body.member_id)
+        member = group.members[body.member_id]
+        unchanged = member.protocols == protocols
+        settled = group.state is GroupState.COMPLETING_REBALANCE or (
+            group.state is GroupState.STABLE and member.member_id != group.leader
+        )
+        if unchanged and settled:
+            return self._joined(group, member)
+        self._update(member, request, protocols)
+        return await self._rejoin(group, member)
+
+    def _update(self, member: Member, request: Request, protocols: Protocols) -> None:
+        fresh = self._new_member(request, member.member_id, protocols)
+        member.protocols, member.client_id, member.client_host = protocols, fresh.client_id, fresh.client_host
+        member.session_timeout_ms = fresh.session_timeout_ms
+        member.rebalance_timeout_ms = fresh.rebalance_timeout_ms
+
+    async def _replace_static(self, group: Group, request: Request, protocols: Protocols) -> JoinGroupResponse:
+        """A static member came back with no memory: it gets a new id and, in Stable, its old assignment (KIP-345)."""
+        body: JoinGroupRequest = request.body
+        old_id = group.static_members[body.group_instance_id or ""]
+        led = group.leader == old_id
+        old = group.members.pop(old_id)
+        self._fence(old)
+        member = self._new_member(request, self._make_member_id(body.group_instance_id), protocols)
+        member.assignment = old.assignment
+        group.add(member)
+        if led:
+            group.leader = member.member_id
+        chosen = group.protocol or ""
+        keeps = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
+        if group.state is GroupState.STABLE and keeps:
+            await self._store.save_group(group)
+            self._start_session(group, member)
+            response = self._joined(group, member)
+            if not led:
+                return response
+            if request.api_version >= SKIP_ASSIGNMENT_SINCE:
+                return replace(response, skip_assignment=True, members=self._member_list(group))
+            return replace(response, leader=old_id, members=())
+        return await self._rejoin(group, member)
+
+    def _fence(self, member: Member) -> None:
+        """Whoever still uses the old id of a static member learns that it was replaced."""
+        self._end_session(member)
+        if member.joining is not None:
+            member.joining.resolve(_refuse_join(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+        if member.syncing is not None:
+            member.syncing.resolve(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+
+    # -- rebalance -------------------------------------------------------------------------------
+
+    def _begin_rebalance(self, group: Group) -> None:
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._complete_if_all_joined(group)
+            return
+        self._refuse_syncing(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._purgatory.finish(group.rebalance_ticket)
+        was_empty = group.state is GroupState.EMPTY
+        group.move_to(GroupState.PREPARING_REBALANCE)
+        group.incarnation += 1
+        delay_ms = self._context.config.group_initial_rebalance_delay_ms
+        if was_empty and delay_ms > 0:
+            group.rebalance_ticket = self._purgatory.park(delay_ms, lambda: self._complete_join(group))
+            return
+        group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._complete_join(group))
+        self._complete_if_all_joined(group)
+
+    def _complete_if_all_joined(self, group: Group) -> None:
+        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and group.members:
+            self._complete_join(group)
+
+    def _complete_join(self, group: Group) -> None:
+        """The join phase is over: who did not come is out, static members excepted; the rest are a generation."""
+        self._purgatory.finish(group.rebalance_ticket)
+        absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
+        for member in absent:
+            self._end_session(member)
+            group.remove(member.member_id)
+        present = [member for member in group.members.values() if member.joining is not None]
+        if group.members and not present:  # only absent static members: wait for them another round
+            group.rebalance_ticket = self._purgatory.park(
+                group.rebalance_timeout_ms, lambda: self._complete_join(group)
+            )
+            return
+        group.generation_id += 1
+        if not group.members:
+            group.protocol, group.leader = None, None
+            group.move_to(GroupState.EMPTY)
+            spawn(self._save_quietly(group))
+            return
+        if group.members[group.leader or ""].joining is None:
+            group.leader = present[0].member_id
+        group.protocol = group.choose_protocol()
+        group.move_to(GroupState.COMPLETING_REBALANCE)
+        incarnation = group.incarnation
+        group.rebalance_ticket = self._purgatory.park(
+            group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
+        )
+        for member in present:
+            joining, member.joining = member.joining, None
+            self._start_session(group, member)
+            if joining is not None:
+                joining.resolve(self._joined(group, member))
+
+    async def _save_quietly(self, group: Group) -> None:
+        await self._store.save_group(group)
+
+    def _expire_unsynced(self, group: Group, incarnation: int) -> None:
+        """Members that joined but never synced hold everybody up: they are out (KAFKA-12890)."""
+        if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
+            return
+        for member in [m for m in group.members.values() if m.syncing is None]:
+            self._end_session(member)
+            group.remove(member.member_id)
+        self._begin_rebalance(group)
+        if not group.members:
+            self._complete_join(group)
+
+    def _member_list(self, group: Group) -> tuple[JoinGroupResponseMember, ...]:
+        return tuple(
+            JoinGroupResponseMember(
+                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata(group.protocol or "")
+            )
+            for m in group.members.values()
+        )
+
+    def _joined(self, group: Group, member: Member) -> JoinGroupResponse:
+        """Only the leader sees the members."""
+        leads = member.member_id == group.leader
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol,
+            leader=group.leader or "",
+            member_id=member.member_id,
+            members=self._member_list(group) if leads else (),
+        )
+
+    # -- sync ------------------------------------------------------------------------------------
+
+    async def sync(self, request: Request) -> SyncGroupResponse:
+        body: SyncGroupRequest = request.body
+        error, group = self._find(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        if group is None or error is not ErrorCode.NONE:
+            return SyncGroupResponse(error_code=error)
+        if body.protocol_type not in {None, group.protocol_type} or body.protocol_name not in {None, group.protocol}:
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member = group.members[body.member_id]
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        if group.state is GroupState.STABLE:
+            self._start_session(group, member)
+            return _synced(group, member)
+        pending: Pending[SyncGroupResponse] = Pending()
+        member.syncing = pending
+        self._start_session(group, member)
+        if member.member_id == group.leader:
+            spawn(self._store_assignments(group, {a.member_id: a.assignment for a in body.assignments}))
+        return await pending
+
+    async def _store_assignments(self, group: Group, assignments: dict[str, bytes]) -> None:
+        """Assignments are replicated before anybody acts on them."""
+        incarnation = group.incarnation
+        error = await self._store.save_group(group, assignments)
+        if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
+            return
+        if error is not ErrorCode.NONE:
+            self._refuse_syncing(group, error)
+            self._begin_rebalance(group)
+            return
+        self._purgatory.finish(group.rebalance_ticket)
+        group.move_to(GroupState.STABLE)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            syncing, member.syncing = member.syncing, None
+            if syncing is not None:
+                self._start_session(group, member)
+                syncing.resolve(_synced(group, member))
+
+    def _refuse_syncing(self, group: Group, error: ErrorCode) -> None:
+        for member in group.members.values():
+            syncing, member.syncing = member.syncing, None
+            if syncing is not None:
+                syncing.resolve(SyncGroupResponse(error_code=error))
+
+    # -- heartbeat and leave -----------------------------------------------------------------------
+
+    async def heartbeat(self, request: Request) -> HeartbeatResponse:
+        body: HeartbeatRequest = request.body
+        error, group = self._find(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        if group is None or error is not ErrorCode.NONE:
+            return HeartbeatResponse(error_code=error)
+        self._start_session(group, group.members[body.member_id])
+        rebalancing = group.state is GroupState.PREPARING_REBALANCE
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
+
+    async def leave(self, request: Request) -> LeaveGroupResponse:
+        body: LeaveGroupRequest = request.body
+        error = self._store.check(body.group_id)
+        if error is not ErrorCode.NONE:
+            return LeaveGroupResponse(error_code=error)
+        batch = request.api_version >= LEAVE_BATCH_SINCE
+        leaving = body.members if batch else (MemberIdentity(member_id=body.member_id),)
+        group = self._store.groups.get(body.group_id)
+        results = [(identity, self._leave_one(group, identity)) for identity in leaving]
+        if group is not None and any(error is ErrorCode.NONE for _, error in results):
+            self._members_left(group)
+        if not batch:
+            return LeaveGroupResponse(error_code=results[0][1])
+        return LeaveGroupResponse(
+            members=tuple(
+                MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error)
+                for who, error in results
+            )
+        )
+
+    def _leave_one(self, group: Group | None, identity: MemberIdentity) -> ErrorCode:
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = identity.member_id
+        if member_id in group.pending_members:
+            self._purgatory.finish(group.pending_members.pop(member_id))
+            return ErrorCode.NONE
+        if identity.group_instance_id is not None and not member_id:
+            member_id = group.static_members.get(identity.group_instance_id, "")
+        error = self._check_member(group, member_id, identity.group_instance_id)
+        if error is ErrorCode.NONE:
+            self._drop(group, member_id)
+        return error
+
+    def _drop(self, group: Group, member_id: str) -> None:
+        member = group.remove(member_id)
+        if member is None:
+            return
+        self._end_session(member)
+        if member.joining is not None:
+            member.joining.resolve(_refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+        if member.syncing is not None:
+            member.syncing.resolve(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _members_left(self, group: Group) -> None:
+        """The others rebalance; with nobody left the group is empty at once."""
+        if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+            self._begin_rebalance(group)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            if group.members:
+                self._complete_if_all_joined(group)
+            elif not group.pending_members:
+                self._complete_join(group)
+
+    # -- sessions and checks -----------------------------------------------------------------------
+
+    def _start_session(self, group: Group, member: Member) -> None:
+        self._end_session(member)
+        member.session_ticket = self._purgatory.park(
+            member.session_timeout_ms, lambda: self._session_expired(group, member)
+        )
+
+    def _end_session(self, member: Member) -> None:
+        self._purgatory.finish(member.session_ticket)
+
+    def _session_expired(self, group: Group, member: Member) -> None:
+        waiting = member.joining is not None or member.syncing is not None
+        if group.members.get(member.member_id) is member and not waiting:
+            self._drop(group, member.member_id)
+            self._members_left(group)
+        elif waiting:
+            self._start_session(group, member)
+
+    def resume(self, groups: Iterable[Group]) -> None:
+        """This broker has just become the coordinator of these: their members' sessions begin anew."""
+        for group in groups:
+            for member in group.members.values():
+                self._start_session(group, member)
+
+    def let_go(self, groups: Iterable[Group]) -> None:
+        """Another broker coordinates these now: whoever waits here is sent there."""
+        for group in groups:
+            self._purgatory.finish(group.rebalance_ticket)
+            for member in group.members.values():
+                self._end_session(member)
+                if member.joining is not None:
+                    member.joining.resolve(_refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
+            self._refuse_syncing(group, ErrorCode.NOT_COORDINATOR)
+            group.state = GroupState.DEAD
+
+    def _check_member(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Is this a member, and not one that a newer instance replaced?"""
+        if instance_id is not None:
+            known = group.static_members.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def _find(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
+    ) -> tuple[ErrorCode, Group | None]:
+        error = self._store.check(group_id)
+        if error is not ErrorCode.NONE:
+            return error, None
+        group = self._store.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.UNKNOWN_MEMBER_ID, None
+        error = self._check_member(group, member_id, instance_id)
+        if error is ErrorCode.NONE and generation_id != group.generation_id:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error, group
+
+    def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+        """May this member, or somebody outside of an empty group (generation -1), commit offsets?"""
+        error = self._store.check(group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self._store.groups.get(group_id)
+        if generation_id == NO_GENERATION and not member_id and instance_id is None:
+            in_use = group is not None and group.state is not GroupState.EMPTY
+            return ErrorCode.UNKNOWN_MEMBER_ID if in_use else ErrorCode.NONE
+        if group is None:
+            return ErrorCode.ILLEGAL_GENERATION
+        error, _ = self._find(group_id, member_id, instance_id, generation_id)
+        if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is ErrorCode.NONE:
+            self._start_session(group, group.members[member_id])
+        return error
+
+
+def _refuse_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, generation_id=NO_GENERATION, member_id=member_id)
+
+
+def _synced(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )

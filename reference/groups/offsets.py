@@ -1,0 +1,221 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete and the group listings."""
+
+from reference.context import Context
+from reference.events import Request
+from reference.groups.coordinator import GroupCoordinator
+from reference.groups.group import CommittedOffset, Group, GroupState
+from reference.groups.store import GroupStore
+from reference.metadata_cache import MetadataCache
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from reference.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from reference.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from reference.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from reference.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+GROUPS_SINCE = 8
+ERROR_SINCE = 2
+UNKNOWN_GROUP_ERROR_SINCE = 6
+Wanted = list[tuple[str, tuple[int, ...]]]
+NOTHING = CommittedOffset(-1, -1, "")
+
+
+class OffsetsCoordinator:
+    def __init__(
+        self, context: Context, store: GroupStore, coordinator: GroupCoordinator, cache: MetadataCache
+    ) -> None:
+        self._context, self._store, self._coordinator, self._cache = context, store, coordinator, cache
+
+    # -- commit and fetch --------------------------------------------------------------------------
+
+    async def commit(self, request: Request) -> OffsetCommitResponse:
+        """All good partitions are written together; a bad one fails alone."""
+        body: OffsetCommitRequest = request.body
+        error = self._coordinator.check_commit(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
+        )
+        good: dict[tuple[str, int], CommittedOffset] = {}
+        errors: dict[tuple[str, int], ErrorCode] = {}
+        for topic in body.topics:
+            for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                metadata = asked.committed_metadata or ""
+                errors[key] = self._check_partition(key, metadata) if error is ErrorCode.NONE else error
+                if errors[key] is ErrorCode.NONE:
+                    good[key] = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata)
+        if good:
+            written = await self._store.save_offsets(body.group_id, good)
+            errors.update(dict.fromkeys(good, written))
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetCommitResponsePartition(
+                            partition_index=asked.partition_index,
+                            error_code=errors[topic.name, asked.partition_index],
+                        )
+                        for asked in topic.partitions
+                    ),
+                )
+                for topic in body.topics
+            )
+        )
+
+    def _check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
+        if not self._cache.knows(*key):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(metadata.encode()) > self._context.config.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    async def fetch(self, request: Request) -> OffsetFetchResponse:
+        body: OffsetFetchRequest = request.body
+        if request.api_version >= GROUPS_SINCE:
+            return OffsetFetchResponse(
+                groups=tuple(
+                    self._fetch_group(
+                        asked.group_id,
+                        None if asked.topics is None else [(t.name, t.partition_indexes) for t in asked.topics],
+                    )
+                    for asked in body.groups
+                )
+            )
+        wanted = None if body.topics is None else [(t.name, t.partition_indexes) for t in body.topics]
+        found = self._fetch_group(body.group_id, wanted)
+        error = ErrorCode(found.error_code)
+        return OffsetFetchResponse(
+            error_code=error,
+            topics=tuple(
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetFetchResponsePartition(
+                            partition_index=p.partition_index,
+                            committed_offset=p.committed_offset,
+                            committed_leader_epoch=p.committed_leader_epoch,
+                            metadata=p.metadata,
+                            error_code=p.error_code,
+                        )
+                        for p in topic.partitions
+                    ),
+                )
+                for topic in found.topics
+            ),
+        )
+
+    def _fetch_group(self, group_id: str, wanted: Wanted | None) -> OffsetFetchResponseGroup:
+        """Null `wanted` means all that the group has; an offset never committed is -1 without error."""
+        error = self._store.check(group_id)
+        group = self._store.groups.get(group_id) or Group(group_id)
+        if wanted is None:
+            topics: dict[str, list[int]] = {}
+            for topic, partition in group.offsets:
+                topics.setdefault(topic, []).append(partition)
+            wanted = [(topic, tuple(partitions)) for topic, partitions in topics.items()]
+
+        def answer(topic: str, partition: int) -> OffsetFetchResponsePartitions:
+            known = group.offsets.get((topic, partition), NOTHING) if error is ErrorCode.NONE else NOTHING
+            return OffsetFetchResponsePartitions(
+                partition_index=partition,
+                committed_offset=known.offset,
+                committed_leader_epoch=known.leader_epoch,
+                metadata=known.metadata,
+                error_code=error,
+            )
+
+        return OffsetFetchResponseGroup(
+            group_id=group_id,
+            error_code=error,
+            topics=tuple(
+                OffsetFetchResponseTopics(name=topic, partitions=tuple(answer(topic, number) for number in partitions))
+                for topic, partitions in wanted
+            ),
+        )
+
+    # -- listings --------------------------------------------------------------------------------
+
+    async def describe(self, request: Request) -> DescribeGroupsResponse:
+        body: DescribeGroupsRequest = request.body
+        return DescribeGroupsResponse(
+            groups=tuple(self._describe_one(group_id, request.api_version) for group_id in body.groups)
+        )
+
+    def _describe_one(self, group_id: str, version: int) -> DescribedGroup:
+        error = self._store.check(group_id)
+        group = self._store.groups.get(group_id)
+        if error is not ErrorCode.NONE:
+            return DescribedGroup(error_code=error, group_id=group_id)
+        if group is None:
+            if version >= UNKNOWN_GROUP_ERROR_SINCE:
+                error = ErrorCode.GROUP_ID_NOT_FOUND
+            return DescribedGroup(error_code=error, group_id=group_id, group_state=GroupState.DEAD)
+        protocol = group.protocol if group.state is GroupState.STABLE else ""
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state,
+            protocol_type=group.protocol_type,
+            protocol_data=protocol or "",
+            members=tuple(
+                DescribedGroupMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    member_metadata=m.metadata(protocol or ""),
+                    member_assignment=m.assignment,
+                )
+                for m in group.members.values()
+            ),
+        )
+
+    async def list(self, request: Request) -> ListGroupsResponse:
+        body: ListGroupsRequest = request.body
+        states = {state.lower() for state in body.states_filter}
+        types = {kind.lower() for kind in body.types_filter}
+        return ListGroupsResponse(
+            groups=tuple(
+                ListedGroup(
+                    group_id=g.group_id, protocol_type=g.protocol_type, group_state=g.state, group_type="classic"
+                )
+                for g in self._store.groups.values()
+                if (not states or g.state.lower() in states) and (not types or "classic" in types)
+            )
+        )
+
+    async def delete(self, request: Request) -> DeleteGroupsResponse:
+        body: DeleteGroupsRequest = request.body
+        results = [
+            DeletableGroupResult(group_id=group_id, error_code=await self._delete_one(group_id))
+            for group_id in body.groups_names
+        ]
+        return DeleteGroupsResponse(results=tuple(results))
+
+    async def _delete_one(self, group_id: str) -> ErrorCode:
+        error = self._store.check(group_id)
+        group = self._store.groups.get(group_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        return await self._store.delete_group(group)

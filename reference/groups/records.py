@@ -1,0 +1,72 @@
+"""Keys and values of `__consumer_offsets`, in Apache Kafka's own format: an int16 version, then the fields."""
+
+from typing import Annotated, Any
+
+from reference.wire.codec import decode, encode
+from reference.wire.schema import Bytes, Int32, Int64, String, message, since, struct
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+VALUE_VERSION = 3
+
+
+@message(versions="0-1")
+class OffsetCommitKey:
+    group: String = ""
+    topic: String = ""
+    partition: Int32 = 0
+
+
+@message(versions="0-3")
+class OffsetCommitValue:
+    offset: Int64 = 0
+    leader_epoch: Annotated[Int32, since(3)] = -1
+    metadata: String = ""
+    commit_timestamp: Int64 = -1
+
+
+@message(versions="2-2")
+class GroupMetadataKey:
+    group: String = ""
+
+
+@struct
+class MemberMetadata:
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, since(3)] = None
+    client_id: String = ""
+    client_host: String = ""
+    rebalance_timeout: Annotated[Int32, since(1)] = -1
+    session_timeout: Int32 = 0
+    subscription: Bytes = b""
+    assignment: Bytes = b""
+
+
+@message(versions="0-3")
+class GroupMetadataValue:
+    protocol_type: String = ""
+    generation: Int32 = 0
+    protocol: String | None = None
+    leader: String | None = None
+    current_state_timestamp: Annotated[Int64, since(2)] = -1
+    members: tuple[MemberMetadata, ...] = ()
+
+
+def pack(message_: Any, version: int) -> bytes:
+    return version.to_bytes(2, "big") + encode(message_, version)
+
+
+def unpack_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
+    """None for a key of a later kind, which is to be skipped."""
+    version = int.from_bytes(data[:2], "big")
+    if version <= OFFSET_KEY_VERSION:
+        return decode(OffsetCommitKey, version, data[2:])
+    return decode(GroupMetadataKey, version, data[2:]) if version == GROUP_KEY_VERSION else None
+
+
+def unpack_offset(data: bytes) -> OffsetCommitValue:
+    return decode(OffsetCommitValue, int.from_bytes(data[:2], "big"), data[2:])
+
+
+def unpack_group(data: bytes) -> GroupMetadataValue:
+    return decode(GroupMetadataValue, int.from_bytes(data[:2], "big"), data[2:])

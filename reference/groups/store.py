@@ -1,0 +1,218 @@
+"""Groups and offsets of the partitions of `__consumer_offsets` that this broker leads: loaded, kept, written."""
+
+from collections.abc import Callable
+
+from reference.context import Context
+from reference.groups.group import CommittedOffset, Group, GroupState, Member
+from reference.groups.records import (
+    GROUP_KEY_VERSION,
+    OFFSET_KEY_VERSION,
+    VALUE_VERSION,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    pack,
+    unpack_group,
+    unpack_key,
+    unpack_offset,
+)
+from reference.metadata_cache import MetadataCache
+from reference.replication.partition import Partition, Role
+from reference.wire.errors import ErrorCode
+from reference.wire.records import Record, batch_headers, build_batch, decode_records
+
+OFFSETS_TOPIC = "__consumer_offsets"
+WRITE_TIMEOUT_MS = 5_000
+READ_BYTES = 1 << 20
+
+# What a failed write means to a group member.
+ERROR_OF_WRITE = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java, made non-negative as Kafka does: it spreads groups over partitions."""
+    value = 0
+    units = text.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+class GroupStore:
+    def __init__(self, context: Context, cache: MetadataCache) -> None:
+        self._context, self._cache = context, cache
+        self.groups: dict[str, Group] = {}
+        self._owned: dict[int, Partition] = {}
+        self.on_loaded: Callable[[list[Group]], None] = lambda groups: None
+        self.on_unloaded: Callable[[list[Group]], None] = lambda groups: None
+
+    def partition_for(self, group_id: str) -> int:
+        topic = self._cache.topics.get(OFFSETS_TOPIC)
+        count = len(topic.partitions) if topic else self._context.config.offsets_topic_num_partitions
+        return java_hash(group_id) % count
+
+    def check(self, group_id: str) -> ErrorCode:
+        """Is this broker the coordinator of a group that may exist?"""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        return ErrorCode.NONE if self.partition_for(group_id) in self._owned else ErrorCode.NOT_COORDINATOR
+
+    # -- loading ---------------------------------------------------------------------------------
+
+    def role_changed(self, partition: Partition) -> None:
+        """A replica of the offsets topic became leader, or no longer is."""
+        if partition.topic != OFFSETS_TOPIC:
+            return
+        self._unload(partition.partition)
+        if partition.role is Role.LEADER:
+            self._load(partition)
+
+    def _unload(self, number: int) -> None:
+        if self._owned.pop(number, None) is None:
+            return
+        gone = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
+        self.on_unloaded(gone)
+        for group in gone:
+            del self.groups[group.group_id]
+
+    def _load(self, partition: Partition) -> None:
+        self._owned[partition.partition] = partition
+        loaded: dict[str, Group] = {}
+        offset = partition.log.log_start_offset
+        while offset < partition.log.log_end_offset:
+            end = partition.log.log_end_offset
+            data = partition.log.read(offset, READ_BYTES, end, at_least_one=True)
+            for position, header in batch_headers(data):
+                for record in decode_records(data, position)[1]:
+                    _replay(loaded, record)
+                offset = header.next_offset
+        self.groups.update(loaded)
+        self.on_loaded(list(loaded.values()))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def _write(self, group_id: str, records: list[tuple[bytes, bytes | None]]) -> ErrorCode:
+        """Append to the group's partition and wait until it is committed."""
+        partition = self._owned.get(self.partition_for(group_id))
+        if partition is None or partition.role is not Role.LEADER:
+            return ErrorCode.NOT_COORDINATOR
+        if len(partition.isr) < partition.effective_min_isr:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        now_ms = self._context.now.wall_ms
+        batch = build_batch([(now_ms, key, value, ()) for key, value in records])
+        ((_, header),) = batch_headers(batch)
+        partition.append(batch, header)
+        error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
+        return ERROR_OF_WRITE.get(error, error)
+
+    async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
+        """Store members and generation, with these assignments or those that the members have."""
+        members = tuple(
+            MemberMetadata(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                rebalance_timeout=m.rebalance_timeout_ms,
+                session_timeout=m.session_timeout_ms,
+                subscription=m.metadata(group.protocol or ""),
+                assignment=m.assignment if assignments is None else assignments.get(m.member_id, b""),
+            )
+            for m in group.members.values()
+        )
+        value = GroupMetadataValue(
+            protocol_type=group.protocol_type,
+            generation=group.generation_id,
+            protocol=group.protocol,
+            leader=group.leader,
+            current_state_timestamp=self._context.now.wall_ms,
+            members=members,
+        )
+        key = pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION)
+        return await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
+
+    async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
+        now_ms = self._context.now.wall_ms
+        records: list[tuple[bytes, bytes | None]] = [
+            (
+                _offset_key(group_id, key),
+                pack(
+                    OffsetCommitValue(
+                        offset=c.offset, leader_epoch=c.leader_epoch, metadata=c.metadata, commit_timestamp=now_ms
+                    ),
+                    VALUE_VERSION,
+                ),
+            )
+            for key, c in offsets.items()
+        ]
+        error = await self._write(group_id, records)
+        if error is ErrorCode.NONE:
+            self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
+        return error
+
+    async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
+        error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
+        if error is ErrorCode.NONE:
+            for key in keys:
+                group.offsets.pop(key, None)
+        return error
+
+    async def delete_group(self, group: Group) -> ErrorCode:
+        tombstones: list[tuple[bytes, bytes | None]] = [
+            (_offset_key(group.group_id, key), None) for key in group.offsets
+        ]
+        tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
+        group.move_to(GroupState.DEAD)
+        error = await self._write(group.group_id, tombstones)
+        self.groups.pop(group.group_id, None)
+        return error
+
+
+def _offset_key(group_id: str, key: tuple[str, int]) -> bytes:
+    return pack(OffsetCommitKey(group=group_id, topic=key[0], partition=key[1]), OFFSET_KEY_VERSION)
+
+
+def _replay(groups: dict[str, Group], record: Record) -> None:
+    """Apply one record; a null value deletes."""
+    key = unpack_key(record.key or b"")
+    if isinstance(key, OffsetCommitKey):
+        group = groups.setdefault(key.group, Group(key.group))
+        if record.value is None:
+            group.offsets.pop((key.topic, key.partition), None)
+        else:
+            value = unpack_offset(record.value)
+            group.offsets[key.topic, key.partition] = CommittedOffset(value.offset, value.leader_epoch, value.metadata)
+    elif isinstance(key, GroupMetadataKey):
+        if record.value is None:
+            groups.pop(key.group, None)
+        else:
+            _restore(groups.setdefault(key.group, Group(key.group)), unpack_group(record.value))
+
+
+def _restore(group: Group, value: GroupMetadataValue) -> None:
+    group.members.clear()
+    group.static_members.clear()
+    group.generation_id, group.protocol_type, group.protocol = value.generation, value.protocol_type, value.protocol
+    for stored in value.members:
+        protocols = ((value.protocol or "", stored.subscription),)
+        group.add(
+            Member(
+                stored.member_id,
+                stored.group_instance_id,
+                stored.client_id,
+                stored.client_host,
+                stored.session_timeout,
+                stored.rebalance_timeout,
+                protocols,
+                stored.assignment,
+            )
+        )
+    group.leader = value.leader
+    group.state = GroupState.STABLE if value.members else GroupState.EMPTY

@@ -1,0 +1,186 @@
+"""Metadata, DescribeCluster, FindCoordinator, InitProducerId: who is where."""
+
+from reference.context import Context, from_json, to_json
+from reference.events import Request
+from reference.groups.store import OFFSETS_TOPIC, GroupStore
+from reference.metadata_cache import CachedTopic, MetadataCache
+from reference.procedures import spawn
+from reference.store_client import StoreClient
+from reference.topics import INTERNAL, Topics, is_legal_name
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from reference.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from reference.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from reference.wire.schema import ZERO_UUID
+
+GROUP_KEY = 0
+COORDINATORS_SINCE = 4
+PRODUCER_IDS = "/latest_producer_id_block"
+PRODUCER_ID_BLOCK = 1_000
+
+
+class MetadataHandler:
+    def __init__(
+        self, context: Context, cache: MetadataCache, topics: Topics, groups: GroupStore, store: StoreClient
+    ) -> None:
+        self._context, self._cache, self._topics, self._groups, self._store = context, cache, topics, groups, store
+        self._creating: set[str] = set()
+        self._producer_ids = range(0)
+
+    # -- metadata --------------------------------------------------------------------------------
+
+    async def metadata(self, request: Request) -> MetadataResponse:
+        body: MetadataRequest = request.body
+        if body.topics is None or (request.api_version == 0 and not body.topics):
+            topics = [self._describe(name, topic) for name, topic in sorted(self._cache.topics.items())]
+        else:
+            create = body.allow_auto_topic_creation and self._context.config.auto_create_topics_enable
+            topics = [
+                self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name, create=create)
+                for asked in body.topics
+            ]
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port)
+                for broker_id, endpoint in self._cache.brokers.items()
+            ),
+            cluster_id=self._context.config.cluster_id,
+            controller_id=self._cache.controller_id if self._cache.is_alive(self._cache.controller_id) else -1,
+            topics=tuple(topics),
+        )
+
+    def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
+        for name, topic in self._cache.topics.items():
+            if topic.topic_id == topic_id:
+                return self._describe(name, topic)
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+    def _by_name(self, name: str, *, create: bool) -> MetadataResponseTopic:
+        topic = self._cache.topics.get(name)
+        if topic is not None:
+            return self._describe(name, topic)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not is_legal_name(name):
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif create or name in INTERNAL:
+            self.create_in_background(name)
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID)
+
+    def create_in_background(self, name: str) -> None:
+        if name not in self._creating:
+            self._creating.add(name)
+            spawn(self._create(name))
+
+    async def _create(self, name: str) -> None:
+        await self._topics.create_automatically(name)
+        self._creating.discard(name)
+
+    def _describe(self, name: str, topic: CachedTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=name,
+            topic_id=topic.topic_id,
+            is_internal=name in INTERNAL,
+            partitions=tuple(self._partition(name, number) for number in sorted(topic.partitions)),
+        )
+
+    def _partition(self, name: str, number: int) -> MetadataResponsePartition:
+        state = self._cache.topics[name].partitions[number]
+        leader = self._cache.leader_of(name, number)
+        return MetadataResponsePartition(
+            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=state.isr,
+            offline_replicas=tuple(replica for replica in state.replicas if not self._cache.is_alive(replica)),
+        )
+
+    async def describe_cluster(self, request: Request) -> DescribeClusterResponse:
+        return DescribeClusterResponse(
+            cluster_id=self._context.config.cluster_id,
+            controller_id=self._cache.controller_id,
+            brokers=tuple(
+                DescribeClusterBroker(broker_id=broker_id, host=endpoint.host, port=endpoint.port)
+                for broker_id, endpoint in self._cache.brokers.items()
+            ),
+        )
+
+    # -- coordinators ----------------------------------------------------------------------------
+
+    async def find_coordinator(self, request: Request) -> FindCoordinatorResponse:
+        body: FindCoordinatorRequest = request.body
+        if request.api_version >= COORDINATORS_SINCE:
+            return FindCoordinatorResponse(
+                coordinators=tuple(self._coordinator(key, body.key_type) for key in body.coordinator_keys)
+            )
+        found = self._coordinator(body.key, body.key_type)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _coordinator(self, key: str, key_type: int) -> Coordinator:
+        def refused(error: ErrorCode, message: str | None = None) -> Coordinator:
+            return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
+
+        if key_type != GROUP_KEY:
+            return refused(ErrorCode.INVALID_REQUEST, "only groups have coordinators here")
+        if OFFSETS_TOPIC not in self._cache.topics:
+            self.create_in_background(OFFSETS_TOPIC)
+            return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = self._cache.leader_of(OFFSETS_TOPIC, self._groups.partition_for(key))
+        if leader < 0:
+            return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        endpoint = self._cache.brokers[leader]
+        return Coordinator(
+            key=key,
+            node_id=leader,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+        )
+
+    # -- producer ids ----------------------------------------------------------------------------
+
+    async def init_producer_id(self, request: Request) -> InitProducerIdResponse:
+        """A fresh id, epoch 0; ids come in blocks that the store hands to one broker each."""
+        body: InitProducerIdRequest = request.body
+        if body.transactional_id is not None:
+            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not self._producer_ids:
+            self._producer_ids = await self._next_block()
+        if not self._producer_ids:
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    async def _next_block(self) -> range:
+        while True:
+            found = await self._store.get(PRODUCER_IDS)
+            if found.error or found.stat is None:
+                return range(0)
+            start = int(from_json(found.data))
+            end = to_json(start + PRODUCER_ID_BLOCK)
+            reply = await self._store.set(PRODUCER_IDS, end, found.stat.version)
+            if not reply.error:
+                return range(start, start + PRODUCER_ID_BLOCK)
+            if reply.error != "BadVersion":
+                return range(0)

@@ -1,0 +1,59 @@
+"""What a broker knows of the cluster: the last UpdateMetadata, topic by topic. It may be stale, and says so nowhere."""
+
+from dataclasses import dataclass, field
+
+from reference.wire.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+
+LEADER_DURING_DELETE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class CachedTopic:
+    topic_id: bytes
+    partitions: dict[int, UpdateMetadataPartitionState] = field(default_factory=dict)
+
+
+class MetadataCache:
+    def __init__(self) -> None:
+        self.controller_id = -1
+        self.brokers: dict[int, Endpoint] = {}
+        self.topics: dict[str, CachedTopic] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        self.controller_id = request.controller_id
+        self.brokers = {
+            broker.id: Endpoint(broker.endpoints[0].host, broker.endpoints[0].port) for broker in request.live_brokers
+        }
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                self._update_partition(topic.topic_name, topic.topic_id, state)
+
+    def _update_partition(self, name: str, topic_id: bytes, state: UpdateMetadataPartitionState) -> None:
+        if state.leader == LEADER_DURING_DELETE:
+            self.topics.pop(name, None)
+            return
+        topic = self.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            topic = self.topics[name] = CachedTopic(topic_id)
+        known = topic.partitions.get(state.partition_index)
+        if known is None or state.leader_epoch >= known.leader_epoch:
+            topic.partitions[state.partition_index] = state
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self.brokers
+
+    def knows(self, topic: str, partition: int) -> bool:
+        return topic in self.topics and partition in self.topics[topic].partitions
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """-1 when the partition is unknown or has no leader that is alive."""
+        if not self.knows(topic, partition):
+            return -1
+        leader = self.topics[topic].partitions[partition].leader
+        return leader if leader in self.brokers else -1

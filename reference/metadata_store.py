@@ -1,0 +1,307 @@
+"""The metadata store: a tree of small nodes with ZooKeeper's semantics, durable, in one process of its own.
+
+Sessions, ephemeral nodes, versions, persistent recursive watches, multi.  Every write goes to the log
+and is flushed before it takes effect or is answered; requests of all sessions take effect in one order,
+and reads wait behind the writes that came before them.
+"""
+
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import msgspec
+
+from reference.config import StoreConfig
+from reference.effects import Effect, Flush, Outbox, SetTimer, Trace
+from reference.events import Instant
+from reference.storage.filesystem import FileSystem
+from reference.store_messages import (
+    ANY_VERSION,
+    AddWatch,
+    Check,
+    Children,
+    CloseSession,
+    Connect,
+    Create,
+    Delete,
+    Error,
+    Get,
+    Multi,
+    Operation,
+    Ping,
+    SetData,
+    Stat,
+    StoreReply,
+    StoreRequest,
+    TraceLabel,
+    WatchEvent,
+)
+
+LOG = "store.log"
+FRAME = struct.Struct(">II")  # length, CRC-32 of the entry
+TICK = "tick"
+FLUSHED = "flushed"
+WRITES = Create | SetData | Delete | Multi | Connect | CloseSession
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One logged write: who asked for it, and what."""
+
+    session_id: int
+    operation: Operation
+
+
+@dataclass(slots=True)
+class Znode:
+    data: bytes
+    stat: Stat
+    children: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Session:
+    timeout_ms: int
+    last_heard_ms: int
+    peer: str | None = None
+    watches: set[str] = field(default_factory=set)
+    ephemerals: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    source: str | None  # None: the store itself expires a session
+    xid: int
+    entry: Entry
+
+
+class RefusedError(Exception):
+    def __init__(self, error: Error) -> None:
+        super().__init__(error)
+        self.error: Error = error
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+class MetadataStore:
+    def __init__(self, config: StoreConfig, fs: FileSystem, *, tracing: bool = False) -> None:
+        self.config = config
+        self._fs = fs
+        self._out = Outbox(tracing=tracing)
+        self._now = Instant(0, 0)
+        self._tree: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0))}
+        self._sessions: dict[int, Session] = {}
+        self._zxid = 0
+        self._queue: deque[Queued] = deque()
+        self._flushing: tuple[Queued, ...] = ()
+        self._encoder = msgspec.msgpack.Encoder()
+
+    # -- entrances -------------------------------------------------------------------------------
+
+    def start(self, now: Instant) -> list[Effect]:
+        self._now = now
+        self._recover()
+        self._out.drain()  # what recovery replays was said before the stop
+        self._out.add(SetTimer(TICK, now.monotonic_ms + self.config.tick_ms))
+        return self._out.drain()
+
+    def receive(self, now: Instant, source: str, message: StoreRequest) -> list[Effect]:
+        self._now = now
+        session = self._sessions.get(message.session_id)
+        if session is not None:
+            session.last_heard_ms = now.monotonic_ms
+            session.peer = source
+        self._queue.append(Queued(source, message.xid, Entry(message.session_id, message.operation)))
+        self._go_on()
+        return self._out.drain()
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        self._now = now
+        for session_id, session in list(self._sessions.items()):
+            if now.monotonic_ms - session.last_heard_ms > session.timeout_ms:
+                session.last_heard_ms = now.monotonic_ms  # asked for once
+                self._queue.append(Queued(None, 0, Entry(session_id, CloseSession())))
+        self._out.add(SetTimer(TICK, now.monotonic_ms + self.config.tick_ms))
+        self._go_on()
+        return self._out.drain()
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        self._now = now
+        done, self._flushing = self._flushing, ()
+        for queued in done:
+            self._apply(queued)
+        self._go_on()
+        return self._out.drain()
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        """A broken connection ends no session: only silence does."""
+        for session in self._sessions.values():
+            if session.peer == peer:
+                session.peer = None
+        return []
+
+    # -- log -------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Answer reads while no write stands before them; else flush all queued writes together."""
+        while self._queue and not self._flushing:
+            if not isinstance(self._queue[0].entry.operation, WRITES):
+                self._apply(self._queue.popleft())
+                continue
+            self._flushing = tuple(self._queue)
+            self._queue.clear()
+            writes = [queued.entry for queued in self._flushing if isinstance(queued.entry.operation, WRITES)]
+            self._fs.append(LOG, b"".join(self._frame(entry) for entry in writes))
+            self._out.add(Flush((LOG,), FLUSHED))
+
+    def _frame(self, entry: Entry) -> bytes:
+        data = self._encoder.encode(entry)
+        return FRAME.pack(len(data), crc32(data)) + data
+
+    def _recover(self) -> None:
+        """Replay the log; a torn end is cut, since nothing of it was ever answered."""
+        if not self._fs.exists(LOG):
+            self._fs.write(LOG, b"")
+        data = self._fs.read(LOG, 0, self._fs.size(LOG))
+        position, decoder = 0, msgspec.msgpack.Decoder(Entry)
+        while position + FRAME.size <= len(data):
+            length, crc = FRAME.unpack_from(data, position)
+            body = data[position + FRAME.size : position + FRAME.size + length]
+            if len(body) < length or crc32(body) != crc:
+                break
+            self._apply(Queued(None, 0, decoder.decode(body)))
+            position += FRAME.size + length
+        if position < len(data):
+            self._fs.truncate(LOG, position)
+        for session in self._sessions.values():
+            session.last_heard_ms = self._now.monotonic_ms
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _apply(self, queued: Queued) -> None:
+        operation, session_id = queued.entry.operation, queued.entry.session_id
+        if isinstance(operation, WRITES):
+            self._zxid += 1
+        if isinstance(operation, Connect):
+            reply = self._connect(queued, operation, session_id)
+        elif session_id not in self._sessions:
+            reply = StoreReply(queued.xid, error="SessionExpired")
+        else:
+            try:
+                reply = self._perform(queued.xid, session_id, operation)
+            except RefusedError as refused:
+                reply = StoreReply(queued.xid, error=refused.error)
+        if queued.source is not None:
+            self._out.send(queued.source, reply)
+
+    def _connect(self, queued: Queued, operation: Connect, session_id: int) -> StoreReply:
+        if operation.session_id and operation.session_id not in self._sessions:
+            return StoreReply(queued.xid, error="SessionExpired")
+        session_id = operation.session_id or self._zxid
+        session = self._sessions.setdefault(session_id, Session(operation.timeout_ms, self._now.monotonic_ms))
+        session.peer, session.last_heard_ms = queued.source, self._now.monotonic_ms
+        return StoreReply(queued.xid, session_id=session_id)
+
+    def _perform(self, xid: int, session_id: int, operation: Operation) -> StoreReply:
+        match operation:
+            case Get(path):
+                node = self._existing(path)
+                return StoreReply(xid, data=node.data, stat=node.stat)
+            case Children(path):
+                return StoreReply(xid, children=tuple(sorted(self._existing(path).children)))
+            case AddWatch(path):
+                self._sessions[session_id].watches.add(path)
+            case CloseSession():
+                for path in sorted(self._sessions[session_id].ephemerals):
+                    self._delete(path)
+                del self._sessions[session_id]
+            case Multi(operations):
+                self._check_all(operations)
+                return StoreReply(xid, stats=tuple(self._write(session_id, part) for part in operations))
+            case Create() | SetData() | Delete() | Check():
+                self._check_all((operation,))
+                return StoreReply(xid, stat=self._write(session_id, operation))
+            case Ping() | Connect():
+                pass
+        return StoreReply(xid)
+
+    def _existing(self, path: str) -> Znode:
+        node = self._tree.get(path)
+        if node is None:
+            raise RefusedError("NoNode")
+        return node
+
+    def _check_all(self, operations: tuple[Create | SetData | Delete | Check, ...]) -> None:
+        """Would each succeed, given those before it? Raises before anything is written."""
+        created: set[str] = set()
+        deleted: set[str] = set()
+
+        def exists(path: str) -> bool:
+            return (path in self._tree and path not in deleted) or path in created
+
+        for operation in operations:
+            path = operation.path
+            if isinstance(operation, Create):
+                if exists(path):
+                    raise RefusedError("NodeExists")
+                if not exists(parent_of(path)):
+                    raise RefusedError("NoNode")
+                created.add(path)
+                deleted.discard(path)
+                continue
+            if not exists(path):
+                raise RefusedError("NoNode")
+            if operation.version != ANY_VERSION and path not in created:
+                self._check_version(path, operation.version)
+            if isinstance(operation, Delete):
+                if self._tree[path].children - {child.rpartition("/")[2] for child in deleted}:
+                    raise RefusedError("NotEmpty")
+                deleted.add(path)
+                created.discard(path)
+
+    def _check_version(self, path: str, version: int) -> None:
+        if self._tree[path].stat.version != version:
+            raise RefusedError("BadVersion")
+
+    def _write(self, session_id: int, operation: Create | SetData | Delete | Check) -> Stat | None:
+        match operation:
+            case Create(path, data, ephemeral, label):
+                stat = Stat(0, self._zxid, session_id if ephemeral else 0)
+                self._tree[path] = Znode(data, stat)
+                self._tree[parent_of(path)].children.add(path.rpartition("/")[2])
+                if ephemeral:
+                    self._sessions[session_id].ephemerals.add(path)
+                self._announce("created", path)
+                self._trace(label, stat)
+                return stat
+            case SetData(path, data, _, label):
+                node = self._tree[path]
+                node.data = data
+                node.stat = msgspec.structs.replace(node.stat, version=node.stat.version + 1)
+                self._announce("changed", path)
+                self._trace(label, node.stat)
+                return node.stat
+            case Delete(path):
+                self._delete(path)
+        return None
+
+    def _delete(self, path: str) -> None:
+        node = self._tree.pop(path)
+        self._tree[parent_of(path)].children.discard(path.rpartition("/")[2])
+        owner = self._sessions.get(node.stat.ephemeral_owner)
+        if owner is not None:
+            owner.ephemerals.discard(path)
+        self._announce("deleted", path)
+
+    def _announce(self, kind: str, path: str) -> None:
+        for session in self._sessions.values():
+            watched = any(path == root or path.startswith(root.rstrip("/") + "/") for root in session.watches)
+            if watched and session.peer is not None:
+                self._out.send(session.peer, WatchEvent(kind, path))  # type: ignore[arg-type]
+
+    def _trace(self, label: TraceLabel | None, stat: Stat) -> None:
+        if label is not None and self._out.tracing:
+            state = {**label.state, "partition_epoch": stat.version}
+            self._out.add(Trace(label.entity, label.action, label.node, state=state))

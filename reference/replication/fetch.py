@@ -1,0 +1,186 @@
+"""Fetch (key 1): v4-12, for consumers and followers. No sessions: every request lists its partitions (KIP-227).
+
+Answered at once iff max wait <= 0, nothing asked, min bytes there, an error or a diverging epoch; otherwise
+parked until enough is appended (followers) or committed (consumers), or the wait is over.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from reference.context import Context
+from reference.events import Request
+from reference.procedures import Pending
+from reference.replication.partition import Diverging, Partition
+from reference.replication.purgatory import Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.storage.log import OffsetOutOfRangeError
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+CONSUMER = -1
+ZSTD_SINCE = 10
+
+RESULT_OF_ERROR = {
+    ErrorCode.NONE: "records",
+    ErrorCode.FENCED_LEADER_EPOCH: "fenced",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "unknown_epoch",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "not_leader",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "out_of_range",
+}
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one pass over the request found."""
+
+    responses: list[FetchableTopicResponse]
+    size: int = 0
+    urgent: bool = False
+
+
+class FetchHandler:
+    def __init__(self, context: Context, replicas: ReplicaManager, purgatory: Purgatory) -> None:
+        self._context, self._replicas, self._purgatory = context, replicas, purgatory
+
+    async def fetch(self, request: Request) -> FetchResponse:
+        body: FetchRequest = request.body
+        if body.session_id != 0:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
+        reading = self._read(body, parking=body.max_wait_ms > 0)
+        while not self._answers(body, reading):
+            wait_ms = deadline_ms - self._context.now.monotonic_ms
+            if wait_ms <= 0 or not await self._woken(body, wait_ms):
+                return self._response(self._read(body, parking=False))
+            reading = self._read(body, parking=True)
+        return self._response(reading)
+
+    def _response(self, reading: Reading) -> FetchResponse:
+        return FetchResponse(responses=tuple(reading.responses))
+
+    def _answers(self, body: FetchRequest, reading: Reading) -> bool:
+        asked = any(topic.partitions for topic in body.topics)
+        return body.max_wait_ms <= 0 or not asked or reading.urgent or reading.size >= body.min_bytes
+
+    def _woken(self, body: FetchRequest, wait_ms: int) -> Pending[bool]:
+        """Resolves with True when one of the partitions moved, False when the wait is over."""
+        pending: Pending[bool] = Pending()
+        ticket = self._purgatory.park(wait_ms, lambda: wake(moved=False))
+        waiting = []
+        for topic in body.topics:
+            for asked in topic.partitions:
+                partition = self._replicas.partitions.get((topic.topic, asked.partition))
+                if partition is not None:
+                    waiting.append(partition.commit_waiters if body.replica_id < 0 else partition.append_waiters)
+
+        def wake(*, moved: bool) -> None:
+            for waiters in waiting:
+                waiters.pop(ticket, None)
+            self._purgatory.finish(ticket)
+            pending.resolve(moved)
+
+        for waiters in waiting:
+            waiters[ticket] = partial(wake, moved=True)
+        return pending
+
+    def _read(self, body: FetchRequest, *, parking: bool) -> Reading:
+        reading = Reading([])
+        left = body.max_bytes
+        for topic in body.topics:
+            parts = []
+            for asked in topic.partitions:
+                data, urgent = self._read_one(body, topic.topic, asked, left, first=reading.size == 0, parking=parking)
+                size = len(data.records or b"")
+                left = max(left - size, 0)
+                reading.size += size
+                reading.urgent |= urgent
+                parts.append(data)
+            reading.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=tuple(parts)))
+        return reading
+
+    def _read_one(
+        self, body: FetchRequest, topic: str, asked: FetchPartition, left: int, *, first: bool, parking: bool
+    ) -> tuple[PartitionData, bool]:
+        """One partition's part, and whether it must be told without waiting."""
+        partition = self._replicas.partitions.get((topic, asked.partition))
+        if partition is None:
+            known = self._replicas.knows(topic, asked.partition)
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _refused(asked, error), True
+        error = partition.check_epoch(asked.current_leader_epoch)
+        diverging: Diverging | None = None
+        records = b""
+        if error is ErrorCode.NONE:
+            try:
+                diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
+                if diverging is None:
+                    until = partition.high_watermark if body.replica_id == CONSUMER else partition.log.log_end_offset
+                    size = min(asked.partition_max_bytes, left)
+                    records = partition.log.read(asked.fetch_offset, size, until, at_least_one=first)
+            except OffsetOutOfRangeError:
+                error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if body.replica_id >= 0:
+            parked = parking and error is ErrorCode.NONE and diverging is None and not records
+            self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked)
+        if error is not ErrorCode.NONE:
+            return _refused(asked, error), True
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=() if body.isolation_level == 1 else None,
+            records=records,
+        )
+        if diverging is None:
+            return data, False
+        end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+        return PartitionData(
+            partition_index=asked.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=end,
+            records=b"",
+        ), True
+
+    def _note_follower(
+        self,
+        partition: Partition,
+        replica: int,
+        asked: FetchPartition,
+        error: ErrorCode,
+        diverging: Diverging | None,
+        *,
+        parked: bool,
+    ) -> None:
+        """Its fetch offset tells what the follower stores; then the high watermark and the ISR may move."""
+        accepted = error is ErrorCode.NONE and diverging is None
+        if accepted:
+            partition.follower_fetched(replica, asked.fetch_offset)
+        result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]
+        self._context.trace(
+            partition.entity,
+            "LeaderServeFetch",
+            choices={
+                "follower": replica,
+                "fetch_offset": asked.fetch_offset,
+                "result": result,
+                "end_offset": diverging.end_offset if diverging else partition.log.log_end_offset,
+            },
+            high_watermark=partition.high_watermark,
+            log_end_offset=partition.log.log_end_offset,
+        )
+        if accepted:
+            partition.follower_settled(replica)
+
+
+def _refused(asked: FetchPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=asked.partition, error_code=error, high_watermark=-1, records=b"")

@@ -1,0 +1,132 @@
+"""A follower's side of replication: one fetch at a time to one leader, for all partitions that follow it."""
+
+from typing import Any
+
+from reference.context import Context
+from reference.peers import Peers
+from reference.procedures import spawn
+from reference.replication.partition import Diverging, Partition, Role
+from reference.replication.purgatory import Purgatory
+from reference.storage.log import CorruptBatchError
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 5
+EARLIEST, LATEST = -2, -1
+RESPONSE_MAX_BYTES = 10 * 1024 * 1024
+
+
+class Fetcher:
+    def __init__(self, context: Context, peers: Peers, purgatory: Purgatory, leader: int) -> None:
+        self._context, self._peers, self._purgatory = context, peers, purgatory
+        self._leader = leader
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._running = False
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.topic, partition.partition] = partition
+        if not self._running:
+            self._running = True
+            spawn(self._run())
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop((partition.topic, partition.partition), None)
+
+    async def _run(self) -> None:
+        while self._partitions:
+            asked = {key: (p, p.leader_epoch, p.log.log_end_offset) for key, p in self._partitions.items()}
+            reply = await self._peers.call(self._leader, self._request(), FETCH_VERSION)
+            if reply is None or not self._take(reply, asked):
+                await self._purgatory.sleep(self._context.config.replica_fetch_backoff_ms)
+        self._running = False
+
+    def _request(self) -> FetchRequest:
+        config = self._context.config
+        topics: dict[str, list[FetchPartition]] = {}
+        for (topic, number), partition in self._partitions.items():
+            asked = FetchPartition(
+                partition=number,
+                current_leader_epoch=partition.leader_epoch,
+                fetch_offset=partition.log.log_end_offset,
+                last_fetched_epoch=partition.log.epochs.latest_epoch if self._context.guards.truncate_by_epoch else -1,
+                log_start_offset=partition.log.log_start_offset,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+            )
+            topics.setdefault(topic, []).append(asked)
+            self._context.trace(
+                partition.entity,
+                "SendFetch",
+                choices={
+                    "leader": self._leader,
+                    "fetch_offset": asked.fetch_offset,
+                    "leader_epoch": asked.current_leader_epoch,
+                    "last_fetched_epoch": asked.last_fetched_epoch,
+                },
+            )
+        return FetchRequest(
+            replica_id=self._context.broker_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=1,
+            max_bytes=RESPONSE_MAX_BYTES,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=tuple(FetchTopic(topic=topic, partitions=tuple(asked)) for topic, asked in topics.items()),
+        )
+
+    def _take(self, reply: Any, asked: dict[tuple[str, int], tuple[Partition, int, int]]) -> bool:
+        """Apply each partition's part, unless it has moved on since; False when all parts were refused."""
+        good = False
+        for topic in reply.responses:
+            for data in topic.partitions:
+                key = (topic.topic, data.partition_index)
+                if key not in asked:
+                    continue
+                partition, epoch, offset = asked[key]
+                current = self._partitions.get(key) is partition and partition.role is Role.FOLLOWER
+                if current and (partition.leader_epoch, partition.log.log_end_offset) == (epoch, offset):
+                    good |= self._apply(partition, data)
+        return good or not self._partitions
+
+    def _apply(self, partition: Partition, data: Any) -> bool:
+        """One partition's part of the reply; False when it was refused and should be asked again later."""
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            spawn(self._restart_from_leader(partition, partition.leader_epoch))
+            return False
+        if data.error_code != ErrorCode.NONE:
+            return False
+        if data.diverging_epoch.end_offset >= 0:
+            partition.truncate_to_epoch_end(Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+            return True
+        try:
+            partition.append_fetched(data.records or b"", data.high_watermark)
+        except CorruptBatchError:
+            return False
+        return True
+
+    async def _restart_from_leader(self, partition: Partition, epoch: int) -> None:
+        """Our log end is outside the leader's log: cut to its end, or begin anew at its start."""
+        ends = [await self._leader_offset(partition, timestamp) for timestamp in (EARLIEST, LATEST)]
+        if None in ends or (partition.role, partition.leader_epoch) != (Role.FOLLOWER, epoch):
+            return
+        earliest, latest = ends
+        if latest is not None and partition.log.log_end_offset > latest:
+            partition.truncate_to(latest)
+        elif earliest is not None and partition.log.log_end_offset < earliest:
+            partition.log.truncate_fully(earliest)
+            partition.high_watermark = earliest
+
+    async def _leader_offset(self, partition: Partition, timestamp: int) -> int | None:
+        asked = ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._context.broker_id,
+            topics=(ListOffsetsTopic(name=partition.topic, partitions=(asked,)),),
+        )
+        reply = await self._peers.call(self._leader, request, LIST_OFFSETS_VERSION)
+        if reply is None or reply.topics[0].partitions[0].error_code != ErrorCode.NONE:
+            return None
+        return int(reply.topics[0].partitions[0].offset)

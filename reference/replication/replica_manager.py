@@ -1,0 +1,209 @@
+"""All replicas of one broker: what the controller asks of them, and the checkpoints behind them."""
+
+from collections.abc import Callable
+
+from reference.context import Context
+from reference.effects import Flush
+from reference.peers import Peers
+from reference.replication.fetcher import Fetcher
+from reference.replication.partition import Partition, Role
+from reference.replication.purgatory import Purgatory
+from reference.replication.states import PartitionState
+from reference.storage.checkpoints import Checkpoint
+from reference.storage.log import Log, LogConfig
+from reference.store_client import StoreClient
+from reference.topic_configs import TopicConfigs
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from reference.wire.messages.stop_replica import StopReplicaRequest
+
+ISR_CHECK = "isr-check"
+HIGH_WATERMARK_CHECKPOINT = "high-watermark-checkpoint"
+LOG_FLUSH = "log-flush"
+LOGS_FLUSHED = "logs-flushed"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+Key = tuple[str, int]
+
+
+class ReplicaManager:
+    def __init__(
+        self, context: Context, store: StoreClient, peers: Peers, purgatory: Purgatory, configs: TopicConfigs
+    ) -> None:
+        self._context, self._store, self._peers, self._purgatory = context, store, peers, purgatory
+        self._configs = configs
+        self.partitions: dict[Key, Partition] = {}
+        self.controller_epoch = -1
+        self.is_alive: Callable[[int], bool] = lambda broker_id: True
+        self.knows: Callable[[str, int], bool] = lambda topic, partition: False
+        self.on_role_change: Callable[[Partition], None] = lambda partition: None
+        self._fetchers: dict[int, Fetcher] = {}
+        self._high_watermarks = Checkpoint(context.fs, context.out, "replication-offset-checkpoint")
+        self._recovery_points = Checkpoint(context.fs, context.out, "recovery-point-offset-checkpoint")
+        self._log_starts = Checkpoint(context.fs, context.out, "log-start-offset-checkpoint")
+        self._found: dict[str, dict[Key, int]] = {}
+        self._flushing: dict[Key, tuple[tuple[str, ...], int]] = {}
+        self.started_clean = True
+
+    # -- start and stop ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open what is on disk. Without the clean-shutdown marker the logs are checked and the tail may be gone."""
+        fs, config = self._context.fs, self._context.config
+        folders = [name for name in fs.names("") if fs.names(name) and "-" in name]
+        self.started_clean = fs.exists(CLEAN_SHUTDOWN) or not folders
+        if fs.exists(CLEAN_SHUTDOWN):
+            fs.delete(CLEAN_SHUTDOWN)
+        checkpoints = (self._high_watermarks, self._recovery_points, self._log_starts)
+        self._found = {checkpoint.path: checkpoint.read() for checkpoint in checkpoints}
+        for folder in folders:
+            topic, _, number = folder.rpartition("-")
+            if number.isdigit():
+                self._open(topic, int(number))
+        self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
+        self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
+        self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
+
+    def _open(self, topic: str, number: int) -> Partition:
+        key = (topic, number)
+        config = self._context.config
+        found = [
+            self._found[c.path].get(key, 0) for c in (self._high_watermarks, self._recovery_points, self._log_starts)
+        ]
+        high_watermark, recovery_point, log_start = found
+        log = Log(
+            self._context.fs,
+            f"{topic}-{number}",
+            LogConfig(config.log_segment_bytes, config.log_index_interval_bytes),
+            recovery_point=recovery_point,
+            clean=self.started_clean,
+            log_start_offset=log_start,
+        )
+        partition = Partition(self._context, self._store, self._purgatory, topic, number, log)
+        partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        partition.is_alive = lambda broker_id: self.is_alive(broker_id)
+        partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
+        self.partitions[key] = partition
+        return partition
+
+    def close_cleanly(self) -> None:
+        """Checkpoint everything and leave the marker; the driver flushes all files when the process ends."""
+        self.checkpoint_high_watermarks()
+        self._recovery_points.write({key: p.log.log_end_offset for key, p in self.partitions.items()})
+        self._context.fs.write(CLEAN_SHUTDOWN, b"")
+
+    # -- the controller's requests -------------------------------------------------------------------
+
+    def check_controller(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Refuse a controller that was replaced, and what was meant for an earlier life of this broker (KIP-380)."""
+        if controller_epoch < self.controller_epoch and self._context.guards.fence_stale_controller:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if 0 <= broker_epoch < self._context.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.controller_epoch = max(self.controller_epoch, controller_epoch)
+        return ErrorCode.NONE
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> list[tuple[str, int, ErrorCode]]:
+        results = []
+        changed: list[Partition] = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                partition = self._apply(topic.topic_name, state)
+                if partition is not None:
+                    changed.append(partition)
+                error = ErrorCode.NONE if partition is not None else ErrorCode.STALE_CONTROLLER_EPOCH
+                results.append((topic.topic_name, state.partition_index, error))
+        for partition in changed:
+            self._assign_fetcher(partition)
+            self.on_role_change(partition)
+        return results
+
+    def _apply(self, topic: str, state: LeaderAndIsrPartitionState) -> Partition | None:
+        partition = self.partitions.get((topic, state.partition_index)) or self._open(topic, state.partition_index)
+        if not partition.accepts(state.leader_epoch):
+            return None
+        found = PartitionState(
+            state.leader, state.leader_epoch, tuple(state.isr), state.controller_epoch, state.partition_epoch
+        )
+        if state.leader == self._context.broker_id:
+            partition.become_leader(found, tuple(state.replicas))
+        else:
+            partition.become_follower(found, tuple(state.replicas))
+        return partition
+
+    def stop_replicas(self, request: StopReplicaRequest) -> list[tuple[str, int]]:
+        results = []
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                results.append((topic.topic_name, state.partition_index))
+                self._stop(topic.topic_name, state.partition_index, delete=state.delete_partition)
+        return results
+
+    def _stop(self, topic: str, number: int, *, delete: bool) -> None:
+        partition = self.partitions.get((topic, number))
+        if partition is None:
+            return
+        self._unassign_fetcher(partition)
+        partition.stop()
+        self.on_role_change(partition)
+        if delete:
+            del self.partitions[topic, number]
+            self._context.fs.delete_folder(f"{topic}-{number}")
+
+    # -- fetchers ----------------------------------------------------------------------------------
+
+    def _unassign_fetcher(self, partition: Partition) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
+
+    def _assign_fetcher(self, partition: Partition) -> None:
+        self._unassign_fetcher(partition)
+        if partition.role is not Role.FOLLOWER or partition.leader < 0:
+            return
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is None:
+            fetcher = Fetcher(self._context, self._peers, self._purgatory, partition.leader)
+            self._fetchers[partition.leader] = fetcher
+        fetcher.add(partition)
+
+    # -- timers and completions ----------------------------------------------------------------------
+
+    def fire(self, timer: str) -> None:
+        config = self._context.config
+        if timer == ISR_CHECK:
+            for partition in list(self.partitions.values()):
+                partition.shrink_isr()
+            self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
+        elif timer == HIGH_WATERMARK_CHECKPOINT:
+            self.checkpoint_high_watermarks()
+            self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
+        elif timer == LOG_FLUSH:
+            self._flush_logs()
+            self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._high_watermarks.write({key: partition.high_watermark for key, partition in self.partitions.items()})
+        self._log_starts.write({key: partition.log.log_start_offset for key, partition in self.partitions.items()})
+
+    def _flush_logs(self) -> None:
+        """Flush what was written since the last time; one flush at a time."""
+        if self._flushing:
+            return
+        for key, partition in self.partitions.items():
+            if partition.log.dirty:
+                self._flushing[key] = (tuple(partition.log.dirty), partition.log.log_end_offset)
+                partition.log.dirty.clear()
+        if self._flushing:
+            paths = tuple(path for paths, _ in self._flushing.values() for path in paths)
+            self._context.out.add(Flush(paths, LOGS_FLUSHED))
+
+    def complete(self, token: str) -> None:
+        for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
+            if token == checkpoint.token:
+                checkpoint.flushed()
+        if token == LOGS_FLUSHED:
+            flushed, self._flushing = self._flushing, {}
+            for key, (paths, end_offset) in flushed.items():
+                if key in self.partitions:
+                    self.partitions[key].log.flushed(paths, end_offset)
+            self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})

@@ -1,0 +1,68 @@
+"""What a leader knows of each replica, and what the metadata store holds of a partition."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from reference.context import from_json, to_json
+from reference.store_messages import TraceLabel
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The persisted state; `partition_epoch` is the version of its node in the store."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    partition_epoch: int = -1
+
+    def to_bytes(self) -> bytes:
+        return to_json(
+            {
+                "version": 1,
+                "leader": self.leader,
+                "leader_epoch": self.leader_epoch,
+                "isr": self.isr,
+                "controller_epoch": self.controller_epoch,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, version: int) -> "PartitionState":
+        found: dict[str, Any] = from_json(data)
+        return cls(found["leader"], found["leader_epoch"], tuple(found["isr"]), found["controller_epoch"], version)
+
+    def label(self, entity: str, action: str, node: int) -> TraceLabel:
+        return TraceLabel(
+            entity, action, node, {"leader": self.leader, "leader_epoch": self.leader_epoch, "isr": self.isr}
+        )
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"/brokers/topics/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{partition_path(topic, partition)}/state"
+
+
+@dataclass(slots=True)
+class Remote:
+    """A follower as its leader sees it; `log_end_offset` is -1 until it has fetched in this epoch."""
+
+    log_end_offset: int = -1
+    caught_up_ms: int = 0
+    fetched_ms: int = 0
+    leader_end_at_fetch: int = -1
+
+    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
+        """Caught up now when it asks for our end; as of its last fetch when it asks for our end of then."""
+        if offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif offset >= self.leader_end_at_fetch >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_end_offset = offset
+        self.fetched_ms, self.leader_end_at_fetch = now_ms, leader_end

@@ -1,0 +1,304 @@
+"""Topics as clients ask for them: create, grow, delete, describe their settings.
+
+Creating and deleting is writing to the metadata store; the controller sees it there and acts.
+"""
+
+import re
+from hashlib import sha256
+
+from reference.context import Context, from_json, to_json
+from reference.controller.cluster import TOPICS, parse_topic
+from reference.controller.controller import DELETE_TOPICS, Controller
+from reference.controller.election import assign_replicas
+from reference.events import Request
+from reference.metadata_cache import MetadataCache
+from reference.procedures import Pending
+from reference.replication.purgatory import Purgatory
+from reference.store_client import StoreClient
+from reference.store_messages import Create, SetData
+from reference.topic_configs import ROOT as CONFIGS
+from reference.topic_configs import TopicConfigs, config_path
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from reference.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from reference.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from reference.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+INTERNAL = {"__consumer_offsets": {"cleanup.policy": "compact"}}
+MAX_PARTITIONS = 10_000
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
+Assignment = dict[int, tuple[int, ...]]
+
+
+class RefusedTopicError(Exception):
+    def __init__(self, error: ErrorCode, message: str = "") -> None:
+        super().__init__(message)
+        self.error, self.message = error, message or None
+
+
+def is_legal_name(name: str) -> bool:
+    return bool(LEGAL_NAME.fullmatch(name)) and name not in {".", ".."}
+
+
+class Topics:
+    def __init__(
+        self,
+        context: Context,
+        store: StoreClient,
+        cache: MetadataCache,
+        configs: TopicConfigs,
+        controller: Controller,
+        purgatory: Purgatory,
+    ) -> None:
+        self._context, self._store, self._cache, self._configs = context, store, cache, configs
+        self._controller, self._purgatory = controller, purgatory
+
+    # -- create ----------------------------------------------------------------------------------
+
+    async def create(self, request: Request) -> CreateTopicsResponse:
+        body: CreateTopicsRequest = request.body
+        names = [topic.name for topic in body.topics]
+        results = []
+        for topic in body.topics:
+            try:
+                if not self._controller.active:
+                    raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+                if names.count(topic.name) > 1:
+                    raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+                results.append(await self._create_one(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms))
+            except RefusedTopicError as refused:
+                results.append(
+                    CreatableTopicResult(name=topic.name, error_code=refused.error, error_message=refused.message)
+                )
+        return CreateTopicsResponse(topics=tuple(results))
+
+    async def _create_one(self, topic: CreatableTopic, *, validate_only: bool, wait_ms: int) -> CreatableTopicResult:
+        settings = {config.name: config.value or "" for config in topic.configs}
+        self._check_settings(settings)
+        if not is_legal_name(topic.name):
+            raise RefusedTopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "not a legal topic name")
+        if topic.name in self._cache.topics:
+            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS)
+        assignment = self._assignment(topic)
+        topic_id = self._topic_id(topic.name)
+        if not validate_only:
+            online = self._controller.online(topic.name)
+            error = await self.write(topic.name, assignment, settings, topic_id)
+            if error is not ErrorCode.NONE:
+                raise RefusedTopicError(error)
+            await self._within(online, wait_ms)
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(assignment),
+            replication_factor=len(assignment[0]),
+            configs=tuple(
+                CreatableTopicConfigs(
+                    name=name,
+                    value=settings.get(name, value),
+                    config_source=TOPIC_SOURCE if name in settings else DEFAULT_SOURCE,
+                )
+                for name, value in self._configs.defaults().items()
+            ),
+        )
+
+    async def _within(self, pending: Pending[None], wait_ms: int) -> None:
+        """Wait, but not longer than the client does."""
+        either: Pending[None] = Pending()
+        ticket = self._purgatory.park(max(wait_ms, 0), lambda: either.resolve(None))
+        pending.also(lambda: either.resolve(None))
+        await either
+        self._purgatory.finish(ticket)
+
+    def _check_settings(self, settings: dict[str, str]) -> None:
+        for name, value in settings.items():
+            if name not in self._configs.defaults():
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
+            if self._configs.defaults()[name].lstrip("-").isdigit() and not value.lstrip("-").isdigit():
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} must be a number, not {value!r}")
+
+    def _topic_id(self, name: str) -> bytes:
+        """16 bytes, unique without chance: cluster, broker life, name and time make them."""
+        context = self._context
+        seed = f"{context.config.cluster_id}:{context.broker_id}:{context.broker_epoch}:{name}:{context.now.wall_ms}"
+        return sha256(seed.encode()).digest()[:16]
+
+    def _assignment(self, topic: CreatableTopic) -> Assignment:
+        brokers = sorted(self._cache.brokers)
+        if topic.assignments:
+            if topic.num_partitions != -1 or topic.replication_factor != -1:
+                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "give either counts or an assignment")
+            return self._manual({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}, brokers)
+        config = self._context.config
+        partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        if not 0 < partitions <= MAX_PARTITIONS:
+            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"1 to {MAX_PARTITIONS} partitions, not {partitions}")
+        if not 0 < factor <= len(brokers):
+            raise RefusedTopicError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{factor} replicas need as many brokers; {len(brokers)} are alive",
+            )
+        return assign_replicas(brokers, partitions, factor, start=_start(topic.name, len(brokers)))
+
+    def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
+        sizes = {len(replicas) for replicas in assignment.values()}
+        sound = sorted(assignment) == list(range(len(assignment))) and len(sizes) == 1 and 0 not in sizes
+        known = all(
+            set(replicas) <= set(brokers) and len(set(replicas)) == len(replicas) for replicas in assignment.values()
+        )
+        if not sound or not known:
+            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        return dict(sorted(assignment.items()))
+
+    async def write(
+        self, name: str, assignment: Assignment, settings: dict[str, str], topic_id: bytes | None = None
+    ) -> ErrorCode:
+        """Settings first: whoever sees the topic can find them."""
+        created = await self._store.call(Create(config_path(name), to_json(settings)))
+        if created.error == "NodeExists":
+            await self._store.call(SetData(config_path(name), to_json(settings)))
+        topic = {"version": 3, "topic_id": (topic_id or self._topic_id(name)).hex(), "partitions": assignment}
+        reply = await self._store.call(Create(f"{TOPICS}/{name}", to_json(topic)))
+        if reply.error == "NodeExists":
+            return ErrorCode.TOPIC_ALREADY_EXISTS
+        return ErrorCode.UNKNOWN_SERVER_ERROR if reply.error else ErrorCode.NONE
+
+    async def create_automatically(self, name: str) -> None:
+        """What Metadata and FindCoordinator do for a topic that is missing."""
+        config, brokers = self._context.config, sorted(self._cache.brokers)
+        internal = name in INTERNAL
+        partitions = config.offsets_topic_num_partitions if internal else config.num_partitions
+        factor = config.offsets_topic_replication_factor if internal else config.default_replication_factor
+        factor = min(factor, len(brokers))
+        if factor > 0:
+            start = _start(name, len(brokers))
+            await self.write(name, assign_replicas(brokers, partitions, factor, start), INTERNAL.get(name, {}))
+
+    # -- grow ------------------------------------------------------------------------------------
+
+    async def create_partitions(self, request: Request) -> CreatePartitionsResponse:
+        body: CreatePartitionsRequest = request.body
+        results = []
+        for topic in body.topics:
+            error, message = ErrorCode.NONE, None
+            try:
+                await self._grow(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
+            except RefusedTopicError as refused:
+                error, message = refused.error, refused.message
+            results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message))
+        return CreatePartitionsResponse(results=tuple(results))
+
+    async def _grow(self, topic: CreatePartitionsTopic, *, validate_only: bool, wait_ms: int) -> None:
+        if not self._controller.active:
+            raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+        path = f"{TOPICS}/{topic.name}"
+        found = await self._store.get(path)
+        if found.error or found.stat is None:
+            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        have = parse_topic(found.data).assignment
+        more = topic.count - len(have)
+        if more <= 0:
+            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"the topic has {len(have)} partitions already")
+        brokers = sorted(self._cache.brokers)
+        if topic.assignments is not None:
+            added = {len(have) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
+            if len(added) != more or not all(set(r) <= set(brokers) and r for r in added.values()):
+                raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        else:
+            factor = min(len(have[0]), len(brokers))
+            added = assign_replicas(brokers, more, factor, _start(topic.name, len(brokers)), first_partition=len(have))
+        if validate_only:
+            return
+        online = self._controller.online(topic.name)
+        changed = {**from_json(found.data), "partitions": {**have, **added}}
+        await self._store.call(SetData(path, to_json(changed), found.stat.version))
+        await self._within(online, wait_ms)
+
+    # -- delete ----------------------------------------------------------------------------------
+
+    async def delete(self, request: Request) -> DeleteTopicsResponse:
+        body: DeleteTopicsRequest = request.body
+        names_by_id = {topic.topic_id: name for name, topic in self._cache.topics.items()}
+        asked = [(name, b"") for name in body.topic_names]
+        asked += [(t.name or names_by_id.get(t.topic_id, ""), b"" if t.name else t.topic_id) for t in body.topics]
+        results = []
+        for name, topic_id in asked:
+            error = ErrorCode.NONE if self._controller.active else ErrorCode.NOT_CONTROLLER
+            if error is ErrorCode.NONE and name not in self._cache.topics:
+                error = ErrorCode.UNKNOWN_TOPIC_ID if topic_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if error is ErrorCode.NONE:
+                deleted = self._controller.deleted(name)
+                await self._store.ensure(f"{DELETE_TOPICS}/{name}")
+                await self._within(deleted, body.timeout_ms)
+            results.append(
+                DeletableTopicResult(name=name or None, topic_id=topic_id or bytes(16), error_code=error)
+                if request.api_version >= TOPICS_BY_ID_SINCE
+                else DeletableTopicResult(name=name, error_code=error)
+            )
+        return DeleteTopicsResponse(responses=tuple(results))
+
+    # -- settings --------------------------------------------------------------------------------
+
+    async def describe_configs(self, request: Request) -> DescribeConfigsResponse:
+        body: DescribeConfigsRequest = request.body
+        return DescribeConfigsResponse(results=tuple(self._describe(resource) for resource in body.resources))
+
+    def _describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        error, values, overrides = ErrorCode.NONE, self._configs.defaults(), dict[str, str]()
+        if resource.resource_type == TOPIC_RESOURCE:
+            if resource.resource_name not in self._cache.topics:
+                error, values = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {}
+            overrides = self._configs.overrides(resource.resource_name)
+        elif resource.resource_type != BROKER_RESOURCE:
+            error, values = ErrorCode.INVALID_REQUEST, {}
+        wanted = resource.configuration_keys
+        return DescribeConfigsResult(
+            error_code=error,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(
+                DescribeConfigsResourceResult(
+                    name=name,
+                    value=overrides.get(name, value),
+                    config_source=TOPIC_SOURCE if name in overrides else DEFAULT_SOURCE,
+                    documentation=None,
+                )
+                for name, value in values.items()
+                if wanted is None or name in wanted
+            ),
+        )
+
+
+TOPICS_BY_ID_SINCE = 6
+ROOTS = ("/brokers/ids", TOPICS, CONFIGS, DELETE_TOPICS)
+
+
+def _start(name: str, brokers: int) -> int:
+    """Topics begin at different brokers, the same one each time."""
+    return sha256(name.encode()).digest()[0] % max(brokers, 1)
