@@ -5,7 +5,7 @@ from typing import Any
 from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
 from reference.config import BrokerConfig
 from reference.context import Context, to_json
-from reference.controller.cluster import BROKERS
+from reference.controller.cluster import BROKERS, registration
 from reference.controller.controller import CONTROLLER, CONTROLLER_EPOCH, Controller
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
@@ -58,6 +58,7 @@ class Broker:
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
         self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
         self.replicas.on_role_change = self._role_changed
+        self._registered = 0  # the session under which this broker registered
         self.served = self._serve()
 
     def _serve(self) -> dict[int, Served]:
@@ -220,6 +221,9 @@ class Broker:
         spawn(self._refresh())
 
     async def _refresh(self) -> None:
+        if self._registered != self.store.session_id:  # the link broke while we registered
+            await self._register()
+            return
         await self.configs.load(self.store)
         await self.controller.stand()
 
@@ -232,17 +236,14 @@ class Broker:
             await self.store.watch(path)
         await self.configs.load(self.store)
         path = f"{BROKERS}/{self.config.broker_id}"
-        me = {
-            "host": self.config.host,
-            "port": self.config.port,
-            "unclean": not self.replicas.started_clean,
-        }
+        me = registration(self.config.host, self.config.port, unclean=not self.replicas.started_clean)
+        session_id = self.store.session_id
         # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
         await self.store.call(Delete(path))
-        reply = await self.store.call(Create(path, to_json(me), ephemeral=True))
+        reply = await self.store.call(Create(path, me, ephemeral=True))
         if reply.error or reply.stat is None:
             return
-        self._context.broker_epoch = reply.stat.created
+        self._context.broker_epoch, self._registered = reply.stat.created, session_id
         self.replicas.started_clean = True  # told once; a lost session alone loses no data
         await self.controller.stand()
 

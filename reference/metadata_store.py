@@ -7,7 +7,9 @@ and reads wait behind the writes that came before them.
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 from zlib import crc32
 
 import msgspec
@@ -38,6 +40,7 @@ from reference.store_messages import (
     WatchEvent,
 )
 
+T = TypeVar("T")
 LOG = "store.log"
 FRAME = struct.Struct(">II")  # length, CRC-32 of the entry
 TICK = "tick"
@@ -141,6 +144,11 @@ class MetadataStore:
             if session.peer == peer:
                 session.peer = None
         return []
+
+    def peek(self, path: str, parse: Callable[[bytes, int], T]) -> T | None:
+        """What a node holds (data, version), for who watches a simulation."""
+        node = self._tree.get(path)
+        return parse(node.data, node.stat.version) if node else None
 
     # -- log -------------------------------------------------------------------------------------
 

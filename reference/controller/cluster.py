@@ -1,14 +1,17 @@
 """What the controller holds in memory of brokers, topics and partitions, and how it reads that from the store."""
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from reference.context import from_json
+from reference.context import from_json, to_json
 from reference.replication.states import PartitionState, state_path
 from reference.store_client import StoreClient
+from reference.store_messages import StoreReply
 
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 Key = tuple[str, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +43,59 @@ class Cluster:
         return [key for key in self.states if broker_id in self.replicas(key)]
 
 
+class StoreLostError(Exception):
+    """The store could not be read: what is missing from an answer must not be taken for what is gone."""
+
+
+async def _children(store: StoreClient, path: str) -> tuple[str, ...]:
+    reply = await store.children(path)
+    if reply.error:
+        raise StoreLostError(reply.error)
+    return reply.children
+
+
+async def _get_all(store: StoreClient, paths: dict[T, str]) -> dict[T, StoreReply]:
+    """The nodes that exist, asked for all at once."""
+    replies = [(key, store.get(path)) for key, path in paths.items()]
+    found = {}
+    for key, pending in replies:
+        reply = await pending
+        if reply.error not in {"", "NoNode"}:
+            raise StoreLostError(reply.error)
+        if not reply.error:
+            found[key] = reply
+    return found
+
+
 def parse_topic(data: bytes) -> TopicInfo:
     found = from_json(data)
     assignment = {int(partition): tuple(replicas) for partition, replicas in found["partitions"].items()}
     return TopicInfo(bytes.fromhex(found["topic_id"]), assignment)
 
 
+def registration(host: str, port: int, *, unclean: bool) -> bytes:
+    return to_json({"host": host, "port": port, "unclean": unclean})
+
+
 async def read_brokers(store: StoreClient) -> dict[int, BrokerInfo]:
-    names = (await store.children(BROKERS)).children
-    replies = [(int(name), store.get(f"{BROKERS}/{name}")) for name in names]
+    names = await _children(store, BROKERS)
     brokers = {}
-    for broker_id, pending in replies:
-        reply = await pending
-        if not reply.error and reply.stat is not None:
-            found = from_json(reply.data)
-            brokers[broker_id] = BrokerInfo(found["host"], found["port"], reply.stat.created, found["unclean"])
+    for broker_id, reply in (await _get_all(store, {int(name): f"{BROKERS}/{name}" for name in names})).items():
+        found = from_json(reply.data)
+        created = reply.stat.created if reply.stat else -1
+        brokers[broker_id] = BrokerInfo(found["host"], found["port"], created, found["unclean"])
     return dict(sorted(brokers.items()))
 
 
 async def read_topics(store: StoreClient, names: tuple[str, ...] | None = None) -> dict[str, TopicInfo]:
     if names is None:
-        names = (await store.children(TOPICS)).children
-    replies = [(name, store.get(f"{TOPICS}/{name}")) for name in names]
-    topics = {}
-    for name, pending in replies:
-        reply = await pending
-        if not reply.error:
-            topics[name] = parse_topic(reply.data)
-    return topics
+        names = await _children(store, TOPICS)
+    found = await _get_all(store, {name: f"{TOPICS}/{name}" for name in names})
+    return {name: parse_topic(reply.data) for name, reply in found.items()}
 
 
 async def read_states(store: StoreClient, keys: list[Key]) -> dict[Key, PartitionState]:
-    replies = [(key, store.get(state_path(*key))) for key in keys]
-    states = {}
-    for key, pending in replies:
-        reply = await pending
-        if not reply.error and reply.stat is not None:
-            states[key] = PartitionState.from_bytes(reply.data, reply.stat.version)
-    return states
+    found = await _get_all(store, {key: state_path(*key) for key in keys})
+    return {
+        key: PartitionState.from_bytes(reply.data, reply.stat.version) for key, reply in found.items() if reply.stat
+    }

@@ -9,13 +9,16 @@ from collections.abc import Collection, Iterable
 from reference.context import Context, from_json, to_json
 from reference.controller.channels import Channel
 from reference.controller.cluster import (
+    BROKERS,
     TOPICS,
     BrokerInfo,
     Cluster,
     Key,
+    StoreLostError,
     read_brokers,
     read_states,
     read_topics,
+    registration,
 )
 from reference.controller.election import elect, shrink
 from reference.controller.requests import leader_and_isr, stop_replica, update_metadata
@@ -121,6 +124,14 @@ class Controller:
             await self._run(self._term)
 
     async def _run(self, term: int) -> None:
+        """One term of office; it ends when the store is lost, and `reload` begins the next if we still hold office."""
+        try:
+            await self._serve(term)
+        except StoreLostError:
+            if self._current(term):
+                self._term += 1
+
+    async def _serve(self, term: int) -> None:
         self._inbox, self._queued, self._channels = Inbox(), set(), {}
         for path in ("/brokers", DELETE_TOPICS):
             await self._store.watch(path)
@@ -144,7 +155,7 @@ class Controller:
             await self._state_changed((topic, int(partition)))
 
     async def _load(self, term: int) -> None:
-        """Read everything, tell everybody, then elect where no leader lives and finish deletions."""
+        """Read everything, elect where no fit leader lives, tell everybody, then finish deletions."""
         brokers = await read_brokers(self._store)
         topics = await read_topics(self._store)
         keys = [(topic, partition) for topic, info in topics.items() for partition in info.assignment]
@@ -154,8 +165,10 @@ class Controller:
         self.cluster = Cluster(brokers, topics, states)
         for broker_id in brokers:
             self._open_channel(broker_id)
-        self._announce(list(states), brokers)
         await self._repair(brokers)
+        if not self._current(term):
+            return
+        self._announce(list(self.cluster.states), brokers)
         for topic in topics:
             await self._topic_changed(topic)
         for topic in (await self._store.children(DELETE_TOPICS)).children:
@@ -201,11 +214,11 @@ class Controller:
         self._send_metadata([], self.cluster.brokers)
 
     async def _brokers_started(self, come: dict[int, BrokerInfo]) -> None:
-        # All that a new broker hosts is told to it as it stands, before anything is elected.
+        # Who lost its tail must not hear that it leads; so repair comes before telling what it hosts.
+        await self._repair(come)
         self._send_metadata(list(self.cluster.states), self.cluster.brokers)
         for broker_id in come:
             self._send_leaders(self.cluster.hosted_by(broker_id), {broker_id})
-        await self._repair(come)
         for topic in list(self.cluster.topics):
             await self._create_partitions(topic)
         for topic in (await self._store.children(DELETE_TOPICS)).children:
@@ -224,6 +237,10 @@ class Controller:
                     if unclean & set(state.isr) and set(state.isr) - unclean
                 }
             )
+            for broker_id in unclean:  # it is out, and comes back as a follower: later controllers need not do this
+                info = come[broker_id]
+                data = registration(info.host, info.port, unclean=False)
+                await self._store.call(SetData(f"{BROKERS}/{broker_id}", data))
         await self._change(
             {
                 key: self._elected(key, state)

@@ -21,7 +21,7 @@ from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
 from reference.store_messages import StoreMessage
 from reference.wire.codec import decode
-from reference.wire.errors import FrameSizeError, WireError
+from reference.wire.errors import DecodeError, FrameSizeError, WireError
 from reference.wire.framing import (
     FrameReader,
     decode_request_header,
@@ -200,7 +200,7 @@ class ClientConnection(asyncio.Protocol):
                 request = self._request(frame)
                 self._busy = True
                 self._driver.receive(self._name, request)
-            except WireError as error:
+            except DecodeError as error:
                 self._refuse(error)
             except OSError as error:
                 self._driver.fail(error)
@@ -217,10 +217,10 @@ class ClientConnection(asyncio.Protocol):
         elif header.api_key == API_VERSIONS:
             body = None  # answered in version 0, so that the client learns what to ask (KIP-511)
         else:
-            raise WireError(f"key {header.api_key} version {header.api_version} is not served")
+            raise DecodeError(f"key {header.api_key} version {header.api_version} is not served")
         return Request(header.correlation_id, header.api_version, body, header.client_id, self._host)
 
-    def _refuse(self, error: WireError) -> None:
+    def _refuse(self, error: DecodeError) -> None:
         log.info("closed %s: %s", self._name, error)
         self.close()
 

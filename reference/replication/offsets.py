@@ -23,6 +23,7 @@ from reference.wire.records import decode_records
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NONE_FOUND = (-1, -1)
 OFFSET_NOT_AVAILABLE_SINCE = 5
+LEADER_EPOCH_SINCE = 4
 
 
 class OffsetsHandler:
@@ -65,7 +66,7 @@ class OffsetsHandler:
                 error = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 offset, timestamp = _find(partition, asked.timestamp, end)
-                epoch = _epoch_of(partition, offset)
+                epoch = _epoch_of(partition, offset) if version >= LEADER_EPOCH_SINCE else -1
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=error,

@@ -1,0 +1,106 @@
+"""A cluster in the simulator: one metadata store, N brokers, and the clients of a run."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzz.clients import TopicCreator
+from reference.broker import Broker
+from reference.config import BrokerConfig, StoreConfig
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.drivers.simulation.world import World
+from reference.events import STORE, Node, broker_peer
+from reference.metadata_store import MetadataStore
+from reference.replication.partition import Partition, Role
+from reference.replication.states import PartitionState, state_path
+
+TOPIC = "t"
+
+# Quick time-outs: a run of some virtual seconds sees sessions expire, ISRs shrink and leaders change.
+QUICK: dict[str, Any] = {
+    "metadata_store_session_timeout_ms": 900,
+    "replica_lag_time_max_ms": 600,
+    "replica_fetch_wait_max_ms": 100,
+    "replica_fetch_backoff_ms": 50,
+    "high_watermark_checkpoint_interval_ms": 700,
+    "log_flush_interval_ms": 250,
+    "request_timeout_ms": 1_000,
+    "offsets_topic_num_partitions": 1,
+    "log_segment_bytes": 4096,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one run is made of; everything else follows from the seed."""
+
+    brokers: int = 3
+    partitions: int = 1
+    min_insync_replicas: int = 2
+    truncation: str = "kip320"
+    guards_off: tuple[str, ...] = ()
+    spread_ms: int = 4
+    loss_per_mille: int = 0
+    broker_settings: dict[str, Any] = field(default_factory=dict)
+
+
+class SimulatedCluster:
+    def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
+        self.settings = settings
+        self.world = World(seed, spread_ms=settings.spread_ms, loss_per_mille=settings.loss_per_mille)
+        self.broker_ids = list(range(1, settings.brokers + 1))
+
+        def make_store(disk: SimulatedDisk) -> Node:
+            return MetadataStore(StoreConfig(tick_ms=100), disk, tracing=tracing)
+
+        self.world.add(STORE, make_store)
+        for broker_id in self.broker_ids:
+            config = BrokerConfig(
+                broker_id=broker_id,
+                port=9091 + broker_id,
+                truncation=settings.truncation,  # type: ignore[arg-type]
+                min_insync_replicas=settings.min_insync_replicas,
+                default_replication_factor=settings.brokers,
+                offsets_topic_replication_factor=settings.brokers,
+                guards_off=settings.guards_off,
+                **{**QUICK, **settings.broker_settings},
+            )
+            self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=tracing))  # type: ignore[misc]
+
+    def start(self) -> None:
+        """Start everything and create the topic; ends when every broker knows its leaders."""
+        self.world.start(STORE)
+        for broker_id in self.broker_ids:
+            self.world.start(broker_peer(broker_id))
+        self.world.run_until(self.world.now_ms + 300)
+        creator = TopicCreator(self.broker_ids, TOPIC, self.settings.partitions, self.settings.brokers)
+        self.world.add("client:admin", lambda disk: creator)
+        self.world.start("client:admin")
+        while not creator.done:
+            self.world.run_until(self.world.now_ms + 100)
+            if self.world.now_ms > 20_000:
+                raise AssertionError("the simulated cluster did not come up within 20 virtual seconds")
+
+    # -- looking inside ----------------------------------------------------------------------------
+
+    def broker(self, broker_id: int) -> Broker | None:
+        node = self.world.hosts[broker_peer(broker_id)].node
+        return node if isinstance(node, Broker) else None
+
+    def replica(self, broker_id: int, partition: int) -> Partition | None:
+        broker = self.broker(broker_id)
+        return broker.replicas.partitions.get((TOPIC, partition)) if broker else None
+
+    def stored(self, partition: int) -> PartitionState | None:
+        """What the metadata store holds of a partition."""
+        store = self.world.hosts[STORE].node
+        assert isinstance(store, MetadataStore)
+        return store.peek(state_path(TOPIC, partition), PartitionState.from_bytes)
+
+    def leader(self, partition: int) -> int:
+        """The broker that acts as leader in the epoch that the store holds, or -1."""
+        state = self.stored(partition)
+        if state is None or state.leader < 0:
+            return -1
+        replica = self.replica(state.leader, partition)
+        acting = replica is not None and replica.role is Role.LEADER and replica.leader_epoch == state.leader_epoch
+        return state.leader if acting else -1

@@ -1,0 +1,38 @@
+"""What the tests run over: every message in every version, and how thoroughly."""
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from reference.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from reference.wire.registry import APIS
+from reference.wire.schema import schema_of
+
+QUICK: Final = settings(
+    max_examples=12,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+"""The same examples in every run, so that a failure needs no seed."""
+
+CLASSES: Final[list[type[Any]]] = [
+    *(cls for api in APIS.values() for cls in (api.request, api.response)),
+    ConsumerProtocolSubscription,
+    ConsumerProtocolAssignment,
+]
+
+VERSIONS: Final[list[tuple[type[Any], int]]] = [
+    (cls, version)
+    for cls in CLASSES
+    for version in range(schema_of(cls).versions.first, schema_of(cls).versions.last + 1)
+]
+
+
+def versioned(cases: list[tuple[type[Any], int]]) -> pytest.MarkDecorator:
+    """Parametrize by class and version, named so that `-k FetchResponse-12` finds one."""
+    return pytest.mark.parametrize(
+        ("cls", "version"), [pytest.param(*case, id=f"{case[0].__name__}-{case[1]}") for case in cases]
+    )
