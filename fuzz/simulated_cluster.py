@@ -26,6 +26,7 @@ QUICK: dict[str, Any] = {
     "request_timeout_ms": 1_000,
     "offsets_topic_num_partitions": 1,
     "log_segment_bytes": 4096,
+    "log_index_interval_bytes": 512,
 }
 
 

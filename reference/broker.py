@@ -58,6 +58,7 @@ class Broker:
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
         self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
         self.replicas.on_role_change = self._role_changed
+        self._registration = f"{BROKERS}/{config.broker_id}"
         self._registered = 0  # the session under which this broker registered
         self.served = self._serve()
 
@@ -214,6 +215,7 @@ class Broker:
     def _session_began(self) -> None:
         """A new session is a new life to the cluster: register, then stand for controller."""
         self.controller.resign()
+        self._context.broker_epoch = self.store.session_id  # what we register from now on is younger than the session
         spawn(self._register())
 
     def _session_resumed(self) -> None:
@@ -235,7 +237,7 @@ class Broker:
         for path in (CONTROLLER, CONFIGS):
             await self.store.watch(path)
         await self.configs.load(self.store)
-        path = f"{BROKERS}/{self.config.broker_id}"
+        path = self._registration
         me = registration(self.config.host, self.config.port, unclean=not self.replicas.started_clean)
         session_id = self.store.session_id
         # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
@@ -244,13 +246,17 @@ class Broker:
         if reply.error or reply.stat is None:
             return
         self._context.broker_epoch, self._registered = reply.stat.created, session_id
-        self.replicas.started_clean = True  # told once; a lost session alone loses no data
+        await self.store.watch(path)
         await self.controller.stand()
 
     def _watched(self, event: WatchEvent) -> None:
         if event.path == CONTROLLER and event.kind == "deleted":
             self.controller.resign()
             spawn(self.controller.stand())
+        elif event.path == self._registration and event.kind == "changed":
+            # The controller has dealt with our unclean start; a lost session alone loses no data.
+            self.replicas.started_clean = True
+            self.controller.on_event(event)
         elif event.path.startswith(CONFIGS + "/"):
             spawn(self.configs.on_event(self.store, event))
         else:

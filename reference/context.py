@@ -1,13 +1,16 @@
 """What every part of one broker shares: its settings, its disk, the current instant and the outbox."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from reference.config import BrokerConfig
 from reference.effects import CancelTimer, Outbox, SetTimer, Trace
 from reference.events import Instant
 from reference.guards import Guards
 from reference.storage.filesystem import FileSystem
+
+
+NOT_REGISTERED: Final = (1 << 63) - 1
 
 
 class Context:
@@ -17,7 +20,8 @@ class Context:
         self.config, self.fs, self.out = config, fs, out
         self.guards: Guards = config.guards
         self.broker_id = config.broker_id
-        self.broker_epoch = -1
+        # Requests of the controller for an earlier life carry a smaller epoch; before registration there is no other.
+        self.broker_epoch = NOT_REGISTERED
         self.now = Instant(0, 0)
 
     def timer(self, name: str, delay_ms: int) -> None:

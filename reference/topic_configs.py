@@ -1,5 +1,7 @@
 """Settings of topics: what the store holds over the broker's defaults."""
 
+from typing import Final
+
 from reference.config import BrokerConfig
 from reference.context import from_json
 from reference.store_client import StoreClient
@@ -15,14 +17,10 @@ def config_path(topic: str) -> str:
 class TopicConfigs:
     """A cache that the store's watch keeps fresh; keys and values are strings, as in CreateTopics."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._broker = config
+    def __init__(self, broker: BrokerConfig) -> None:
         self._topics: dict[str, dict[str, str]] = {}
-
-    def defaults(self) -> dict[str, str]:
-        """Every topic setting that this broker honours, with its default."""
-        broker = self._broker
-        return {
+        # Every topic setting that this broker honours, with its default.
+        self.defaults: Final = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
             "max.message.bytes": str(broker.message_max_bytes),
@@ -38,7 +36,7 @@ class TopicConfigs:
         return self._topics.get(topic, {})
 
     def value(self, topic: str, key: str) -> str:
-        return self.overrides(topic).get(key) or self.defaults()[key]
+        return self.overrides(topic).get(key) or self.defaults[key]
 
     def min_insync_replicas(self, topic: str) -> int:
         return int(self.value(topic, "min.insync.replicas"))

@@ -122,7 +122,7 @@ class Topics:
                     value=settings.get(name, value),
                     config_source=TOPIC_SOURCE if name in settings else DEFAULT_SOURCE,
                 )
-                for name, value in self._configs.defaults().items()
+                for name, value in self._configs.defaults.items()
             ),
         )
 
@@ -136,9 +136,9 @@ class Topics:
 
     def _check_settings(self, settings: dict[str, str]) -> None:
         for name, value in settings.items():
-            if name not in self._configs.defaults():
+            if name not in self._configs.defaults:
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
-            if self._configs.defaults()[name].lstrip("-").isdigit() and not value.lstrip("-").isdigit():
+            if self._configs.defaults[name].lstrip("-").isdigit() and not value.lstrip("-").isdigit():
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} must be a number, not {value!r}")
 
     def _topic_id(self, name: str) -> bytes:
@@ -269,7 +269,7 @@ class Topics:
         return DescribeConfigsResponse(results=tuple(self._describe(resource) for resource in body.resources))
 
     def _describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        error, values, overrides = ErrorCode.NONE, self._configs.defaults(), dict[str, str]()
+        error, values, overrides = ErrorCode.NONE, self._configs.defaults, dict[str, str]()
         if resource.resource_type == TOPIC_RESOURCE:
             if resource.resource_name not in self._cache.topics:
                 error, values = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {}

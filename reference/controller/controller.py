@@ -4,7 +4,8 @@ Every write to the store is conditional on the controller epoch and on the parti
 to a broker carries the first; so a controller that was replaced without noticing changes nothing.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from reference.context import Context, from_json, to_json
 from reference.controller.channels import Channel
@@ -35,6 +36,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 DELETE_TOPICS = "/admin/delete_topics"
 RETRY_MS = 100
 Event = tuple[str, str]
+Decision = Callable[[Key, PartitionState], PartitionState | None]
 
 
 class Controller:
@@ -204,13 +206,12 @@ class Controller:
             await self._brokers_started(come)
 
     async def _brokers_died(self, gone: set[int]) -> None:
-        changes: dict[Key, PartitionState] = {}
-        for key, state in self.cluster.states.items():
+        def decide(key: Key, state: PartitionState) -> PartitionState | None:
             if state.leader in gone or state.leader == NO_LEADER:
-                changes[key] = self._elected(key, state)
-            elif gone & set(state.isr):
-                changes[key] = shrink(state, gone, controller_epoch=self.epoch)
-        await self._change(changes)
+                return self._elected(key, state)
+            return shrink(state, gone, controller_epoch=self.epoch)
+
+        await self._change(decide)
         self._send_metadata([], self.cluster.brokers)
 
     async def _brokers_started(self, come: dict[int, BrokerInfo]) -> None:
@@ -225,77 +226,65 @@ class Controller:
             self._put(("delete", topic))
 
     async def _repair(self, come: dict[int, BrokerInfo]) -> None:
-        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966)."""
+        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966).
+
+        The last member stays: nobody else is known to have everything.
+        """
         unclean = {b for b, info in come.items() if info.unclean}
         if unclean and self._context.guards.unclean_restart_leaves_isr:
-            await self._change(
-                {
-                    key: self._elected(key, shrink(state, unclean, controller_epoch=self.epoch))
-                    if state.leader in unclean
-                    else shrink(state, unclean, controller_epoch=self.epoch)
-                    for key, state in self.cluster.states.items()
-                    if unclean & set(state.isr) and set(state.isr) - unclean
-                }
-            )
+            await self._change(lambda key, state: self._without(key, state, unclean))
             for broker_id in unclean:  # it is out, and comes back as a follower: later controllers need not do this
                 info = come[broker_id]
                 data = registration(info.host, info.port, unclean=False)
                 await self._store.call(SetData(f"{BROKERS}/{broker_id}", data))
         await self._change(
-            {
-                key: self._elected(key, state)
-                for key, state in self.cluster.states.items()
-                if state.leader not in self.cluster.brokers and self._elected(key, state).leader != NO_LEADER
-            }
+            lambda key, state: None if state.leader in self.cluster.brokers else self._elected(key, state)
         )
 
-    def _elected(self, key: Key, state: PartitionState) -> PartitionState:
+    def _without(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
+        shrunk = shrink(state, unclean, controller_epoch=self.epoch)
+        if shrunk is None or state.leader not in unclean:
+            return shrunk
+        return self._elected(key, shrunk) or shrunk
+
+    def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
+        """The state after an election, or None when there was no leader and still is none."""
         unclean = self._configs.value(key[0], "unclean.leader.election.enable") == "true"
         allowed = unclean or not self._context.guards.elect_from_isr
-        return elect(
+        elected = elect(
             state, self.cluster.replicas(key), self.cluster.brokers, controller_epoch=self.epoch, unclean=allowed
         )
+        return None if elected.leader == state.leader == NO_LEADER else elected
 
     # -- writing partition states ------------------------------------------------------------------
 
-    async def _change(self, changes: dict[Key, PartitionState]) -> None:
-        """Persist, then tell. A write that lost the race is left to the event that the winner caused."""
-        term = self._term
-        replies = [(key, state, self._write(key, state)) for key, state in changes.items()]
+    async def _change(self, decide: Decision) -> None:
+        """Decide for every partition, persist, then tell. Where another wrote first, read and decide again."""
+        term, keys = self._term, list(self.cluster.states)
+        while keys and self._current(term):
+            wanted = {key: new for key in keys if (new := decide(key, self.cluster.states[key])) is not None}
+            written, stale = await self._write_all(wanted)
+            if not self._current(term):
+                return
+            self._announce(written, self.cluster.brokers)
+            if stale:
+                await self._purgatory.sleep(RETRY_MS)
+                self.cluster.states.update(await read_states(self._store, stale))
+            keys = stale
+
+    async def _write_all(self, wanted: dict[Key, PartitionState]) -> tuple[list[Key], list[Key]]:
+        """Which were written, and which were not because the stored state is a newer one."""
         written: list[Key] = []
         stale: list[Key] = []
-        for key, state, pending in replies:
+        for key, state, pending in [(key, state, self._write(key, state)) for key, state in wanted.items()]:
             reply = await pending
-            version = reply.stats[-1].version if reply.stats and reply.stats[-1] else None
-            if version is None:
+            stat = reply.stats[-1] if reply.stats else None
+            if stat is None:
                 stale.append(key)
-                continue
-            self.cluster.states[key] = PartitionState(
-                state.leader, state.leader_epoch, state.isr, state.controller_epoch, version
-            )
-            written.append(key)
-        if not self._current(term):
-            return
-        self._announce(written, self.cluster.brokers)
-        if stale:
-            await self._retry(stale)
-
-    async def _retry(self, keys: list[Key]) -> None:
-        """Another wrote first (a leader its ISR): read what it wrote and decide again."""
-        term = self._term
-        await self._purgatory.sleep(RETRY_MS)
-        found = await read_states(self._store, keys)
-        if not self._current(term):
-            return
-        self.cluster.states.update(found)
-        live = self.cluster.brokers
-        again = {}
-        for key, state in found.items():
-            if state.leader not in live and self._elected(key, state) != state:
-                again[key] = self._elected(key, state)
-            elif set(state.isr) - set(live):
-                again[key] = shrink(state, set(state.isr) - set(live), controller_epoch=self.epoch)
-        await self._change(again)
+            else:
+                self.cluster.states[key] = replace(state, partition_epoch=stat.version)
+                written.append(key)
+        return written, stale
 
     def _write(self, key: Key, state: PartitionState) -> Pending[StoreReply]:
         elected = state.leader != self.cluster.states[key].leader or state.leader == NO_LEADER

@@ -26,9 +26,11 @@ def elect(
     )
 
 
-def shrink(state: PartitionState, gone: Collection[int], *, controller_epoch: int) -> PartitionState:
-    """Take followers out of the ISR; the last member stays, for nobody else has everything."""
-    isr = tuple(replica for replica in state.isr if replica not in gone) or state.isr[:1]
+def shrink(state: PartitionState, gone: Collection[int], *, controller_epoch: int) -> PartitionState | None:
+    """Take members out of the ISR; None when nobody is to go, or when nobody would stay."""
+    isr = tuple(replica for replica in state.isr if replica not in gone)
+    if not isr or isr == state.isr:
+        return None
     return replace(state, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
 
 

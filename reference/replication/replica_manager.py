@@ -51,7 +51,8 @@ class ReplicaManager:
         """Open what is on disk. Without the clean-shutdown marker the logs are checked and the tail may be gone."""
         fs, config = self._context.fs, self._context.config
         folders = [name for name in fs.names("") if fs.names(name) and "-" in name]
-        self.started_clean = fs.exists(CLEAN_SHUTDOWN) or not folders
+        # An empty disk is no clean one: it may be what a crash left (KIP-903). A new broker is in no ISR anyway.
+        self.started_clean = fs.exists(CLEAN_SHUTDOWN)
         if fs.exists(CLEAN_SHUTDOWN):
             fs.delete(CLEAN_SHUTDOWN)
         checkpoints = (self._high_watermarks, self._recovery_points, self._log_starts)

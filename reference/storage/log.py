@@ -158,7 +158,7 @@ class Log:
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """All batch headers from the batch that holds `offset`."""
         for segment in self.segments[self._segment_of(offset) :]:
-            start = segment.offsets.floor(offset) if offset > segment.base_offset else 0
+            start = segment.floor(offset) if offset > segment.base_offset else 0
             for _, header in segment.headers(start):
                 if header.last_offset >= offset:
                     yield header
@@ -166,7 +166,7 @@ class Log:
     def batches_from_timestamp(self, timestamp: int) -> Iterator[bytes]:
         """Whole batches, oldest first, whose largest timestamp is `timestamp` or later."""
         for segment in self.segments:
-            start = segment.offsets.floor(segment.times.floor(timestamp))
+            start = segment.floor(segment.times.floor(timestamp))
             for position, header in segment.headers(start):
                 if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
                     yield segment.read(position, header.size)

@@ -1,5 +1,6 @@
 """One segment: `<base offset, 20 digits>.log` with its two indexes."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from reference.storage.filesystem import FileSystem
@@ -9,6 +10,7 @@ from reference.wire.records import BatchHeader, crc_valid, read_batch_header
 
 HEADER_BYTES = 61
 SCAN_BYTES = 16 * 1024
+RECENT_BATCHES = 512
 
 
 class Segment:
@@ -16,6 +18,8 @@ class Segment:
 
     __slots__ = (
         "_interval_bytes",
+        "_recent_offsets",
+        "_recent_positions",
         "_since_entry",
         "base_offset",
         "fs",
@@ -37,6 +41,8 @@ class Segment:
         self.largest_timestamp = -1
         self._interval_bytes = index_interval_bytes
         self._since_entry = 0
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
 
     def append(self, data: bytes, header: BatchHeader) -> None:
         """Append one or more whole batches, of which `header` is the first, and index that."""
@@ -46,6 +52,10 @@ class Segment:
         self.size += len(data)
 
     def _index(self, header: BatchHeader, position: int) -> None:
+        self._recent_offsets.append(header.base_offset)
+        self._recent_positions.append(position)
+        if len(self._recent_offsets) > 2 * RECENT_BATCHES:
+            del self._recent_offsets[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
         self.largest_timestamp = max(self.largest_timestamp, header.max_timestamp)
         if self._since_entry > self._interval_bytes:
             self.offsets.add(header.base_offset, position)
@@ -66,9 +76,15 @@ class Segment:
             yield position, header
             position += header.size
 
+    def floor(self, offset: int) -> int:
+        """Position of a batch at or before `offset`; exact near the end of the log, where most readers are."""
+        if self._recent_offsets and offset >= self._recent_offsets[0]:
+            return self._recent_positions[bisect_right(self._recent_offsets, offset) - 1]
+        return self.offsets.floor(offset)
+
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or past `offset`."""
-        for position, header in self.headers(self.offsets.floor(offset)):
+        for position, header in self.headers(self.floor(offset)):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -80,6 +96,8 @@ class Segment:
         self.fs.truncate(self.path, position)
         self.size = position
         self.offsets.truncate(position)
+        keep = bisect_left(self._recent_positions, position)
+        del self._recent_offsets[keep:], self._recent_positions[keep:]
         self._since_entry = 0
 
     def recover(self, *, check_crc: bool) -> Iterator[BatchHeader]:
@@ -88,6 +106,8 @@ class Segment:
         self.offsets.reset()
         self.times.reset()
         self.largest_timestamp, self._since_entry = -1, 0
+        self._recent_offsets.clear()
+        self._recent_positions.clear()
         position, next_offset = 0, self.base_offset
         while position + HEADER_BYTES <= self.size:
             header = self._checked(position, next_offset, check_crc=check_crc)

@@ -22,7 +22,8 @@ from reference.wire.schema import ArrayOf, Field, Layout, StructOf, derived, fie
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
-YEAR_3000: Final = 32_503_680_000_000
+MAX_TIME_MS: Final = 1000 << 31
+"""kio computes times in floats, which lose milliseconds in the far future."""
 KIO_CODES: Final = frozenset(KioErrorCode)
 
 
@@ -64,7 +65,7 @@ def _in_range(value: Any, kind: Any, layout: Layout, theirs: KioField[Any]) -> A
         case "error_code":
             return value if value in KIO_CODES else 0
         case "datetime_i64" | "timedelta_i64":
-            return -1 if value == -1 and is_optional(theirs) else abs(value) % YEAR_3000
+            return -1 if value == -1 and is_optional(theirs) else abs(value) % MAX_TIME_MS
     return value
 
 
