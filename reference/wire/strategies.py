@@ -20,7 +20,7 @@ from reference.wire.schema import (
 
 M = TypeVar("M")
 
-MAX_ELEMENTS: Final = 3
+MAX_ELEMENTS: Final = 2
 MAX_BYTES: Final = 200
 """Longer than 127, so that compact lengths of two bytes occur."""
 
