@@ -219,7 +219,7 @@ class Broker:
         spawn(self._register())
 
     def _session_resumed(self) -> None:
-        self.controller.reload()
+        self.controller.resign()  # events may have been missed
         spawn(self._refresh())
 
     async def _refresh(self) -> None:

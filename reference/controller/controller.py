@@ -62,23 +62,34 @@ class Controller:
 
     async def stand(self) -> None:
         """Try to become controller: create the ephemeral node and raise the epoch, together or not at all."""
-        if self.active:
-            return
         term = self._term
         found = await self._store.get(CONTROLLER_EPOCH)
-        if found.error or found.stat is None or self._term != term:
+        if self.active or self._term != term or found.error or found.stat is None:
             return
         epoch = int(from_json(found.data)) + 1
         claim = Create(CONTROLLER, to_json({"version": 1, "brokerid": self._context.broker_id}), ephemeral=True)
         reply = await self._store.multi(claim, SetData(CONTROLLER_EPOCH, to_json(epoch), found.stat.version))
         if self._term != term:
             return
-        if reply.error == "BadVersion":
+        if not reply.error:
+            await self._take_office(epoch, found.stat.version + 1)
+        elif reply.error == "BadVersion":
             await self.stand()
-        elif not reply.error:
-            self.active, self.epoch, self._epoch_version = True, epoch, found.stat.version + 1
-            self._term += 1
-            await self._run(self._term)
+        elif reply.error == "NodeExists":
+            await self._stand_again(term)
+
+    async def _stand_again(self, term: int) -> None:
+        """The node may be ours: of an answer that was lost, or of a term that a broken link ended."""
+        holder, epoch = self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)
+        held, found = await holder, await epoch
+        ours = held.stat is not None and held.stat.ephemeral_owner == self._store.session_id
+        if ours and self._term == term and not found.error and found.stat is not None:
+            await self._take_office(int(from_json(found.data)), found.stat.version)
+
+    async def _take_office(self, epoch: int, epoch_version: int) -> None:
+        self.active, self.epoch, self._epoch_version = True, epoch, epoch_version
+        self._term += 1
+        await self._run(self._term)
 
     def resign(self) -> None:
         self.active = False
@@ -109,24 +120,8 @@ class Controller:
             self._queued.add(event)
             self._inbox.put(event)
 
-    def reload(self) -> None:
-        """The link to the store was down for a while: events may have been missed."""
-        if self.active:
-            self.resign()
-            spawn(self._store_again())
-
-    async def _store_again(self) -> None:
-        """Still our ephemeral node? Then go on as a new term of the same epoch; otherwise somebody else leads."""
-        found = await self._store.get(CONTROLLER)
-        epoch = await self._store.get(CONTROLLER_EPOCH)
-        mine = not found.error and found.stat is not None and found.stat.ephemeral_owner == self._store.session_id
-        if mine and not epoch.error and int(from_json(epoch.data)) == self.epoch and not self.active:
-            self.active = True
-            self._term += 1
-            await self._run(self._term)
-
     async def _run(self, term: int) -> None:
-        """One term of office; it ends when the store is lost, and `reload` begins the next if we still hold office."""
+        """One term of office. It ends when the store is lost; standing again begins the next if the node is still ours."""
         try:
             await self._serve(term)
         except StoreLostError:
