@@ -38,7 +38,7 @@ from reference.wire.messages import (
     sync_group,
     update_metadata,
 )
-from reference.wire.schema import schema_of
+from reference.wire.schema import NEVER, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _api(request: type[Any], response: type[Any]) -> Api:
         response=response,
         min_version=schema.versions.first,
         max_version=schema.versions.last,
-        flexible_from=schema.flexible.first if schema.flexible.first <= schema.versions.last else None,
+        flexible_from=None if schema.flexible == NEVER else schema.flexible.first,
     )
 
 

@@ -19,6 +19,8 @@ QUICK: Final = settings(
 )
 """The same examples in every run, so that a failure needs no seed."""
 
+FUZZ: Final = settings(QUICK, max_examples=400)
+
 CLASSES: Final[list[type[Any]]] = [
     *(cls for api in APIS.values() for cls in (api.request, api.response)),
     ConsumerProtocolSubscription,

@@ -10,6 +10,9 @@ from reference.wire.schema import ArrayOf, FieldType, Layout, StructOf, derived,
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, while it imports
     from kafka.protocol.schemas import StructField
+    from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+__all__ = ["DefaultRecordBatch", "DefaultRecordBatchBuilder", "their_struct", "write"]
 
 
 @derived

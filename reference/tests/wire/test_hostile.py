@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
-from reference.tests.wire.cases import CLASSES, VERSIONS
+from reference.tests.wire.cases import CLASSES, FUZZ, VERSIONS
+from reference.tests.wire.mutations import Mutation, mutations
 from reference.wire import described
 from reference.wire.codec import decode, encode
 from reference.wire.errors import DecodeError
@@ -26,42 +27,14 @@ from reference.wire.schema import fields_of, schema_of
 from reference.wire.strategies import messages
 from reference.wire.writers import write_uvarint
 
-FUZZ: Final = settings(
-    max_examples=400,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-EDGES: Final = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xfe", b"\xff" * 10, b"\x80" * 10]
+HUGE: Final = 1 << 20
+"""Bytes of ballast behind a hostile count, so that only counting elements refuses it."""
 
-Mutation = Callable[[bytes], bytes]
+SMALL: Final = 1 << 16
+"""Bytes of honest elements: reading them under `tracemalloc` is slow."""
 
-
-def mutations() -> st.SearchStrategy[Mutation]:
-    """Flip a byte, cut the end, or write an edge value over or into the bytes."""
-    places = st.floats(0, 1, exclude_max=True)
-    flip = st.tuples(places, st.integers(1, 255)).map(lambda drawn: flipped(*drawn))
-    cut = places.map(lambda place: lambda data: data[: int(place * len(data))])
-    over = st.tuples(places, st.sampled_from(EDGES), st.booleans()).map(lambda drawn: overwritten(*drawn))
-    return st.one_of(flip, cut, over)
-
-
-def flipped(place: float, mask: int) -> Mutation:
-    def mutate(data: bytes) -> bytes:
-        at = int(place * len(data))
-        return data[:at] + bytes(byte ^ mask for byte in data[at : at + 1]) + data[at + 1 :]
-
-    return mutate
-
-
-def overwritten(place: float, edge: bytes, inserted: bool) -> Mutation:
-    def mutate(data: bytes) -> bytes:
-        at = int(place * len(data))
-        return data[:at] + edge + data[at + (0 if inserted else len(edge)) :]
-
-    return mutate
+BYTES_PER_BYTE: Final = 64
+"""What a byte of a frame may become in memory: a two-byte struct is a Python object."""
 
 
 def outcome(parse: Callable[[], Any]) -> Any:
@@ -103,10 +76,6 @@ def test_mutated_request_frames(changes: list[Mutation], version: int) -> None:
     for change in changes:
         frame = change(frame)
     outcome(lambda: decode_request(frame))
-
-
-HUGE: Final = 1 << 20
-"""Bytes of ballast behind a hostile count, so that only counting elements refuses it."""
 
 
 @pytest.mark.parametrize(
@@ -158,11 +127,6 @@ def test_memory_is_bounded_by_the_size_of_the_frame(
     peak = peak_memory(lambda: read.append(decode(cls, version, bytes(data))))
     assert count in [len(value) for value in values_of(read[0]) if isinstance(value, tuple)]
     assert peak < BYTES_PER_BYTE * SMALL
-
-
-SMALL: Final = 1 << 16
-BYTES_PER_BYTE: Final = 64
-"""What a byte of a frame may become in memory: a two-byte struct is a Python object."""
 
 
 def values_of(message: Any) -> list[Any]:

@@ -1,0 +1,99 @@
+"""The codecs: what others wrote, what others read, and what is too much."""
+
+import gzip
+
+import cramjam
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.tests.wire.cases import QUICK
+from reference.wire.compression import LZ4_BLOCK, XERIAL_BLOCK, XERIAL_HEADER, Compression, compress, decompress
+from reference.wire.errors import CompressionError
+
+PACKED = [codec for codec in Compression if codec is not Compression.NONE]
+BIG = b"".join(number.to_bytes(4, "big") for number in range(60_000))
+SAMPLES = [b"", b"a", BIG, bytes(300_000), bytes(XERIAL_BLOCK), bytes(LZ4_BLOCK), bytes(LZ4_BLOCK + 1)]
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("data", SAMPLES, ids=len)
+def test_round_trip(codec: Compression, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), len(data)) == data
+
+
+@pytest.mark.parametrize("codec", Compression)
+@given(data=st.binary(max_size=500))
+@QUICK
+def test_round_trip_of_anything(codec: Compression, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), 500) == data
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("data", [b"a", BIG, bytes(300_000)], ids=len)
+def test_one_byte_over_the_limit_is_refused(codec: Compression, data: bytes) -> None:
+    with pytest.raises(CompressionError):
+        decompress(codec, compress(codec, data), len(data) - 1)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_is_cut_or_nonsense_is_refused(codec: Compression) -> None:
+    packed = compress(codec, BIG)
+    for bad in (packed[: len(packed) // 2], packed[:-1], b"nonsense that no codec wrote", b"\xff" * 40):
+        with pytest.raises(CompressionError):
+            decompress(codec, bad, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"), [(Compression.LZ4, "lz4"), (Compression.ZSTD, "zstd"), (Compression.GZIP, "gzip")]
+)
+@pytest.mark.parametrize("data", [b"a", BIG, bytes(300_000)], ids=len)
+def test_arrows_libraries_read_ours_and_we_read_theirs(codec: Compression, name: str, data: bytes) -> None:
+    """Arrow carries the original C libraries; its LZ4 checks the frame header's checksum."""
+    arrow = pa.Codec(name)
+    assert arrow.decompress(compress(codec, data), len(data)).to_pybytes() == data
+    assert decompress(codec, arrow.compress(data).to_pybytes(), len(data)) == data
+
+
+def test_gzip_of_the_standard_library() -> None:
+    assert gzip.decompress(compress(Compression.GZIP, BIG)) == BIG
+    assert decompress(Compression.GZIP, gzip.compress(BIG), len(BIG)) == BIG
+
+
+def test_lz4_frames_have_independent_blocks() -> None:
+    """Java refuses a frame whose blocks lean on each other; bit 5 of the flags says that they do not."""
+    frame = compress(Compression.LZ4, BIG)
+    assert frame[:4].hex() == "04224d18"
+    assert frame[4] & 0b0010_0000
+    assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(BIG)), len(BIG)) == BIG
+
+
+def test_snappy_is_written_in_xerials_framing_and_read_raw_too() -> None:
+    packed = compress(Compression.SNAPPY, BIG)
+    assert packed.startswith(XERIAL_HEADER)
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(BIG)), len(BIG)) == BIG
+    assert decompress(Compression.SNAPPY, pa.Codec("snappy").compress(BIG).to_pybytes(), len(BIG)) == BIG
+
+
+@pytest.mark.parametrize("claim", ["ffffffff0f", "80808008"])
+def test_a_snappy_block_that_claims_gigabytes_is_refused_unread(claim: str) -> None:
+    """rskafka #141."""
+    raw = bytes.fromhex(claim) + b"tiny"
+    for data in (raw, XERIAL_HEADER + len(raw).to_bytes(4, "big") + raw):
+        with pytest.raises(CompressionError, match="is the most"):
+            decompress(Compression.SNAPPY, data, 1 << 20)
+
+
+def test_xerial_blocks_count_together() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(1000)))
+    data = XERIAL_HEADER + (len(block).to_bytes(4, "big") + block) * 10
+    assert decompress(Compression.SNAPPY, data, 10_000) == bytes(10_000)
+    with pytest.raises(CompressionError):
+        decompress(Compression.SNAPPY, data, 9_999)
+
+
+def test_xerial_block_sizes_stay_inside() -> None:
+    for size in (b"\xff\xff\xff\xff", b"\0\0\0\x09", b"\0\0"):
+        with pytest.raises(CompressionError):
+            decompress(Compression.SNAPPY, XERIAL_HEADER + size, 100)

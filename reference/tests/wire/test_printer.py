@@ -1,0 +1,43 @@
+"""Messages and bytes for human eyes."""
+
+from textwrap import dedent
+
+from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from reference.wire.messages.sync_group import SyncGroupResponse
+from reference.wire.printer import describe, hexdump
+
+SHOWN = " ".join(["61"] * 32)
+
+
+def test_a_message_field_by_field() -> None:
+    partition = PartitionProduceData(index=3, records=b"a" * 40)
+    message = ProduceRequest(acks=-1, topic_data=(TopicProduceData(name="t", partition_data=(partition,)),))
+    assert describe(message) == dedent(f"""\
+        ProduceRequest
+          transactional_id: null
+          acks: -1
+          timeout_ms: 0
+          topic_data: 1
+            [0]: TopicProduceData
+              name: 't'
+              topic_id: 16 bytes 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
+              partition_data: 1
+                [0]: PartitionProduceData
+                  index: 3
+                  records: 40 bytes {SHOWN}…""")
+
+
+def test_structs_and_plain_arrays() -> None:
+    text = describe(FetchRequest(topics=(FetchTopic(topic="a", partitions=(FetchPartition(),)),)))
+    assert "  replica_state: ReplicaState\n    replica_id: -1\n" in text
+    assert "  forgotten_topics_data: []\n" in text
+    assert describe(SyncGroupResponse()).endswith("assignment: 0 bytes")
+
+
+def test_hexdump() -> None:
+    assert hexdump(b"") == ""
+    assert hexdump(bytes(range(0x3A, 0x4C))).splitlines() == [
+        "00000000  3a 3b 3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49  :;<=>?@ABCDEFGHI",
+        "00000010  4a 4b                                            JK",
+    ]
