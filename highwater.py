@@ -5,6 +5,7 @@ import sys
 import typer
 from typer._click.exceptions import ClickException
 
+from fuzz.command_line import simulate_command
 from reference.command_line import broker_command
 from spec.formats.verdict import ExitCode, UsageError
 
@@ -21,18 +22,18 @@ def root() -> None:
 
 
 app.command("broker")(broker_command)
+app.command("simulate")(simulate_command)
 
 
 def main() -> None:
     """Run; every failure is one line on standard error and one of the four exit codes."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # an Exit inside comes back as its code
+        sys.exit(code if isinstance(code, int) else ExitCode.HELD)
     except UsageError as error:
         _end(str(error), ExitCode.USAGE)
     except ClickException as error:
         _end(f"{error.format_message()}; see --help", ExitCode.USAGE)
-    except typer.Exit as leaving:
-        sys.exit(leaving.exit_code)
     except typer.Abort:
         _end("interrupted", ExitCode.UNDECIDED)
     except KeyboardInterrupt:

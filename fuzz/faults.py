@@ -44,16 +44,16 @@ class Injector:
         self.log: list[str] = []
 
     def arrange(self, schedule: Schedule) -> None:
-        for number, fault in enumerate(schedule.faults):
-            self._world.schedule(fault.at_ms, partial(self.inject, fault, number))
+        for fault in schedule.faults:
+            self._world.schedule(fault.at_ms, partial(self.inject, fault))
 
-    def inject(self, fault: Fault, number: int = 0) -> None:
+    def inject(self, fault: Fault) -> None:
         broker_id = int(fault.target)
         peer = broker_peer(broker_id)
         note = ""
         match fault.verb:
             case "kill":
-                note = self._kill(broker_id, wants_loss=self._world.chance.draw("lose", number, 4) > 0)
+                note = self._kill(broker_id, wants_loss=self._world.chance.draw("lose", fault.at_ms, 4) > 0)
             case "restart":
                 if not self._world.is_up(peer):
                     self._world.start(peer)

@@ -9,7 +9,6 @@ from reference.events import Instant
 from reference.guards import Guards
 from reference.storage.filesystem import FileSystem
 
-
 NOT_REGISTERED: Final = (1 << 63) - 1
 
 

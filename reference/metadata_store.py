@@ -67,6 +67,7 @@ class Session:
     timeout_ms: int
     last_heard_ms: int
     peer: str | None = None
+    last_peer: str | None = None
     watches: set[str] = field(default_factory=set)
     ephemerals: set[str] = field(default_factory=set)
 
@@ -142,8 +143,17 @@ class MetadataStore:
         """A broken connection ends no session: only silence does."""
         for session in self._sessions.values():
             if session.peer == peer:
-                session.peer = None
+                session.peer, session.last_peer = None, peer
         return []
+
+    def expire(self, now: Instant, peer: str) -> list[Effect]:
+        """End the session of a peer now, as its silence would; for scenarios."""
+        self._now = now
+        for session_id, session in self._sessions.items():
+            if session.peer == peer or session.last_peer == peer:
+                self._queue.append(Queued(None, 0, Entry(session_id, CloseSession())))
+        self._go_on()
+        return self._out.drain()
 
     def peek(self, path: str, parse: Callable[[bytes, int], T]) -> T | None:
         """What a node holds (data, version), for who watches a simulation."""

@@ -1,6 +1,6 @@
 """The world: nodes, links, disks and one heap of events in virtual milliseconds.
 
-Runs freely (`run_until`), or is stepped by hand (`in_flight`, `deliver`, `drop`, `advance_to`) in scenarios.
+Runs freely (`run_until`); scenarios hold links and step them by hand (`hold`, `deliver`, `drop`, `release`).
 """
 
 import heapq
@@ -48,7 +48,7 @@ class Pipe:
 class World:
     """`spread_ms` is how much message delays differ; `loss_per_mille` breaks the connection on a message."""
 
-    def __init__(self, seed: int, *, spread_ms: int = 4, loss_per_mille: int = 0, by_hand: bool = False) -> None:
+    def __init__(self, seed: int, *, spread_ms: int = 4, loss_per_mille: int = 0) -> None:
         self.chance = Chance(seed)
         self.now_ms = 0
         self.events = 0
@@ -56,8 +56,7 @@ class World:
         self.steps: list[Step] = []
         self.spread_ms, self.loss_per_mille = spread_ms, loss_per_mille
         self.after_event: Callable[[Host], None] = lambda host: None
-        self.by_hand = by_hand
-        self.in_flight: dict[tuple[str, str], deque[Any]] = {}
+        self.held: dict[tuple[str, str], deque[Any]] = {}
         self._heap: list[tuple[int, int, Action]] = []
         self._tie = 0
         self._timer_serial = 0
@@ -200,8 +199,8 @@ class World:
     def _send(self, source: str, target: str, message: Any) -> None:
         if target not in self.hosts:
             return
-        if self.by_hand:
-            self.in_flight.setdefault((source, target), deque()).append(message)
+        if (source, target) in self.held:
+            self.held[source, target].append(message)
             return
         pipe = self._pipe(source, target)
         pipe.sent += 1
@@ -229,7 +228,8 @@ class World:
         """The connection between two hosts is gone, with all that was on its way; both learn of it."""
         for source, target in ((one, other), (other, one)):
             self._pipe(source, target).generation += 1
-            self.in_flight.pop((source, target), None)
+            if (source, target) in self.held:
+                self.held[source, target].clear()
             host = self.hosts.get(target)
             if host is not None and host.node is not None:
                 self._tell_closed(host, source)
@@ -240,9 +240,13 @@ class World:
 
     # -- by hand ---------------------------------------------------------------------------------
 
+    def hold(self, source: str, target: str) -> None:
+        """From now on messages of this link wait until they are delivered by hand."""
+        self.held.setdefault((source, target), deque())
+
     def deliver(self, source: str, target: str) -> Any:
-        """Hand over the oldest message of a link; returns it."""
-        message = self.in_flight[source, target].popleft()
+        """Hand over the oldest held message; returns it."""
+        message = self.held[source, target].popleft()
         host = self.hosts[target]
         if host.node is None:
             self._break(source, target)
@@ -251,7 +255,17 @@ class World:
         return message
 
     def drop(self, source: str, target: str) -> Any:
-        return self.in_flight[source, target].popleft()
+        return self.held[source, target].popleft()
+
+    def release(self, source: str, target: str) -> None:
+        """Deliver all that is held, and let the link run freely again."""
+        while self.held.get((source, target)):
+            self.deliver(source, target)
+        self.held.pop((source, target), None)
+
+    def enter(self, name: str, entrance: Callable[[Instant], list[Effect]]) -> None:
+        """Take a step of a node from outside of the protocol."""
+        self._step(self.hosts[name], entrance(self._instant()))
 
     def fire(self, name: str, timer: str) -> None:
         """Let a timer of a host be due now."""

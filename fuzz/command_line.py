@@ -1,0 +1,120 @@
+"""`highwater simulate`: seeds in virtual time."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def simulate_command(
+    seeds: Annotated[str, typer.Option(help="Which seeds, FROM:TO (TO is not run).")] = "0:100",
+    truncation: Annotated[str, typer.Option(help="kip320 or high_watermark.")] = "kip320",
+    guard_off: Annotated[list[str] | None, typer.Option(help="Switch a guard off; repeatable.")] = None,
+    min_insync_replicas: Annotated[int, typer.Option(help="min.insync.replicas of the topic.")] = 2,
+    jobs: Annotated[int, typer.Option(help="Processes; 0 is one for each core.")] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the trace of one seed here (NDJSON).")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Run the reference broker in virtual time, with crashes, pauses and broken links drawn from each seed.
+
+    After every event: nothing acknowledged is lost, logs agree below the high watermark, the high watermark
+    never falls; at the end writing goes on. Exit code 1 if a seed breaks one of these.
+
+    Examples: highwater simulate --seeds 0:200 · highwater simulate --seeds 8:9 --guard-off AckAfterCommit
+    """
+    from fuzz.search import run_seed
+    from fuzz.simulated_cluster import Settings
+    from reference.guards import Guards
+    from spec.formats.verdict import ExitCode
+
+    guards_off = tuple(guard_off or ())
+    Guards().without(*guards_off)  # refuses an unknown name at once
+    settings = Settings(truncation=truncation, guards_off=guards_off, min_insync_replicas=min_insync_replicas)
+    chosen = _range(seeds)
+    if trace is not None:
+        from spec.formats.trace import write_trace
+
+        write_trace(trace, run_seed(chosen[0], settings, tracing=True).steps)
+        typer.echo(f"trace of seed {chosen[0]} in {trace}")
+        raise typer.Exit(ExitCode.HELD)
+    summary = simulate(chosen, settings, jobs=jobs, quiet=json_)
+    if json_:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(summary).decode())
+    else:
+        _print(summary)
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _range(text: str) -> range:
+    from spec.formats.verdict import UsageError
+
+    first, colon, last = text.partition(":")
+    if not (first.isdigit() and (last.isdigit() or not colon)):
+        raise UsageError(f"expected FROM:TO, not {text!r}", where="--seeds", mend="try --seeds 0:200")
+    chosen = range(int(first), int(last) if colon else int(first) + 1)
+    if not chosen:
+        raise UsageError(f"{text!r} is an empty range", where="--seeds", mend="try --seeds 0:200")
+    return chosen
+
+
+def simulate(seeds: range, settings: Any, *, jobs: int = 0, quiet: bool = False) -> dict[str, Any]:
+    """Run the seeds and shrink what was found; the object that `--json` prints (design.md, section 4)."""
+    from fuzz.search import sweep_parallel
+    from fuzz.shrink import shrink
+    from spec.formats.progress import progress
+
+    with progress("simulating", len(seeds), quiet=quiet) as step:
+        found = sweep_parallel(seeds, settings, jobs=jobs, on_result=lambda result: step())
+    findings: list[dict[str, Any]] = []
+    for result in found.findings:
+        violation = result.violation
+        assert violation is not None
+        smallest = shrink(result.seed, settings, violation.invariant) if len(findings) < SHRUNK else None
+        findings.append(
+            {
+                "seed": result.seed,
+                "invariant": violation.invariant,
+                "message": str(violation),
+                "faults": result.faults,
+                "schedule": [f"{f.at_ms} ms {f.verb} broker {f.target}" for f in smallest.faults] if smallest else None,
+                "replay": replay_command(result.seed, settings),
+            }
+        )
+    return {
+        "seeds": len(found.results),
+        "events": found.events,
+        "events_per_second": round(found.events_per_second),
+        "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
+        "acknowledged": sum(result.acked for result in found.results),
+        "seen": sorted(set().union(*(result.seen for result in found.results))),
+        "findings": findings,
+    }
+
+
+SHRUNK = 3
+
+
+def replay_command(seed: int, settings: Any) -> str:
+    off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
+    rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
+    members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
+    return f"highwater simulate --seeds {seed}:{seed + 1}{rule}{off}{members}"
+
+
+def _print(summary: dict[str, Any]) -> None:
+    for finding in summary["findings"][:SHRUNK]:
+        typer.echo(f"seed {finding['seed']}: {finding['message']}")
+        typer.echo(f"  replay:   {finding['replay']}")
+        for line in finding["schedule"] or []:
+            typer.echo(f"  needs:    {line}")
+    more = len(summary["findings"]) - SHRUNK
+    if more > 0:
+        typer.echo(f"and {more} more seeds with a violation")
+    verdict = f"{len(summary['findings'])} violations" if summary["findings"] else "clean"
+    typer.echo(
+        f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
+        f"{summary['events_per_second']:,} events/s, {summary['acknowledged']:,} records acknowledged: {verdict}"
+    )
+    typer.echo(f"seen on the way: {', '.join(summary['seen'])}")

@@ -1,0 +1,198 @@
+"""Runs a scenario: one command a line, after `----` the output that it must have.
+
+=====================================  =======================================================================
+cluster N [key=value ...]              start N brokers and topic t (one partition); keys: truncation,
+                                       min_insync_replicas, guards_off, or any broker setting
+produce V ...                          write these values with acks=all and run until each is acknowledged
+hold A -> B / release A -> B           keep messages of a link back / let them go
+deliver A -> B / drop A -> B           hand over or lose the oldest message kept back
+crash N [lose=unflushed]               stop a broker at once; its page cache survives unless it loses it
+restart N / pause N / resume N
+expire N                               the metadata store ends the broker's session now
+run MS                                 let MS virtual milliseconds pass
+show                                   every replica: role, epoch, log, high watermark, and the stored state
+read                                   what a consumer reads from the leader
+=====================================  =======================================================================
+
+Between commands the protocol steps that were taken are printed, named as in the TLA+ module.
+`python -m fuzz.scenarios --rewrite` writes the golden parts anew, to be reviewed as a diff.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzz.clients import Producer
+from fuzz.simulated_cluster import Settings, SimulatedCluster
+from reference.events import STORE, broker_peer
+from reference.wire.records import batch_headers, decode_records
+from spec.formats.trace import Step
+
+SEPARATOR = "----"
+SEED = 0
+PATIENCE_MS = 3_000
+QUIET = {"SendFetch", "LeaderServeFetch"}
+
+
+class Scenario:
+    def __init__(self) -> None:
+        self._cluster: SimulatedCluster | None = None
+        self._lines: list[str] = []
+        self._told = 0
+        self._acked: list[int] = []
+        self._producers = 0
+        self._commands: dict[str, Callable[..., None]] = {
+            "cluster": self._start,
+            "produce": self._produce,
+            "hold": lambda a, _, b: self.cluster.world.hold(_peer(a), _peer(b)),
+            "release": lambda a, _, b: self.cluster.world.release(_peer(a), _peer(b)),
+            "deliver": lambda a, _, b: self._say(f"delivered {_name(self.cluster.world.deliver(_peer(a), _peer(b)))}"),
+            "drop": lambda a, _, b: self._say(f"dropped {_name(self.cluster.world.drop(_peer(a), _peer(b)))}"),
+            "crash": self._crash,
+            "restart": lambda n: self.cluster.world.start(_peer(n)),
+            "pause": lambda n: self.cluster.world.pause(_peer(n)),
+            "resume": lambda n: self.cluster.world.resume(_peer(n)),
+            "expire": self._expire,
+            "run": lambda ms: self.cluster.world.run_until(self.cluster.world.now_ms + int(ms)),
+            "show": self._show,
+            "read": self._read,
+        }
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        assert self._cluster is not None, "a scenario begins with: cluster N"
+        return self._cluster
+
+    def run(self, script: str) -> str:
+        """The output of a script."""
+        for line in script.splitlines():
+            text = line.split("#")[0].strip()
+            if not text:
+                continue
+            self._say(f"> {text}")
+            verb, *words = text.split()
+            self._commands[verb](*words)
+            self._tell_steps()
+        return "\n".join(self._lines) + "\n"
+
+    def _say(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _tell_steps(self) -> None:
+        for step in self.cluster.world.steps[self._told :]:
+            if step.action not in QUIET:
+                self._say(f"  {_describe(step)}")
+        self._told = len(self.cluster.world.steps)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _start(self, size: str, *words: str) -> None:
+        given = dict(word.split("=", 1) for word in words)
+        settings = Settings(
+            brokers=int(size),
+            truncation=given.pop("truncation", "kip320"),
+            min_insync_replicas=int(given.pop("min_insync_replicas", "1")),
+            guards_off=tuple(filter(None, given.pop("guards_off", "").split(","))),
+            spread_ms=0,
+            broker_settings={key: int(value) for key, value in given.items()},
+        )
+        self._cluster = SimulatedCluster(SEED, settings, tracing=True)
+        self._cluster.start()
+        self._told = len(self._cluster.world.steps)
+
+    def _produce(self, *values: str) -> None:
+        """Each value by a client of its own, one after the other."""
+        world = self.cluster.world
+        for value in values:
+            acked: list[int] = []
+            number = int(value.lstrip("m"))
+            producer = Producer(
+                self.cluster.broker_ids, "t", 0, first=number - 1, stride=1, pause_ms=10 * PATIENCE_MS,
+                on_ack=lambda partition, offset, written, acked=acked: acked.append(offset),  # type: ignore[misc]
+            )  # fmt: skip
+            self._producers += 1
+            client = f"client:{self._producers}"
+            world.add(client, lambda disk, p=producer: p)  # type: ignore[misc]
+            world.start(client)
+            end_ms = world.now_ms + PATIENCE_MS
+            while not acked and world.now_ms < end_ms:
+                world.run_until(world.now_ms + 1)
+            producer.stopped = True
+            self._say(f"  {value} {'acknowledged at offset ' + str(acked[0]) if acked else 'not acknowledged'}")
+
+    def _crash(self, broker: str, *words: str) -> None:
+        self.cluster.world.crash(_peer(broker), lose_unflushed="lose=unflushed" in words)
+
+    def _expire(self, broker: str) -> None:
+        """End the session as the store does after a silence, without waiting for it."""
+        store = self.cluster.world.hosts[STORE].node
+        self.cluster.world.enter(STORE, lambda now: store.expire(now, _peer(broker)))  # type: ignore[union-attr]
+
+    def _show(self) -> None:
+        for broker_id in self.cluster.broker_ids:
+            replica = self.cluster.replica(broker_id, 0)
+            if replica is None:
+                self._say(f"  {broker_id} down")
+                continue
+            log = " ".join(value for value in _values(self.cluster, broker_id))
+            self._say(
+                f"  {broker_id} {replica.role} epoch {replica.leader_epoch} log [{log}] "
+                f"high watermark {replica.high_watermark}"
+            )
+        state = self.cluster.stored(0)
+        if state is not None:
+            self._say(f"  stored: leader {state.leader} epoch {state.leader_epoch} isr {_set(state.isr)}")
+
+    def _read(self) -> None:
+        leader = self.cluster.leader(0)
+        if leader < 0:
+            self._say("  nobody leads")
+            return
+        replica = self.cluster.replica(leader, 0)
+        high_watermark = replica.high_watermark if replica else 0
+        self._say(f"  from {leader}: [{' '.join(_values(self.cluster, leader)[:high_watermark])}]")
+
+
+def _values(cluster: SimulatedCluster, broker_id: int) -> list[str]:
+    replica = cluster.replica(broker_id, 0)
+    if replica is None:
+        return []
+    end = replica.log.log_end_offset
+    data = replica.log.read(replica.log.log_start_offset, 1 << 20, end, at_least_one=True)
+    records = [record for position, _ in batch_headers(data) for record in decode_records(data, position)[1]]
+    return [f"m{(record.value or b'').decode()}" for record in records]
+
+
+def _peer(word: str) -> str:
+    return STORE if word == STORE else broker_peer(int(word))
+
+
+def _name(message: object) -> str:
+    body = getattr(message, "body", message)
+    return type(body).__name__
+
+
+def _set(isr: object) -> str:
+    assert isinstance(isr, tuple | list)
+    return "{" + ",".join(str(member) for member in sorted(isr)) + "}"
+
+
+def _describe(step: Step) -> str:
+    values = {**step.choices, **step.state}
+    shown = [f"{key} {_set(v) if isinstance(v, tuple | list) else v}" for key, v in values.items()]
+    return f"{step.node} {step.action}  {'  '.join(shown)}".rstrip()
+
+
+def split(text: str) -> tuple[str, str]:
+    """Script and golden output of a scenario file."""
+    script, _, golden = text.partition(f"{SEPARATOR}\n")
+    return script, golden
+
+
+def run_file(path: Path) -> tuple[str, str]:
+    """(what it printed, what it should print)."""
+    script, golden = split(path.read_text())
+    return Scenario().run(script), golden
+
+
+def files() -> list[Path]:
+    return sorted(Path(__file__).parent.glob("*.txt"))

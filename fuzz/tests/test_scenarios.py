@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import pytest
+
+from fuzz.scenarios.runner import files, run_file
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_a_scenario_prints_what_it_should(path: Path) -> None:
+    got, golden = run_file(path)
+    assert golden, f"{path.name} has no golden part; write it with: python -m fuzz.scenarios --rewrite"
+    assert got == golden
+
+
+def test_the_high_watermark_rule_loses_what_the_epoch_rule_keeps() -> None:
+    outcomes = {path.stem: run_file(path)[0].splitlines()[-1] for path in files() if "first_story" in path.stem}
+    assert outcomes["kip101_first_story_high_watermark"].endswith("[m1]")
+    assert outcomes["kip101_first_story_kip320"].endswith("[m1 m2]")
