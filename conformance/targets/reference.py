@@ -1,0 +1,113 @@
+"""The reference broker as a target: a cluster of processes of its own, controlled over a pipe."""
+
+import contextlib
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from spec.formats.verdict import UsageError
+
+READY_TIMEOUT_S = 40.0
+COMMAND_TIMEOUT_S = 20.0
+
+
+class ReferenceCluster:
+    """`addresses` by broker id. Nodes are named by broker id, or `store`; closing it ends every process."""
+
+    def __init__(
+        self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
+        settings: dict[str, object] | None = None, folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
+        command += ["--truncation", truncation]
+        command += [part for guard in guards_off for part in ("--guard-off", guard)]
+        command += [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={_text(value)}")]
+        command += ["--folder", str(folder)] if folder else []
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            ready = self._line(READY_TIMEOUT_S)
+            if not ready.startswith("ready "):
+                raise UsageError(f"the reference cluster did not start: {ready or self._stderr()}")
+        except BaseException:
+            self.close()
+            raise
+        self.addresses = {number: address for number, address in enumerate(ready.split()[1].split(","), 1)}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def start_node(self, node: int | str) -> None:
+        self._command(f"start {node}")
+
+    def kill_node(self, node: int | str) -> None:
+        self._command(f"kill {node}")
+
+    def stop_node(self, node: int | str) -> None:
+        self._command(f"stop {node}")
+
+    def pause_node(self, node: int | str) -> None:
+        self._command(f"pause {node}")
+
+    def resume_node(self, node: int | str) -> None:
+        self._command(f"resume {node}")
+
+    def pid(self, node: int | str) -> int:
+        """0 when the node is down."""
+        return int(self._command(f"pid {node}").split()[-1])
+
+    def close(self) -> None:
+        """The end of its input is the end of the cluster."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(COMMAND_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # nodes see their parent gone and end themselves
+            self._process.wait()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def __enter__(self) -> "ReferenceCluster":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _command(self, text: str) -> str:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
+        answer = self._line(COMMAND_TIMEOUT_S)
+        if not answer.startswith("ok"):
+            raise UsageError(f"the reference cluster refused {text!r}: {answer or self._stderr()}")
+        return answer
+
+    def _line(self, timeout_s: float) -> str:
+        """The next line that it says; empty when it ended or said nothing in time."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([self._process.stdout], [], [], 0.2)
+            if readable:
+                return self._process.stdout.readline().strip()
+            if self._process.poll() is not None:
+                return ""
+        return ""
+
+    def _stderr(self) -> str:
+        if self._process.poll() is None or self._process.stderr is None:
+            return "no answer in time"
+        return self._process.stderr.read().strip().removeprefix("highwater: ") or "it ended without a word"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,152 @@
+"""Producers of unique values through real clients. One process of the history for each record in flight."""
+
+import itertools
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from fuzz.processes.recorder import Recorder
+
+# Refusals that can only mean that nothing was written; every other error leaves it open (audit.md, "Outcomes").
+DEFINITE = {"MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE"}
+SEND_TIMEOUT_MS = 6_000
+
+
+class Values:
+    """Unique integers for all producers of a run."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def take(self) -> int:
+        with self._lock:
+            return next(self._next)
+
+
+class ConfluentProducer:
+    """confluent-kafka: `in_flight` records at a time, each a process of its own."""
+
+    client = "confluent-kafka"
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, processes: range, values: Values, recorder: Recorder,
+        acks: str,
+    ) -> None:  # fmt: skip
+        self._bootstrap, self._topic, self._partitions, self._acks = bootstrap, topic, partitions, acks
+        self._values, self._recorder = values, recorder
+        self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for process in processes:
+            self._free.put(process)
+        self._processes = processes
+
+    def _make(self) -> Any:
+        from confluent_kafka import Producer
+
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "acks": self._acks,
+                "enable.idempotence": self._acks == "all",
+                "linger.ms": 2,
+                "delivery.timeout.ms": SEND_TIMEOUT_MS,
+                "request.timeout.ms": 3_000,
+                "socket.timeout.ms": 4_000,
+                "metadata.max.age.ms": 5_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            },
+            logger=None,
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        producer = self._make()
+        for turn in itertools.count():
+            if stop.is_set():
+                break
+            try:
+                process = self._free.get(timeout=0.01)
+            except queue.Empty:
+                producer.poll(0)
+                continue
+            if self._send(producer, process, turn % self._partitions):
+                producer.poll(0)
+            else:  # a fatal error ends an idempotent producer; the next one has a new id
+                producer.purge()
+                producer.flush(1)
+                producer = self._make()
+            stop.wait(0.001)
+        producer.flush(SEND_TIMEOUT_MS / 1000 + 1)
+
+    def _send(self, producer: Any, process: int, partition: int) -> bool:
+        from confluent_kafka import KafkaException
+
+        value = self._values.take()
+        where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client}
+        self._recorder.record(process, "invoke", "send", **where)
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                epoch = message.leader_epoch()
+                self._recorder.record(process, "ok", "send", offset=message.offset(), leader_epoch=epoch, **where)
+            else:
+                kind = "fail" if error.name() in DEFINITE else "info"
+                self._recorder.record(process, kind, "send", error=error.name(), **where)
+            self._free.put(process)
+
+        try:
+            producer.produce(self._topic, b"%d" % value, partition=partition, on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            # Refused before it was queued: nothing was sent.
+            self._recorder.record(process, "fail", "send", error=str(error), **where)
+            self._free.put(process)
+            return isinstance(error, BufferError)
+        return True
+
+
+class KafkaPythonProducer:
+    """kafka-python: one record at a time, from one process."""
+
+    client = "kafka-python"
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, process: int, values: Values, recorder: Recorder, acks: str
+    ) -> None:
+        self._bootstrap, self._topic, self._partitions, self._process = bootstrap, topic, partitions, process
+        self._values, self._recorder, self._acks = values, recorder, acks
+
+    def run(self, stop: threading.Event) -> None:
+        import logging
+
+        from kafka import KafkaProducer
+        from kafka.errors import KafkaError
+
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap.split(","),
+            acks="all" if self._acks == "all" else int(self._acks),
+            enable_idempotence=self._acks == "all",
+            delivery_timeout_ms=SEND_TIMEOUT_MS,
+            request_timeout_ms=3_000,
+            linger_ms=0,
+        )
+        for partition in self._turns(stop):
+            value = self._values.take()
+            where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client}
+            self._recorder.record(self._process, "invoke", "send", **where)
+            try:
+                sent = producer.send(self._topic, b"%d" % value, partition=partition)
+                found = sent.get(timeout=SEND_TIMEOUT_MS / 1000 + 2)
+            except KafkaError as error:
+                self._recorder.record(self._process, "info", "send", error=type(error).__name__, **where)
+                stop.wait(0.05)
+            else:
+                self._recorder.record(self._process, "ok", "send", offset=found.offset, **where)
+        producer.close(timeout=2)
+
+    def _turns(self, stop: threading.Event) -> Iterator[int]:
+        turn = 0
+        while not stop.wait(0.004):
+            yield turn % self._partitions
+            turn += 1

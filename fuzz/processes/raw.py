@@ -1,0 +1,152 @@
+"""A raw client for readers that record what replies carry: high watermark, log start, leader epoch."""
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from reference.wire.errors import ErrorCode, WireError
+from reference.wire.framing import FrameReader, decode_response, encode_request
+from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from reference.wire.records import batch_headers, decode_records
+from reference.wire.registry import api_of
+
+METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 9, 11, 5
+LATEST = -1
+FRAME_MAX = 64 * 1024 * 1024
+
+
+class RawError(Exception):
+    """`code` is the error code of the reply, or None when there was no reply."""
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RawConnection:
+    """One connection, one request at a time."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._reader = FrameReader(FRAME_MAX)
+        self._correlation_id = 0
+
+    def ask(self, body: Any, version: int) -> Any:
+        """The decoded reply; RawError when the connection or the reply is broken."""
+        self._correlation_id += 1
+        try:
+            self._socket.sendall(encode_request(body, version, self._correlation_id, "highwater-raw"))
+            frames: list[bytes] = []
+            while not frames:
+                data = self._socket.recv(1 << 16)
+                if not data:
+                    raise RawError("disconnected")
+                frames = self._reader.feed(data)
+            correlation_id, reply = decode_response(api_of(type(body)), version, frames[0])
+        except (OSError, WireError) as error:
+            raise RawError(f"{type(error).__name__}: {error}") from error
+        if correlation_id != self._correlation_id:
+            raise RawError(f"correlation id {correlation_id}, expected {self._correlation_id}")
+        return reply
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    node: int
+    address: str
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    records: list[tuple[int, int]]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    next_offset: int
+
+
+class RawClient:
+    """Follows leaders by itself: after an error the next call asks for metadata again."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = 2.0) -> None:
+        self._bootstrap = bootstrap.split(",")
+        self._timeout_s = timeout_s
+        self._connections: dict[str, RawConnection] = {}
+
+    def ask(self, address: str, body: Any, version: int) -> Any:
+        try:
+            connection = self._connections.get(address)
+            if connection is None:
+                connection = self._connections[address] = RawConnection(address, self._timeout_s)
+            return connection.ask(body, version)
+        except (RawError, OSError) as error:
+            dead = self._connections.pop(address, None)
+            if dead is not None:
+                dead.close()
+            raise error if isinstance(error, RawError) else RawError(str(error)) from error
+
+    def metadata(self, topic: str, avoid: frozenset[str] = frozenset()) -> tuple[Any, dict[int, Leadership]]:
+        """The reply of the first broker that answers, and who leads each partition of the topic."""
+        last: RawError = RawError("no broker to ask")
+        for address in [a for a in self._bootstrap if a not in avoid]:
+            try:
+                request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+                reply = self.ask(address, request, METADATA_VERSION)
+            except RawError as error:
+                last = error
+                continue
+            addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
+            leaders = {
+                p.partition_index: Leadership(
+                    p.leader_id, addresses.get(p.leader_id, ""), p.leader_epoch, p.isr_nodes, p.replica_nodes
+                )
+                for t in reply.topics
+                for p in t.partitions
+            }
+            return reply, leaders
+        raise last
+
+    def fetch(self, leader: Leadership, topic: str, partition: int, offset: int, max_wait_ms: int = 200) -> Fetched:
+        """Records from `offset` as (offset, integer value)."""
+        asked = FetchPartition(
+            partition=partition, current_leader_epoch=leader.leader_epoch, fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+        )  # fmt: skip
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=8 << 20, session_epoch=-1,
+            topics=(FetchTopic(topic=topic, partitions=(asked,)),),
+        )  # fmt: skip
+        data = self.ask(leader.address, request, FETCH_VERSION).responses[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            raise RawError(ErrorCode(data.error_code).name, ErrorCode(data.error_code))
+        records, next_offset = [], offset
+        for position, header in batch_headers(data.records or b""):
+            for record in decode_records(data.records, position)[1]:
+                if record.offset >= offset and not header.is_control:
+                    records.append((record.offset, int(record.value or b"-1")))
+            next_offset = max(next_offset, header.next_offset)
+        return Fetched(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, next_offset)
+
+    def list_latest(self, leader: Leadership, topic: str, partition: int) -> int:
+        asked = ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=leader.leader_epoch, timestamp=LATEST
+        )
+        request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),))
+        data = self.ask(leader.address, request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            raise RawError(ErrorCode(data.error_code).name, ErrorCode(data.error_code))
+        return int(data.offset)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()

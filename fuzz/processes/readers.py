@@ -1,0 +1,173 @@
+"""Readers: consumers by assignment and in a group through a real client, and raw readers that see high watermarks."""
+
+import threading
+from typing import Any
+
+from fuzz.processes.raw import Leadership, RawClient, RawError
+from fuzz.processes.recorder import Recorder
+
+BATCH = 200
+
+
+def _key(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def _by_partition(messages: list[Any]) -> dict[str, list[list[int]]]:
+    found: dict[str, list[list[int]]] = {}
+    for message in messages:
+        if message.error() is None:
+            key = _key(message.topic(), message.partition())
+            found.setdefault(key, []).append([message.offset(), int(message.value())])
+    return found
+
+
+class ConfluentConsumer:
+    """Assigned all partitions from the start, or in a group with whoever has the same `group`."""
+
+    client = "confluent-kafka"
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, process: int, recorder: Recorder, group: str | None
+    ) -> None:
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._process, self._recorder, self._group = process, recorder, group
+
+    def run(self, stop: threading.Event) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group or f"alone-{self._process}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": self._group is not None,
+                "auto.commit.interval.ms": 500,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "isolation.level": "read_uncommitted",
+                "fetch.wait.max.ms": 100,
+                "socket.timeout.ms": 4_000,
+                "reconnect.backoff.max.ms": 500,
+                "metadata.max.age.ms": 5_000,
+                "log_level": 0,
+            }
+        )
+        if self._group is None:
+            keys = [_key(self._topic, partition) for partition in range(self._partitions)]
+            self._recorder.record(self._process, "invoke", "assign", value=keys, client=self.client)
+            consumer.assign([TopicPartition(self._topic, partition, 0) for partition in range(self._partitions)])
+            self._recorder.record(self._process, "ok", "assign", value=keys, client=self.client)
+        else:
+            consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        while not stop.is_set():
+            self._poll(consumer)
+        consumer.close()
+
+    def _poll(self, consumer: Any) -> None:
+        from confluent_kafka import KafkaException
+
+        self._recorder.record(self._process, "invoke", "poll", client=self.client)
+        try:
+            messages = consumer.consume(BATCH, timeout=0.2)
+        except KafkaException as error:
+            self._recorder.record(self._process, "info", "poll", error=str(error), client=self.client)
+            return
+        self._recorder.record(self._process, "ok", "poll", value=_by_partition(messages), client=self.client)
+
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        """Where reading goes on is the group's committed offset; the history says that polls restart here."""
+        keys = [_key(each.topic, each.partition) for each in partitions]
+        self._recorder.record(self._process, "info", "assign", value=keys, client=self.client)
+
+    def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
+        keys = [_key(each.topic, each.partition) for each in partitions]
+        self._recorder.record(self._process, "info", "revoke", value=keys, client=self.client)
+
+
+class RawReader:
+    """Follows one partition with Fetch and asks for its end with ListOffsets, from one process."""
+
+    client = "raw"
+
+    def __init__(self, bootstrap: str, topic: str, partition: int, process: int, recorder: Recorder) -> None:
+        self._client = RawClient(bootstrap, timeout_s=1.5)
+        self._topic, self._partition, self._process, self._recorder = topic, partition, process, recorder
+        self._position = 0
+        self._leader: Leadership | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        turn = 0
+        while not stop.wait(0.02):
+            turn += 1
+            try:
+                if self._leader is None:
+                    self._leader = self._find()
+                    if self._leader is None:
+                        continue
+                if turn % 5:
+                    self.fetch(self._leader)
+                else:
+                    self.list_latest(self._leader)
+            except RawError:
+                self._leader = None
+        self._client.close()
+
+    def _find(self) -> Leadership | None:
+        try:
+            _, leaders = self._client.metadata(self._topic)
+        except RawError:
+            return None
+        leader = leaders.get(self._partition)
+        return leader if leader is not None and leader.node >= 0 else None
+
+    def _where(self, leader: Leadership) -> dict[str, Any]:
+        return {
+            "topic": self._topic,
+            "partition": self._partition,
+            "client": self.client,
+            "node": str(leader.node),
+            "leader_epoch": leader.leader_epoch,
+        }
+
+    def fetch(self, leader: Leadership) -> int:
+        """One fetch from the position, recorded; returns the high watermark. RawError after recording a failure."""
+        where = {**self._where(leader), "position": self._position}
+        self._recorder.record(self._process, "invoke", "fetch", **where)
+        try:
+            found = self._client.fetch(leader, self._topic, self._partition, self._position)
+        except RawError as error:
+            self._recorder.record(self._process, "fail", "fetch", error=str(error), **where)
+            raise
+        self._recorder.record(
+            self._process, "ok", "fetch", value=found.records, high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset, log_start_offset=found.log_start_offset, **where,
+        )  # fmt: skip
+        self._position = found.next_offset
+        return found.high_watermark
+
+    def list_latest(self, leader: Leadership) -> None:
+        where = self._where(leader)
+        self._recorder.record(self._process, "invoke", "list_offsets", **where)
+        try:
+            end = self._client.list_latest(leader, self._topic, self._partition)
+        except RawError as error:
+            self._recorder.record(self._process, "fail", "list_offsets", error=str(error), **where)
+            raise
+        self._recorder.record(self._process, "ok", "list_offsets", high_watermark=end, **where)
+
+    def read_all(self, deadline: threading.Event) -> bool:
+        """From the start to the high watermark; False when the deadline was set before the end was reached."""
+        self._position, self._leader = 0, None
+        while not deadline.is_set():
+            try:
+                self._leader = self._leader or self._find()
+                if self._leader is None:
+                    raise RawError("no leader")
+                if self.fetch(self._leader) <= self._position:
+                    self._client.close()
+                    return True
+            except RawError:
+                self._leader = None
+                deadline.wait(0.1)
+        return False
