@@ -1,0 +1,415 @@
+---------------------------- MODULE HwTruncation ----------------------------
+(***************************************************************************)
+(* One partition: its leader, its followers, and the metadata store that   *)
+(* holds leader and ISR.  A follower copies the leader's log; after a      *)
+(* change of leader it drops what the new leader never had.  How it finds  *)
+(* that point is the question: by its own high watermark (until KIP-101,   *)
+(* loses acknowledged records) or by leader epochs (KIP-101, 279, 320).    *)
+(*                                                                         *)
+(* Requests and replies are messages: late, lost, served by a zombie.  A   *)
+(* crash loses any suffix of the log that was not flushed, within the      *)
+(* fault budget (WithinBudget).  Elections are clean.                      *)
+(*                                                                         *)
+(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
+(* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
+(* broker and wire.                                                        *)
+(***************************************************************************)
+EXTENDS Integers, Sequences, FiniteSets
+
+CONSTANTS
+    Brokers,    \* the assigned replicas
+    None,       \* in place of a leader: there is none
+    InFlight    \* how many requests of one follower may be on their way at once
+
+CONSTANTS
+    TruncateByEpoch, FenceStaleFetch,
+    HwNeedsWholeIsr, AckAfterCommit,
+    ExpandOnlyCaughtUp, ExpandAfterEpochStart, IsrCas,
+    FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr
+
+ASSUME {TruncateByEpoch, FenceStaleFetch, HwNeedsWholeIsr, AckAfterCommit, ExpandOnlyCaughtUp,
+        ExpandAfterEpochStart, IsrCas, FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr} \subseteq BOOLEAN
+
+VARIABLE metadata       \* the store, by leader epoch (from 0): leader, isr, partitionEpoch as last written in that epoch
+VARIABLE unclean        \* ISR members that crashed and came back, in the order of their return, not yet out of the ISR
+store == <<metadata, unclean>>
+
+VARIABLE status         \* of a broker: "active"; "down"; "idle" after a restart, until LeaderAndIsr arrives
+VARIABLE brokerEpoch    \* of a broker: how often it has registered (KIP-380)
+VARIABLE leaderEpoch    \* of a broker: the one of the last LeaderAndIsr that it followed
+roles == <<status, brokerEpoch, leaderEpoch>>
+
+VARIABLE log            \* of a broker: the leader epoch of each record; <<offset, leader epoch>> identifies a record
+VARIABLE latestEpoch    \* of its leader epoch cache: the last record's, or one that it began as leader and wrote nothing in
+VARIABLE highWatermark  \* of a broker: the offset below which it believes everything committed
+replicas == <<log, latestEpoch, highWatermark>>
+
+VARIABLE leading        \* of a leader: what it knows (see NotLeading)
+
+VARIABLE fetch          \* of a follower: its requests on the way, oldest first
+VARIABLE reply          \* of a follower: the reply to its latest request, on the way
+messages == <<fetch, reply>>
+
+VARIABLE committed      \* history: the longest log that was ever below a leader's high watermark, or acknowledged
+
+vars == <<store, roles, replicas, leading, messages, committed>>
+
+-----------------------------------------------------------------------------
+(* Words *)
+
+Min(a, b) == IF a < b THEN a ELSE b
+Max(a, b) == IF a > b THEN a ELSE b
+MinOf(S) == CHOOSE x \in S : \A y \in S : x <= y
+Range(s) == {s[i] : i \in DOMAIN s}
+Take(s, n) == SubSeq(s, 1, n)
+Without(s, i) == Take(s, i - 1) \o SubSeq(s, i + 1, Len(s))
+IsPrefix(s, t) == Len(s) <= Len(t) /\ Take(t, Len(s)) = s
+Agree(s, t) == LET n == Min(Len(s), Len(t)) IN Take(s, n) = Take(t, n)
+
+Unknown == -1           \* an offset or epoch that nobody has told
+
+NoProposal == [b \in {} |-> 0]
+
+NotLeading == [isr            |-> {},           \* the ISR as this leader last heard it from the store,
+               partitionEpoch |-> Unknown,      \* and its version, for the compare-and-set
+               proposed       |-> NoProposal,   \* the ISR it asks for: each member's broker epoch, as this leader knows it
+               applied        |-> FALSE,        \* the store has written the proposal, and the reply is on its way
+               epochStart     |-> Unknown,      \* where its own leader epoch began
+               fetched        |-> [b \in Brokers |-> [end |-> Unknown, brokerEpoch |-> Unknown]]]
+
+NoReply == [result |-> "none", records |-> <<>>, highWatermark |-> Unknown, epoch |-> Unknown, end |-> Unknown]
+
+Epoch == Len(metadata) - 1              \* the current leader epoch; -1 before the partition exists
+InEpoch(e) == metadata[e + 1]
+Store == InEpoch(Epoch)
+InIsr(b) == metadata # <<>> /\ b \in Store.isr
+
+LogEnd(b) == Len(log[b])
+LastEpoch(records) == IF records = <<>> THEN Unknown ELSE records[Len(records)]
+
+\* Where the epochs up to `epoch` end in the first n records (leader_epochs.py: end_offset_for).
+RECURSIVE EpochEnd(_, _, _)
+EpochEnd(records, epoch, n) ==
+    IF n = 0 THEN 0 ELSE IF records[n] <= epoch THEN n ELSE EpochEnd(records, epoch, n - 1)
+
+Up(b) == status[b] # "down"
+Clean(b) == Up(b) /\ b \notin Range(unclean)
+Leads(b) == status[b] = "active" /\ leaderEpoch[b] >= 0 /\ InEpoch(leaderEpoch[b]).leader = b
+LeaderOf(f) == IF status[f] = "active" /\ leaderEpoch[f] >= 0 THEN InEpoch(leaderEpoch[f]).leader ELSE None
+
+\* The cache of epochs forgets what lies past the log end, even if no record goes (KAFKA-10706).
+Truncate(b, end) ==
+    /\ log' = [log EXCEPT ![b] = Take(@, end)]
+    /\ latestEpoch' = [latestEpoch EXCEPT ![b] = LastEpoch(log'[b])]
+
+-----------------------------------------------------------------------------
+(* Controller and store *)
+
+\* Members that may stay when the controller writes: who restarted uncleanly may have lost its tail and goes first.
+\* When all did, whoever came back last stays: it was up while the others lost theirs.
+Stays ==
+    IF ~UncleanRestartLeavesIsr THEN Store.isr
+    ELSE IF Store.isr \subseteq Range(unclean) THEN {unclean[Len(unclean)]}
+    ELSE Store.isr \ Range(unclean)
+
+\* The store takes the controller's choice, under a new leader epoch.
+ElectLeader(leader, isr) ==
+    /\ isr # {}
+    /\ leader \in isr \union {None}
+    /\ metadata # <<>> => isr \subseteq Stays \/ (~ElectFromIsr /\ isr = {leader})     \* off: an unclean election
+    /\ metadata' = Append(metadata, [leader         |-> leader,
+                                     isr            |-> isr,
+                                     partitionEpoch |-> IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch + 1])
+    /\ unclean' = SelectSeq(unclean, LAMBDA b : b \in isr \ {leader})
+    /\ UNCHANGED <<roles, replicas, leading, messages, committed>>
+
+\* A member died: the ISR shrinks under the same leader, and under a new leader epoch.
+ControllerShrinkIsr(isr) ==
+    /\ metadata # <<>>
+    /\ isr \subseteq Store.isr /\ isr # Store.isr
+    /\ ElectLeader(Store.leader, isr)
+
+-----------------------------------------------------------------------------
+(* Leader *)
+
+\* A broker that registered anew is told the current state again; to lead, it must be elected anew.
+Accepts(b, e) ==
+    /\ Up(b)
+    /\ \/ e > leaderEpoch[b]
+       \/ e = leaderEpoch[b] /\ status[b] = "idle" /\ InEpoch(e).leader # b
+       \/ e < leaderEpoch[b] /\ ~FenceStaleLeaderAndIsr       \* off: a late request turns it back (KAFKA-1188)
+
+BecomeLeader(b, e) ==
+    /\ Accepts(b, e)
+    /\ InEpoch(e).leader = b
+    /\ status' = [status EXCEPT ![b] = "active"]
+    /\ leaderEpoch' = [leaderEpoch EXCEPT ![b] = e]
+    /\ latestEpoch' = [latestEpoch EXCEPT ![b] = Max(@, e)]
+    /\ leading' = [leading EXCEPT ![b] = [NotLeading EXCEPT !.isr = InEpoch(e).isr,
+                                                            !.partitionEpoch = InEpoch(e).partitionEpoch,
+                                                            !.epochStart = LogEnd(b)]]
+    /\ reply' = [reply EXCEPT ![b] = NoReply]
+    /\ UNCHANGED <<store, brokerEpoch, log, highWatermark, fetch, committed>>
+
+LeaderWrite(l, count) ==
+    /\ Leads(l)
+    /\ log' = [log EXCEPT ![l] = @ \o [i \in 1 .. count |-> leaderEpoch[l]]]
+    /\ UNCHANGED <<store, roles, latestEpoch, highWatermark, leading, messages, committed>>
+
+\* How far the high watermark may go when the leader knows `lead`.  Members that it proposed count from the start, for
+\* the store may have let them in already (KIP-497).
+CommittedEnd(l, lead) ==
+    LET maximalIsr == lead.isr \union DOMAIN lead.proposed
+        others == IF HwNeedsWholeIsr THEN maximalIsr \ {l} ELSE {} IN
+    Max(highWatermark[l], MinOf({LogEnd(l)} \union {lead.fetched[f].end : f \in others}))
+
+\* A broker may hold it back: below min.insync.replicas, or for a replica that is about to join.
+HwChoices(l, lead) == {CommittedEnd(l, lead)}
+
+\* What clients may take for stored once leader l has told them so up to `end`.
+Told(l, end) == IF end > Len(committed) THEN Take(log[l], end) ELSE committed
+
+Commit(l, hw) ==
+    /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
+    /\ committed' = Told(l, hw)
+
+LeaderAdvanceHw(l, hw) ==
+    /\ Leads(l)
+    /\ hw > highWatermark[l] /\ hw <= CommittedEnd(l, leading[l])
+    /\ Commit(l, hw)
+    /\ UNCHANGED <<store, roles, log, latestEpoch, leading, messages>>
+
+\* An acks=all produce is answered.  It adds nothing to `committed` unless the guard is off.
+LeaderAck(l, lastOffset) ==
+    /\ Leads(l)
+    /\ lastOffset < IF AckAfterCommit THEN highWatermark[l] ELSE LogEnd(l)
+    /\ committed' = Told(l, lastOffset + 1)
+    /\ UNCHANGED <<store, roles, replicas, leading, messages>>
+
+\* Without the two conditions a member may lack what is committed already (KAFKA-7128).
+MayJoin(l, f) ==
+    LET end == leading[l].fetched[f].end IN
+    /\ end # Unknown
+    /\ ExpandOnlyCaughtUp => end >= highWatermark[l]
+    /\ ExpandAfterEpochStart => end >= leading[l].epochStart
+
+LeaderProposeIsr(l, isr) ==
+    /\ Leads(l)
+    /\ l \in isr /\ isr # leading[l].isr
+    /\ DOMAIN leading[l].proposed \in {{}, isr}     \* one at a time; the same again if no answer came
+    /\ \A f \in isr \ leading[l].isr : MayJoin(l, f)
+    /\ leading' = [leading EXCEPT ![l].proposed = [f \in isr |-> leading[l].fetched[f].brokerEpoch]]
+    /\ UNCHANGED <<store, roles, replicas, messages, committed>>
+
+StoreAccepts(l) ==
+    LET proposed == leading[l].proposed IN
+    /\ IsrCas => leading[l].partitionEpoch = Store.partitionEpoch
+    /\ UncleanRestartLeavesIsr =>                   \* nobody joins on its former life's word (KIP-903)
+          \A f \in DOMAIN proposed \ Store.isr : proposed[f] = brokerEpoch[f]
+
+LeaderChangeIsr(l) ==
+    LET isr == DOMAIN leading[l].proposed IN
+    /\ isr # {} /\ ~leading[l].applied
+    /\ StoreAccepts(l)
+    /\ metadata' = [metadata EXCEPT ![Epoch + 1].isr = isr, ![Epoch + 1].partitionEpoch = @ + 1]
+    /\ unclean' = SelectSeq(unclean, LAMBDA b : b \in isr)
+    /\ leading' = [leading EXCEPT ![l].applied = TRUE]
+    /\ UNCHANGED <<roles, replicas, messages, committed>>
+
+\* Accepted; or refused, or the write was lost: then the leader takes what the store last held in the leader's own epoch,
+\* in which nobody else can have written.
+LeaderLearnIsr(l, accepted) ==
+    LET told == InEpoch(leaderEpoch[l])
+        lead == [leading[l] EXCEPT !.isr = IF accepted THEN DOMAIN leading[l].proposed ELSE told.isr,
+                                   !.partitionEpoch = told.partitionEpoch,
+                                   !.proposed = NoProposal,
+                                   !.applied = FALSE] IN
+    /\ Leads(l)
+    /\ DOMAIN leading[l].proposed # {}
+    /\ accepted => leading[l].applied
+    /\ leading' = [leading EXCEPT ![l] = lead]
+    /\ \E hw \in HwChoices(l, lead) : Commit(l, hw)
+    /\ UNCHANGED <<store, roles, log, latestEpoch, messages>>
+
+-----------------------------------------------------------------------------
+(* Fetching *)
+
+\* Until KIP-101 a follower cut its log at its own high watermark, which lags behind the leader's.
+BecomeFollower(b, e) ==
+    /\ Accepts(b, e)
+    /\ InEpoch(e).leader # b
+    /\ status' = [status EXCEPT ![b] = "active"]
+    /\ leaderEpoch' = [leaderEpoch EXCEPT ![b] = e]
+    /\ leading' = [leading EXCEPT ![b] = NotLeading]
+    /\ reply' = [reply EXCEPT ![b] = NoReply]
+    /\ IF TruncateByEpoch THEN UNCHANGED <<log, latestEpoch>> ELSE Truncate(b, highWatermark[b])
+    /\ UNCHANGED <<store, brokerEpoch, highWatermark, fetch, committed>>
+
+Request(f) == [leaderEpoch |-> leaderEpoch[f], offset |-> LogEnd(f),
+               lastEpoch |-> IF TruncateByEpoch THEN latestEpoch[f] ELSE Unknown, brokerEpoch |-> brokerEpoch[f]]
+
+\* A follower that gave up waiting asks again: the old request may still be served, its reply goes nowhere.
+SendFetch(f) ==
+    LET sent == Append(fetch[f], Request(f)) IN
+    /\ LeaderOf(f) \notin {None, f}
+    /\ fetch' = [fetch EXCEPT ![f] = SubSeq(sent, Max(1, Len(sent) - InFlight + 1), Len(sent))]
+    /\ reply' = [reply EXCEPT ![f] = NoReply]
+    /\ UNCHANGED <<store, roles, replicas, leading, committed>>
+
+\* The follower's log leaves the leader's before the fetch offset (KIP-320, KIP-595).
+Diverges(l, request) ==
+    LET end == EpochEnd(log[l], request.lastEpoch, LogEnd(l)) IN
+    IF ~TruncateByEpoch THEN request.offset > LogEnd(l)
+    ELSE IF end < request.offset THEN TRUE
+    ELSE end > 0 /\ request.lastEpoch \notin {Unknown, latestEpoch[l], log[l][end]}
+
+FetchResult(l, request) ==
+    CASE ~Leads(l)                                                  -> "not_leader"
+      [] FenceStaleFetch /\ request.leaderEpoch < leaderEpoch[l]    -> "fenced"
+      [] request.leaderEpoch > leaderEpoch[l]                       -> "unknown_epoch"
+      [] Diverges(l, request)                                       -> "diverging"
+      [] OTHER                                                      -> "records"
+
+\* Where the leader's log ends for the follower's last epoch, and which epoch ends there.
+DivergingReply(l, request) ==
+    LET end == IF TruncateByEpoch THEN EpochEnd(log[l], request.lastEpoch, LogEnd(l)) ELSE LogEnd(l) IN
+    [NoReply EXCEPT !.result = "diverging", !.end = end, !.epoch = LastEpoch(Take(log[l], end))]
+
+RecordsReply(l, request, hw) ==
+    [NoReply EXCEPT !.result = "records", !.records = SubSeq(log[l], request.offset + 1, LogEnd(l)), !.highWatermark = hw]
+
+\* The fetch offset is the follower's log end: everything below is stored there.
+AfterFetch(l, f, request) ==
+    [leading[l] EXCEPT !.fetched[f] = [end |-> request.offset, brokerEpoch |-> request.brokerEpoch]]
+
+\* Only the latest request's reply is awaited, and only in the epoch and the life in which it was sent.
+Awaited(f, i) ==
+    /\ i = Len(fetch[f]) /\ status[f] = "active"
+    /\ fetch[f][i].leaderEpoch = leaderEpoch[f] /\ fetch[f][i].brokerEpoch = brokerEpoch[f]
+
+Answer(f, i, answer) ==
+    /\ fetch' = [fetch EXCEPT ![f] = Without(@, i)]
+    /\ reply' = IF Awaited(f, i) THEN [reply EXCEPT ![f] = answer] ELSE reply
+
+\* The i-th request of f that is on its way has reached l, to whom it was sent.
+Arrived(l, f, i) ==
+    /\ i \in DOMAIN fetch[f]
+    /\ Up(l) /\ InEpoch(fetch[f][i].leaderEpoch).leader = l
+
+ServeRecords(l, f, i) ==
+    LET request == fetch[f][i]
+        lead == AfterFetch(l, f, request) IN
+    \E hw \in HwChoices(l, lead) :
+        /\ leading' = [leading EXCEPT ![l] = lead]
+        /\ Commit(l, hw)
+        /\ Answer(f, i, RecordsReply(l, request, hw))
+
+LeaderServeFetch(l, f, i) ==
+    LET request == fetch[f][i]
+        result == FetchResult(l, request) IN
+    /\ Arrived(l, f, i)
+    /\ IF result = "records" THEN ServeRecords(l, f, i)
+       ELSE /\ Answer(f, i, IF result = "diverging" THEN DivergingReply(l, request) ELSE NoReply)
+            /\ UNCHANGED <<leading, highWatermark, committed>>
+    /\ UNCHANGED <<store, roles, log, latestEpoch>>
+
+\* There is nothing to send yet: the request waits at the leader, and its offset counts (fetch.py: "parked").
+LeaderParkFetch(l, f, i) ==
+    LET lead == AfterFetch(l, f, fetch[f][i]) IN
+    /\ Arrived(l, f, i)
+    /\ FetchResult(l, fetch[f][i]) = "records"
+    /\ leading' = [leading EXCEPT ![l] = lead]
+    /\ \E hw \in HwChoices(l, lead) : Commit(l, hw)
+    /\ UNCHANGED <<store, roles, log, latestEpoch, messages>>
+
+\* A follower takes as many records as the size limits let through.
+FollowerAppend(f, count) ==
+    LET records == log[f] \o Take(reply[f].records, count) IN
+    /\ Up(f)
+    /\ reply[f].result = "records" /\ count <= Len(reply[f].records)
+    /\ log' = [log EXCEPT ![f] = records]
+    /\ latestEpoch' = [latestEpoch EXCEPT ![f] = IF count = 0 THEN @ ELSE LastEpoch(records)]
+    /\ highWatermark' = [highWatermark EXCEPT ![f] = Max(@, Min(reply[f].highWatermark, Len(records)))]
+    /\ reply' = [reply EXCEPT ![f] = NoReply]
+    /\ UNCHANGED <<store, roles, leading, fetch, committed>>
+
+\* KIP-279: both logs are asked for the epoch, so that each reply gets the follower to an epoch that both know.
+TruncationPoint(f, answer) ==
+    Min(answer.end, IF TruncateByEpoch THEN EpochEnd(log[f], answer.epoch, LogEnd(f)) ELSE LogEnd(f))
+
+TruncateToEpochEnd(f) ==
+    LET end == TruncationPoint(f, reply[f]) IN
+    /\ Up(f)
+    /\ reply[f].result = "diverging"
+    /\ Truncate(f, end)
+    /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, end)]
+    /\ reply' = [reply EXCEPT ![f] = NoReply]
+    /\ UNCHANGED <<store, roles, leading, fetch, committed>>
+
+-----------------------------------------------------------------------------
+(* Crashes *)
+
+\* What it sent stays on its way, also to the store.  Which suffix is gone shows when it comes back.
+Crash(b) ==
+    /\ Up(b)
+    /\ status' = [status EXCEPT ![b] = "down"]
+    /\ reply' = [reply EXCEPT ![b] = NoReply]
+    /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, replicas, leading, fetch, committed>>
+
+\* acks=all keeps its promise as long as at every moment some member of the ISR has lost nothing: nothing at all, not just
+\* nothing committed, for a late leader may still commit what a member acknowledged and then lost (README.md, "Budget").
+WithinBudget(b, end) ==
+    InIsr(b) => end = LogEnd(b) \/ \E other \in Store.isr \ {b} : Clean(other)
+
+\* Recovery found a log up to `end` and a high watermark checkpoint; it rebuilds the cache of epochs from the records.
+\* Requests from before it registered are refused (KIP-380): only the store's leader epoch of now, or a later one, is news.
+Restart(b, end, hw, clean) ==
+    /\ ~Up(b)
+    /\ end <= LogEnd(b) /\ hw <= Min(highWatermark[b], end)
+    /\ clean => end = LogEnd(b)
+    /\ WithinBudget(b, end)
+    /\ status' = [status EXCEPT ![b] = "idle"]
+    /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
+    /\ leaderEpoch' = [leaderEpoch EXCEPT ![b] = Epoch]
+    /\ Truncate(b, end)
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = hw]
+    /\ leading' = [leading EXCEPT ![b] = NotLeading]
+    /\ unclean' = IF clean \/ ~InIsr(b) \/ b \in Range(unclean) THEN unclean ELSE Append(unclean, b)
+    /\ UNCHANGED <<metadata, messages, committed>>
+
+-----------------------------------------------------------------------------
+Init ==
+    /\ metadata = <<>>
+    /\ unclean = <<>>
+    /\ status = [b \in Brokers |-> "active"]
+    /\ brokerEpoch = [b \in Brokers |-> 0]
+    /\ leaderEpoch = [b \in Brokers |-> Unknown]
+    /\ log = [b \in Brokers |-> <<>>]
+    /\ latestEpoch = [b \in Brokers |-> Unknown]
+    /\ highWatermark = [b \in Brokers |-> 0]
+    /\ leading = [b \in Brokers |-> NotLeading]
+    /\ fetch = [b \in Brokers |-> <<>>]
+    /\ reply = [b \in Brokers |-> NoReply]
+    /\ committed = <<>>
+
+-----------------------------------------------------------------------------
+(* What holds *)
+
+\* Everything ever committed is on every member of the ISR that has not crashed since it joined (StrongIsr).
+CommittedOnIsr == metadata # <<>> => \A m \in Store.isr : Clean(m) => IsPrefix(committed, log[m])
+
+\* An acknowledged record is never lost: some member of the ISR still has it.
+AckedSurvives == metadata # <<>> => \E m \in Store.isr : IsPrefix(committed, log[m])
+
+\* No leader, however late, believes something committed that is not.
+LeadersAgree == \A l \in Brokers : Leads(l) => Agree(Take(log[l], highWatermark[l]), committed)
+
+\* Two logs that agree on one record agree on all before it.
+LogMatching ==
+    \A a, b \in Brokers : \A n \in 1 .. Min(LogEnd(a), LogEnd(b)) :
+        log[a][n] = log[b][n] => Take(log[a], n) = Take(log[b], n)
+
+EpochsAscend == \A b \in Brokers : \A n \in 2 .. LogEnd(b) : log[b][n - 1] <= log[b][n]
+
+HwWithinLog == \A b \in Brokers : highWatermark[b] <= LogEnd(b)
+=============================================================================

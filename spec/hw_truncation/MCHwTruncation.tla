@@ -1,0 +1,96 @@
+--------------------------- MODULE MCHwTruncation ---------------------------
+(* HwTruncation, bounded so that TLC sees every state: README.md, "Bounds". *)
+EXTENDS HwTruncation, TLC
+
+CONSTANTS MaxLeaderEpoch, MaxRecords, MaxIsrChanges, MaxCrashes
+
+Records == UNION {{<<n, log[b][n]>> : n \in 1 .. LogEnd(b)} : b \in Brokers}
+IsrChanges == IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch - Epoch
+Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF Up(b) THEN 0 ELSE 1})
+
+\* The controller keeps who may stay and is up.
+MCElectLeader(l) ==
+    /\ Epoch < MaxLeaderEpoch
+    /\ IF metadata = <<>>
+       THEN \E isr \in SUBSET Brokers : l \in isr /\ ElectLeader(l, isr)
+       ELSE LET live == {b \in Stays : Up(b)} IN
+            \/ l \in live /\ ElectLeader(l, live)
+            \/ l = None /\ live = {} /\ ElectLeader(None, Stays)
+            \/ ~ElectFromIsr /\ l \in Brokers \ Stays /\ Up(l) /\ ElectLeader(l, {l})
+
+MCBecomeLeader(b) == \E e \in 0 .. Epoch : BecomeLeader(b, e)
+MCBecomeFollower(b) == \E e \in 0 .. Epoch : BecomeFollower(b, e)
+
+MCLeaderWrite(l) ==
+    /\ Cardinality(Records) < MaxRecords
+    /\ LeaderWrite(l, 1)
+
+MCLeaderAdvanceHw(l) == LeaderAdvanceHw(l, CommittedEnd(l, leading[l]))
+
+MCLeaderAck(l) ==
+    /\ ~AckAfterCommit          \* else it changes nothing
+    /\ LogEnd(l) > 0
+    /\ LeaderAck(l, LogEnd(l) - 1)
+
+MCLeaderProposeIsr(l) ==
+    /\ IsrChanges < MaxIsrChanges
+    /\ Leads(l)
+    /\ \E f \in Brokers \ {l} :
+          LeaderProposeIsr(l, IF f \in leading[l].isr THEN leading[l].isr \ {f} ELSE leading[l].isr \union {f})
+
+\* A fetch in one step: sent, served, and its reply taken or lost (README.md, "Fewer states").
+MCFetch(l, f) ==
+    LET request == Request(f)
+        lead == AfterFetch(l, f, request)
+        hw == CommittedEnd(l, lead) IN
+    /\ LeaderOf(f) = l /\ f # l /\ Up(l)
+    /\ FetchResult(l, request) = "records"
+    /\ leading' = [leading EXCEPT ![l] = lead]
+    /\ committed' = Told(l, hw)
+    /\ \E taken \in BOOLEAN :
+          IF taken
+          THEN LET records == log[f] \o SubSeq(log[l], request.offset + 1, LogEnd(l)) IN
+               /\ log' = [log EXCEPT ![f] = records]
+               /\ latestEpoch' = [latestEpoch EXCEPT ![f] = IF LogEnd(l) = request.offset THEN @ ELSE LastEpoch(records)]
+               /\ highWatermark' = [highWatermark EXCEPT ![l] = hw, ![f] = Max(@, Min(hw, Len(records)))]
+          ELSE /\ LogEnd(l) > request.offset        \* else the reply tells nothing of note
+               /\ UNCHANGED <<log, latestEpoch>>
+               /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
+    /\ UNCHANGED <<store, roles, messages>>
+
+\* The same when the leader tells where the logs part.
+MCTruncate(l, f) ==
+    /\ LeaderOf(f) = l /\ f # l /\ Up(l)
+    /\ FetchResult(l, Request(f)) = "diverging"
+    /\ LET end == TruncationPoint(f, DivergingReply(l, Request(f))) IN
+       /\ Truncate(f, end)
+       /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, end)]
+    /\ UNCHANGED <<store, roles, leading, messages, committed>>
+
+MCCrash(b) ==
+    /\ Crashes < MaxCrashes
+    /\ Crash(b)
+
+MCRestart(b) ==
+    \E end \in 0 .. LogEnd(b) : Restart(b, end, Min(highWatermark[b], end), FALSE)
+
+Others ==
+    \/ \E l \in Brokers \union {None} : MCElectLeader(l)
+    \/ \E b \in Brokers : MCBecomeLeader(b) \/ MCBecomeFollower(b)
+    \/ \E l \in Brokers : MCLeaderWrite(l) \/ MCLeaderAdvanceHw(l) \/ MCLeaderAck(l)
+    \/ \E l \in Brokers : MCLeaderProposeIsr(l) \/ LeaderChangeIsr(l) \/ LeaderLearnIsr(l, TRUE) \/ LeaderLearnIsr(l, FALSE)
+    \/ \E b \in Brokers : MCCrash(b) \/ MCRestart(b)
+
+MCSpec == Init /\ [][Others \/ \E l, f \in Brokers : MCFetch(l, f) \/ MCTruncate(l, f)]_vars
+
+\* For simulation: messages on their own, late and in any order.
+SIMFollowerAppend(f) == FollowerAppend(f, Len(reply[f].records))
+
+SIMSpec ==
+    /\ Init
+    /\ [][\/ Others
+          \/ \E f \in Brokers : SendFetch(f) \/ SIMFollowerAppend(f) \/ TruncateToEpochEnd(f)
+          \/ \E l, f \in Brokers, i \in 1 .. InFlight : LeaderServeFetch(l, f, i) \/ LeaderParkFetch(l, f, i)]_vars
+
+Symmetry == Permutations(Brokers)
+=============================================================================

@@ -1,0 +1,111 @@
+------------------------- MODULE TraceHwTruncation -------------------------
+(***************************************************************************)
+(* Is a trace of a broker a behaviour of HwTruncation?  Each line names    *)
+(* the action, the choices made and values after the step; the spec must   *)
+(* have such a step.  trace.toml says what stands where in a line.         *)
+(***************************************************************************)
+EXTENDS HwTruncation, TLC
+
+CONSTANTS Steps,        \* the trace: <<action, node, high watermark, ...>> for each line
+          ShownLine     \* print the state before this line (0: none)
+
+VARIABLE line           \* the next one to explain
+
+Unlogged == -2
+Same(logged, actual) == logged = Unlogged \/ logged = actual
+
+TraceNone == -1
+TraceInFlight == 4
+
+\* What crashed may have lost anything: whether the run kept within the budget is not asked here.
+TraceWithinBudget(b, end) == TRUE
+
+\* The broker may hold the high watermark back, so the logged one decides.
+TraceHwChoices(l, lead) ==
+    LET logged == Steps[line][3] IN
+    IF logged = Unlogged THEN {CommittedEnd(l, lead)} ELSE {logged} \intersect (highWatermark[l] .. CommittedEnd(l, lead))
+
+Now(partitionEpoch) == Same(partitionEpoch, metadata'[Len(metadata')].partitionEpoch)
+Ends(b, end) == Same(end, Len(log'[b]))
+
+IsElectLeader(leader, epoch, isr, partitionEpoch) ==
+    ElectLeader(leader, isr) /\ Same(epoch, Len(metadata)) /\ Now(partitionEpoch)
+
+IsControllerShrinkIsr(leader, epoch, isr, partitionEpoch) ==
+    ControllerShrinkIsr(isr) /\ leader = Store.leader /\ Same(epoch, Len(metadata)) /\ Now(partitionEpoch)
+
+IsLeaderChangeIsr(l, leader, epoch, isr, partitionEpoch) ==
+    /\ LeaderChangeIsr(l)
+    /\ Same(leader, Store.leader) /\ Same(epoch, Epoch) /\ isr = DOMAIN leading[l].proposed /\ Now(partitionEpoch)
+
+IsLeaderLearnIsr(l, accepted, isr, partitionEpoch) ==
+    LeaderLearnIsr(l, accepted) /\ leading'[l].isr = isr /\ Same(partitionEpoch, leading'[l].partitionEpoch)
+
+IsBecomeLeader(b, epoch, end, isr) ==
+    epoch \in 0 .. Epoch /\ BecomeLeader(b, epoch) /\ isr = leading'[b].isr /\ Ends(b, end)
+
+IsBecomeFollower(b, epoch, leader, end) ==
+    epoch \in 0 .. Epoch /\ BecomeFollower(b, epoch) /\ leader = InEpoch(epoch).leader /\ Ends(b, end)
+
+IsSendFetch(f, leader, offset, epoch, lastEpoch) ==
+    /\ SendFetch(f)
+    /\ leader = LeaderOf(f)
+    /\ offset = Request(f).offset /\ epoch = Request(f).leaderEpoch /\ Same(lastEpoch, Request(f).lastEpoch)
+
+IsLeaderServeFetch(l, f, offset, result, answerEnd, end) ==
+    \E i \in DOMAIN fetch[f] :
+        /\ fetch[f][i].offset = offset
+        /\ IF result = "parked" THEN LeaderParkFetch(l, f, i)
+           ELSE /\ LeaderServeFetch(l, f, i)
+                /\ result = FetchResult(l, fetch[f][i])
+                /\ result = "diverging" => Same(answerEnd, DivergingReply(l, fetch[f][i]).end)
+        /\ Ends(l, end)
+
+IsTruncateToEpochEnd(f, offset, end) ==
+    TruncateToEpochEnd(f) /\ Same(offset, TruncationPoint(f, reply[f])) /\ Ends(f, end)
+
+Explained(s) ==
+    LET node == s[2] IN
+    CASE s[1] = "ElectLeader"         -> IsElectLeader(s[4], s[5], s[6], s[7])
+      [] s[1] = "ControllerShrinkIsr" -> IsControllerShrinkIsr(s[4], s[5], s[6], s[7])
+      [] s[1] = "LeaderProposeIsr"    -> LeaderProposeIsr(node, s[4])
+      [] s[1] = "LeaderChangeIsr"     -> IsLeaderChangeIsr(node, s[4], s[5], s[6], s[7])
+      [] s[1] = "LeaderLearnIsr"      -> IsLeaderLearnIsr(node, s[4], s[5], s[6])
+      [] s[1] = "BecomeLeader"        -> IsBecomeLeader(node, s[4], s[5], s[6])
+      [] s[1] = "BecomeFollower"      -> IsBecomeFollower(node, s[4], s[5], s[6])
+      [] s[1] = "LeaderWrite"         -> LeaderWrite(node, s[4]) /\ Ends(node, s[5]) /\ Same(s[6], leaderEpoch[node])
+      [] s[1] = "LeaderAdvanceHw"     -> LeaderAdvanceHw(node, s[3])
+      [] s[1] = "LeaderAck"           -> LeaderAck(node, s[4])
+      [] s[1] = "SendFetch"           -> IsSendFetch(node, s[4], s[5], s[6], s[7])
+      [] s[1] = "LeaderServeFetch"    -> IsLeaderServeFetch(node, s[4], s[5], s[6], s[7], s[8])
+      [] s[1] = "FollowerAppend"      -> FollowerAppend(node, s[4]) /\ Ends(node, s[5])
+      [] s[1] = "TruncateToEpochEnd"  -> IsTruncateToEpochEnd(node, s[4], s[5])
+      [] s[1] = "Crash"               -> Crash(node)
+      [] s[1] = "Restart"             -> Restart(node, s[4], s[3], s[5])
+
+TraceNext ==
+    /\ line <= Len(Steps)
+    /\ line' = line + 1
+    /\ Explained(Steps[line])
+    /\ Steps[line][1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
+          Same(Steps[line][3], highWatermark'[Steps[line][2]])
+
+TraceSpec == Init /\ line = 1 /\ [][TraceNext]_<<vars, line>>
+
+\* An invariant that ends the run at the last line: accepted if and only if it prints so.
+Stop == line <= Len(Steps) \/ (PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE))
+
+\* For who asks why a line was refused.
+Show ==
+    line = ShownLine =>
+        /\ metadata = <<>> \/ PrintT(<<"SHOWN", "store", Epoch, Store>>)
+        /\ \A b \in Brokers :
+              PrintT(<<"SHOWN", b, [status        |-> status[b],
+                                    leaderEpoch   |-> leaderEpoch[b],
+                                    logEnd        |-> LogEnd(b),
+                                    latestEpoch   |-> latestEpoch[b],
+                                    highWatermark |-> highWatermark[b],
+                                    leading       |-> IF Leads(b) THEN leading[b] ELSE "no",
+                                    fetch         |-> fetch[b],
+                                    reply         |-> reply[b].result]>>)
+=============================================================================
