@@ -37,7 +37,7 @@ class ReferenceCluster:
         except BaseException:
             self.close()
             raise
-        self.addresses = {number: address for number, address in enumerate(ready.split()[1].split(","), 1)}
+        self.addresses = dict(enumerate(ready.split()[1].split(","), 1))
 
     @property
     def bootstrap(self) -> str:

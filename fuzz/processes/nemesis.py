@@ -33,8 +33,8 @@ class Nemesis:
             "pause": cluster.pause_node,
             "resume": cluster.resume_node,
         }
-        self._last: list[int] = []
-        self._silent: set[int] = set()  # killed or paused: not to be asked for metadata
+        self._killed: set[int] = set()
+        self._paused: set[int] = set()
 
     def run(self, schedule: Schedule, stop: threading.Event) -> None:
         """Returns at the end of the schedule, or soon after `stop` is set."""
@@ -46,26 +46,30 @@ class Nemesis:
         stop.wait(max(0.0, started + schedule.duration_ms / 1000 - time.monotonic()))
 
     def _inject(self, fault: Fault) -> None:
-        nodes = self._resolve(fault.target)
-        if fault.target != "last":
-            self._last = nodes
-        for node in nodes:
-            self._verbs[fault.verb](node)
-            if fault.verb in {"kill", "pause"}:
-                self._silent.add(node)
-            else:
-                self._silent.discard(node)
-            self._recorder.nemesis(fault.verb, value=fault.target, node=str(node))
+        for node in self._resolve(fault.target):
+            self._do(fault.verb, node, fault.target)
+
+    def _do(self, verb: str, node: int, why: str) -> None:
+        self._verbs[verb](node)
+        self._recorder.nemesis(verb, value=why, node=str(node))
+        match verb:
+            case "kill":
+                self._killed.add(node)
+                self._paused.discard(node)
+            case "pause":
+                self._paused.add(node)
+            case "restart":
+                self._killed.discard(node)
+            case "resume":
+                self._paused.discard(node)
 
     def _resolve(self, target: str) -> list[int]:
         """Node ids; a role that nobody holds right now resolves to none."""
         if target.isdigit():
             return [int(target)]
-        if target == "last":
-            return self._last
-        if target == "all":
-            return list(self._cluster.addresses)
-        avoid = frozenset(self._cluster.addresses[node] for node in self._silent)
+        if target in {"killed", "paused"}:
+            return sorted(self._killed if target == "killed" else self._paused)
+        avoid = frozenset(self._cluster.addresses[node] for node in self._killed | self._paused)
         try:
             reply, leaders = self._client.metadata(self._topic, avoid)
         except RawError:
@@ -83,10 +87,8 @@ class Nemesis:
     def heal(self) -> None:
         """Everything runs again."""
         self._recorder.nemesis("phase", "heal")
-        for node in self._cluster.addresses:
-            self._cluster.resume_node(node)
-            self._cluster.start_node(node)
-            if node in self._silent:
-                self._recorder.nemesis("restart", value="heal", node=str(node))
-        self._silent.clear()
+        for node in sorted(self._paused):
+            self._do("resume", node, "heal")
+        for node in sorted(self._killed):
+            self._do("restart", node, "heal")
         self._client.close()

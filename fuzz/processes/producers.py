@@ -1,6 +1,8 @@
 """Producers of unique values through real clients. One process of the history for each record in flight."""
 
+import contextlib
 import itertools
+import logging
 import queue
 import threading
 from collections.abc import Iterator
@@ -23,6 +25,15 @@ class Values:
     def take(self) -> int:
         with self._lock:
             return next(self._next)
+
+
+def silent_logger() -> logging.Logger:
+    """Where librdkafka's complaints about killed brokers go: nowhere, since the history tells them."""
+    logger = logging.getLogger("highwater.librdkafka")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
 
 
 class ConfluentProducer:
@@ -55,31 +66,45 @@ class ConfluentProducer:
                 "socket.timeout.ms": 4_000,
                 "metadata.max.age.ms": 5_000,
                 "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
             },
-            logger=None,
+            logger=silent_logger(),
         )
 
     def run(self, stop: threading.Event) -> None:
+        from confluent_kafka import KafkaException
+
         producer = self._make()
         for turn in itertools.count():
             if stop.is_set():
                 break
             try:
-                process = self._free.get(timeout=0.01)
-            except queue.Empty:
-                producer.poll(0)
-                continue
-            if self._send(producer, process, turn % self._partitions):
-                producer.poll(0)
-            else:  # a fatal error ends an idempotent producer; the next one has a new id
-                producer.purge()
-                producer.flush(1)
+                self._turn(producer, turn % self._partitions)
+            except KafkaException:  # a fatal error ends an idempotent producer; the next one has a new id
+                self._give_up(producer)
                 producer = self._make()
             stop.wait(0.001)
-        producer.flush(SEND_TIMEOUT_MS / 1000 + 1)
+        self._give_up(producer, SEND_TIMEOUT_MS / 1000 + 1)
 
-    def _send(self, producer: Any, process: int, partition: int) -> bool:
+    def _turn(self, producer: Any, partition: int) -> None:
+        try:
+            process = self._free.get(timeout=0.01)
+        except queue.Empty:
+            producer.poll(0)
+            return
+        self._send(producer, process, partition)
+        producer.poll(0)
+
+    def _give_up(self, producer: Any, patience_s: float = 1.0) -> None:
+        """What is still open after that is unknown."""
+        from confluent_kafka import KafkaException
+
+        with contextlib.suppress(KafkaException):
+            producer.flush(patience_s)
+        producer.purge()
+        with contextlib.suppress(KafkaException):
+            producer.flush(1.0)
+
+    def _send(self, producer: Any, process: int, partition: int) -> None:
         from confluent_kafka import KafkaException
 
         value = self._values.take()
@@ -101,8 +126,8 @@ class ConfluentProducer:
             # Refused before it was queued: nothing was sent.
             self._recorder.record(process, "fail", "send", error=str(error), **where)
             self._free.put(process)
-            return isinstance(error, BufferError)
-        return True
+            if isinstance(error, KafkaException):
+                raise
 
 
 class KafkaPythonProducer:
@@ -117,8 +142,6 @@ class KafkaPythonProducer:
         self._values, self._recorder, self._acks = values, recorder, acks
 
     def run(self, stop: threading.Event) -> None:
-        import logging
-
         from kafka import KafkaProducer
         from kafka.errors import KafkaError
 

@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+from fuzz.processes.producers import silent_logger
 from fuzz.processes.raw import Leadership, RawClient, RawError
 from fuzz.processes.recorder import Recorder
 
@@ -50,8 +51,8 @@ class ConfluentConsumer:
                 "socket.timeout.ms": 4_000,
                 "reconnect.backoff.max.ms": 500,
                 "metadata.max.age.ms": 5_000,
-                "log_level": 0,
-            }
+            },
+            logger=silent_logger(),
         )
         if self._group is None:
             keys = [_key(self._topic, partition) for partition in range(self._partitions)]
