@@ -5,6 +5,7 @@ TLC prints whole states; a reader wants the difference.  A state variable that i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from spec.tla_values import Function, ModelValue, Value, to_tla
@@ -38,10 +39,10 @@ def story(trace: Sequence[State]) -> list[Beat]:
     """One beat for each step of a counterexample; the initial state is where it starts, not a beat."""
     beats = []
     states = [state.variables for state in trace]
-    for number, (before, after) in enumerate(zip(states, states[1:], strict=False), 1):
+    for number, (before, after) in enumerate(pairwise(states), 1):
         changes = tuple(
             change
-            for variable, value in after.items()
+            for variable, value in sorted(after.items())
             for change in differences(variable, before.get(variable, ABSENT), value)
         )
         actors = dict.fromkeys(
@@ -68,7 +69,7 @@ def differences(path: str, before: Value, after: Value) -> Iterator[Change]:
     if before == after:
         return
     if isinstance(before, Function) and isinstance(after, Function) and before.keys() == after.keys():
-        for key in after:
+        for key in sorted(after, key=str):
             step = f"[{key}]" if isinstance(key, ModelValue | int) else f".{key}"
             yield from differences(path + step, before[key], after[key])
     elif isinstance(before, tuple) and isinstance(after, tuple) and _holds_records(before + after):

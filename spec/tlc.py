@@ -25,7 +25,7 @@ from spec.toolchain import java, tlc_jar
 START: Final = re.compile(r"@!@!@STARTMSG (\d+):(\d) @!@!@")
 END: Final = "@!@!@ENDMSG"
 # Messages by what they say. TLC's numbers: tlc2.output.EC.
-VERSION, SUCCESS, TOTALS, PROGRESS, DEPTH = 2262, 2193, 2199, 2200, 2194
+VERSION, SUCCESS, TOTALS, PROGRESS, PROGRESS_SIMULATION, DEPTH = 2262, 2193, 2199, 2200, 2209, 2194
 STATE, STUTTERING, BACK_TO, COVERAGE = 2217, 2218, 2122, 2772
 INVARIANT, INVARIANT_INITIALLY, ACTION_PROPERTY, TEMPORAL, DEADLOCK = 2110, 2107, 2112, 2116, 2114
 BROKEN: Final = {
@@ -42,10 +42,11 @@ SPEC_FAULTS: Final = {
     14: "an Assert failed",
     150: "does not parse",
     151: "bad configuration",
+    **dict.fromkeys((75, 76, 77), "cannot be evaluated"),
 }
-SPEC_FAULTS |= dict.fromkeys((75, 76, 77), "cannot be evaluated")
 COUNTS: Final = re.compile(
-    r"([\d,]+) states generated(?: \([^)]*\))?, ([\d,]+) distinct states found(?: \([^)]*\))?, ([\d,]+) states left"
+    r"([\d,]+) states generated(?: \([^)]*\))?, "
+    r"(-1|[\d,]+) distinct states found(?: \([^)]*\))?, (-1|[\d,]+) states left"
 )
 PLACE: Final = re.compile(r"line (\d+), col(?:umn)? (\d+)(?:.*? (?:of|in) (?:module )?(\w+))?", re.DOTALL)
 MODULE_FILE: Final = re.compile(r"Parsing file (\S+\.tla)")
@@ -240,7 +241,11 @@ def _number(text: str) -> int:
 def _judge(messages: _Messages, code: int, late: str, module: Path, seconds: float, *, simulated: bool) -> TlcResult:
     if code in SPEC_FAULTS and not late:
         raise _spec_fault(messages, code, module)
-    counts = [tuple(map(_number, found.groups())) for text in messages.of(TOTALS) if (found := COUNTS.search(text))]
+    counts = [
+        tuple(map(_number, found.groups()))
+        for text in messages.of(TOTALS, PROGRESS_SIMULATION)
+        if (found := COUNTS.search(text))
+    ]
     generated, distinct, queue = counts[-1] if counts else (-1, -1, -1)
     verdict, reason = _verdict(messages, code, late, queue, simulated=simulated)
     return TlcResult(

@@ -246,11 +246,13 @@ BecomeFollower(b, e) ==
     /\ UNCHANGED <<store, brokerEpoch, highWatermark, fetch, committed>>
 
 Request(f) == [leaderEpoch |-> leaderEpoch[f], offset |-> LogEnd(f),
-               lastEpoch |-> IF TruncateByEpoch THEN latestEpoch[f] ELSE Unknown, brokerEpoch |-> brokerEpoch[f]]
+               lastEpoch |-> IF TruncateByEpoch THEN latestEpoch[f] ELSE Unknown, brokerEpoch |-> brokerEpoch[f],
+               awaited |-> TRUE]
 
 \* A follower that gave up waiting asks again: the old request may still be served, its reply goes nowhere.
 SendFetch(f) ==
-    LET sent == Append(fetch[f], Request(f)) IN
+    LET older == [i \in DOMAIN fetch[f] |-> [fetch[f][i] EXCEPT !.awaited = FALSE]]
+        sent == Append(older, Request(f)) IN
     /\ LeaderOf(f) \notin {None, f}
     /\ fetch' = [fetch EXCEPT ![f] = SubSeq(sent, Max(1, Len(sent) - InFlight + 1), Len(sent))]
     /\ reply' = [reply EXCEPT ![f] = NoReply]
@@ -283,13 +285,13 @@ AfterFetch(l, f, request) ==
     [leading[l] EXCEPT !.fetched[f] = [end |-> request.offset, brokerEpoch |-> request.brokerEpoch]]
 
 \* Only the latest request's reply is awaited, and only in the epoch and the life in which it was sent.
-Awaited(f, i) ==
-    /\ i = Len(fetch[f]) /\ status[f] = "active"
-    /\ fetch[f][i].leaderEpoch = leaderEpoch[f] /\ fetch[f][i].brokerEpoch = brokerEpoch[f]
+Awaited(f, request) ==
+    /\ request.awaited /\ status[f] = "active"
+    /\ request.leaderEpoch = leaderEpoch[f] /\ request.brokerEpoch = brokerEpoch[f]
 
 Answer(f, i, answer) ==
     /\ fetch' = [fetch EXCEPT ![f] = Without(@, i)]
-    /\ reply' = IF Awaited(f, i) THEN [reply EXCEPT ![f] = answer] ELSE reply
+    /\ reply' = IF Awaited(f, fetch[f][i]) THEN [reply EXCEPT ![f] = answer] ELSE reply
 
 \* The i-th request of f that is on its way has reached l, to whom it was sent.
 Arrived(l, f, i) ==

@@ -1,0 +1,203 @@
+"""Trace validation: is what a broker did a behaviour of the spec?
+
+A trace becomes a module `Run` that holds it as a tuple of tuples; `Trace<Model>.tla` says which step of the spec each
+line must be.  TLC then searches: accepted if and only if the last line was reached.  Traces are validated for each
+entity (partition, group, controller) on its own.
+"""
+
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from spec.formats.trace import Step, read_trace
+from spec.formats.verdict import UsageError, Verdict, worst
+from spec.tla_values import Function, Value, parse, to_tla
+from spec.tlc import Options, TlcResult, run_tlc
+
+FOLDER: Final = Path(__file__).parent
+UNLOGGED: Final = -2
+ACCEPTED: Final = '"TRACE_ACCEPTED"'
+SHOWN: Final = re.compile(r'^<< ?"SHOWN",', re.MULTILINE)
+TIMEOUT_S: Final = 600
+# Said by whoever starts and stops a node, of all entities at once.
+EVERYWHERE: Final = ""
+RUN: Final = """\
+---- MODULE Run ----
+EXTENDS {module}
+RunBrokers == {brokers}
+RunShownLine == {shown}
+RunSteps == <<
+{steps}
+>>
+====
+"""
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`trace.toml` of a model: what stands where in a line, for `Trace<Model>.tla`."""
+
+    members: tuple[str, ...]
+    actions: dict[str, tuple[str, ...]]
+    defaults: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class EntityVerdict:
+    """`line` (from 1, of the file) is the first that the spec has no step for, and `before` the state it found."""
+
+    entity: str
+    verdict: Verdict
+    steps: int
+    seconds: float = 0.0
+    line: int | None = None
+    reason: str = ""
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceVerdict:
+    path: Path
+    model: str
+    entities: tuple[EntityVerdict, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst([each.verdict for each in self.entities])
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    step: Step
+
+
+def validate_trace(path: Path, model: str = "hw_truncation", *, timeout_s: float = TIMEOUT_S) -> TraceVerdict:
+    """Hold every entity of a trace file to a model; UsageError for a file or a model that is none."""
+    layout = read_layout(model)
+    lines = [Line(number, step) for number, step in enumerate(read_trace(path), 1)]
+    entities = sorted({line.step.entity for line in lines} - {EVERYWHERE})
+    verdicts = [_validate(model, layout, entity, lines, timeout_s) for entity in entities]
+    if not verdicts:
+        raise UsageError("holds no step of any partition", where=str(path), mend="record a run with tracing on")
+    return TraceVerdict(path, model, tuple(verdicts))
+
+
+def read_layout(model: str) -> Layout:
+    path = FOLDER / model / "trace.toml"
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text()), Layout)
+    except OSError as error:
+        known = sorted(each.parent.name for each in FOLDER.glob("*/trace.toml"))
+        raise UsageError(f"no model {model!r} for traces", mend=f"known: {', '.join(known)}") from error
+
+
+def _validate(model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float) -> EntityVerdict:
+    mine = [line for line in lines if line.step.entity in {entity, EVERYWHERE}]
+    members = frozenset(_members(layout, mine))
+    mine = [line for line in mine if line.step.entity != EVERYWHERE or line.step.node in members]
+    for line in mine:
+        if line.step.action not in layout.actions:
+            reason = f"the spec has no action {line.step.action}"
+            return EntityVerdict(entity, Verdict.INVALID, len(mine), line=line.number, reason=reason)
+    rows = [_row(layout, line.step) for line in mine]
+    result = _run(model, rows, members, 0, timeout_s)
+    if ACCEPTED in result.lines:
+        return EntityVerdict(entity, Verdict.VALID, len(mine), result.seconds)
+    if result.verdict is not Verdict.VALID:
+        reason = result.reason or f"{result.broken} is violated"
+        return EntityVerdict(entity, Verdict.UNKNOWN, len(mine), result.seconds, reason=reason)
+    # TLC saw every state and none past this depth: line n stands between the states at depth n and n + 1.
+    refused = mine[result.depth - 1]
+    before = _run(model, rows, members, result.depth, timeout_s)
+    return EntityVerdict(
+        entity,
+        Verdict.INVALID,
+        len(mine),
+        result.seconds,
+        refused.number,
+        f"no step of the spec is {describe(refused.step)}",
+        tuple(_shown(before.lines)),
+    )
+
+
+def _members(layout: Layout, lines: Iterable[Line]) -> Iterable[Value]:
+    for line in lines:
+        for path in layout.members:
+            yield from _look_up(line.step, path) or ()
+
+
+def _look_up(step: Step, path: str) -> Any:
+    part, _, name = path.partition(".")
+    return {"choices": step.choices, "state": step.state}[part].get(name)
+
+
+def _row(layout: Layout, step: Step) -> Value:
+    """Action, node, high watermark, then what the layout lists."""
+    fields = [_look_up(step, path) for path in layout.actions[step.action]]
+    defaults = [layout.defaults.get(path, UNLOGGED) for path in layout.actions[step.action]]
+    told = [default if found is None else found for found, default in zip(fields, defaults, strict=True)]
+    high_watermark = step.state.get("high_watermark", UNLOGGED)
+    return (step.action, step.node, high_watermark, *map(_as_value, told))
+
+
+def _as_value(told: Any) -> Value:
+    return frozenset(told) if isinstance(told, list) else told
+
+
+def _run(model: str, rows: Sequence[Value], members: frozenset[Value], shown: int, timeout_s: float) -> TlcResult:
+    module = _trace_module(model)
+    steps = ",\n".join(to_tla(row) for row in rows)
+    text = RUN.format(module=module.stem, brokers=to_tla(members), shown=shown, steps=steps)
+    with tempfile.TemporaryDirectory(prefix="highwater-trace-") as folder:
+        run = Path(folder) / "Run.tla"
+        run.write_text(text)
+        config = shutil.copy(module.with_suffix(".cfg"), folder)
+        options = Options(timeout_s=timeout_s, library=module.parent, small=len(rows) < 2000)
+        return run_tlc(run, Path(config), options)
+
+
+def _trace_module(model: str) -> Path:
+    return next((FOLDER / model).glob("Trace*.tla"))
+
+
+def _shown(lines: Sequence[str]) -> Iterable[str]:
+    """What `Show` printed, one text for the store and one for each broker; a value may span several lines."""
+    text = "\n".join(lines)
+    starts = [found.start() for found in SHOWN.finditer(text)]
+    seen = set()
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        _, who, *what = parse(_balanced(text[start:end]))
+        line = f"{who}: {', '.join(_plain(each) for each in what)}"
+        if line not in seen:
+            seen.add(line)
+            yield line
+
+
+def _balanced(text: str) -> str:
+    """The tuple that `text` begins with; TLC's own lines may follow."""
+    depth = 0
+    for mark in re.finditer(r"<<|>>", text):
+        depth += 1 if mark[0] == "<<" else -1
+        if depth == 0:
+            return text[: mark.end()]
+    return text
+
+
+def _plain(value: Value) -> str:
+    if isinstance(value, Function):
+        return ", ".join(f"{name} {to_tla(each)}" for name, each in value.items())
+    return to_tla(value)
+
+
+def describe(step: Step) -> str:
+    told = {**step.choices, **step.state}
+    return (
+        f"{step.action} of {step.node} with {', '.join(f'{name} {value}' for name, value in told.items()) or 'nothing'}"
+    )
