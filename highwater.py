@@ -7,6 +7,7 @@ from typer._click.exceptions import ClickException
 
 from fuzz.command_line import simulate_command
 from reference.command_line import broker_command
+from reports.command_line import audit_command
 from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ def root() -> None:
 
 app.command("broker")(broker_command)
 app.command("simulate")(simulate_command)
+app.command("audit")(audit_command)
 
 
 def main() -> None:

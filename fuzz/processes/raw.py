@@ -14,6 +14,7 @@ from reference.wire.registry import api_of
 
 METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 9, 11, 5
 LATEST = -1
+CONSUMER = -1
 FRAME_MAX = 64 * 1024 * 1024
 
 
@@ -140,7 +141,7 @@ class RawClient:
         asked = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader.leader_epoch, timestamp=LATEST
         )
-        request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),))
+        request = ListOffsetsRequest(replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),))
         data = self.ask(leader.address, request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
             raise RawError(ErrorCode(data.error_code).name, ErrorCode(data.error_code))

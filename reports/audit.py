@@ -1,0 +1,195 @@
+"""Histories to verdicts: ingest, the kernel on every partition, findings with two witnesses in words."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from reports.anomalies import Anomaly, Severity, anomalies
+from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
+from reports.ingest.history import Ingested, ingest
+from reports.kernel import NOBODY, Found, check
+from spec.formats.history import Config
+from spec.formats.run import write_json
+from spec.formats.verdict import Verdict, worst
+
+WITNESSES_SHOWN = 8
+KIND_WORDS = {Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets"}
+STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
+Checker = Callable[[Ingested], Iterable[tuple[str, list[Found]]]]
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation: the index of its invocation and completion in the history, and what it was, in words."""
+
+    role: str
+    invoked: int
+    returned: int | None
+    process: int
+    words: str
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    partition: str
+    offset: int
+    operations: list[Witness]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings of one rule of one severity. `count` is the number of culprits, `rows` of pairs that show them."""
+
+    rule: int
+    name: str
+    severity: Severity
+    sentence: str
+    expected: bool
+    count: int
+    rows: int
+    witnesses: list[Evidence]
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Verdict
+    operations: int
+    history: str
+    config: Config
+    rules: list[dict[str, Any]]
+    findings: list[Finding]
+
+
+def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
+    """The kernel on each partition, here."""
+    for key, operations in history.partitions.items():
+        yield key, check(operations, acks_all=history.config.acks == "all")
+
+
+def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Checker = check_locally) -> AuditResult:
+    """Audit one history; UsageError when it cannot be read."""
+    history = ingest(path, overrides)
+    found = [(key, each) for key, founds in checker(history) for each in founds]
+    findings = []
+    for rule, anomaly in anomalies().items():
+        for severity in Severity:
+            parts = [(key, f) for key, f in found if f.rule == rule and _severity(anomaly, f, history) is severity]
+            if parts:
+                findings.append(_finding(anomaly, severity, parts, history))
+    findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
+    rules = [_rule_row(anomaly, findings) for anomaly in anomalies().values()]
+    return AuditResult(
+        verdict=worst([Verdict(row["verdict"]) for row in rules]) if history.operations else Verdict.UNKNOWN,
+        operations=history.operations,
+        history=str(path),
+        config=history.config,
+        rules=rules,
+        findings=findings,
+    )
+
+
+def _severity(anomaly: Anomaly, found: Found, history: Ingested) -> Severity:
+    return Severity.INFORMATION if found.information else anomaly.judge(history.config)
+
+
+VERDICT_OF_SEVERITY = {Severity.VIOLATION: Verdict.INVALID, Severity.UNDECIDED: Verdict.UNKNOWN}
+
+
+def _rule_row(anomaly: Anomaly, findings: list[Finding]) -> dict[str, Any]:
+    mine = [finding for finding in findings if finding.rule == anomaly.rule]
+    verdict = worst([VERDICT_OF_SEVERITY.get(finding.severity, Verdict.VALID) for finding in mine])
+    return {
+        "rule": anomaly.rule,
+        "name": anomaly.name,
+        "sentence": anomaly.sentence,
+        "verdict": verdict,
+        "counts": {finding.severity: finding.count for finding in mine},
+    }
+
+
+def _finding(anomaly: Anomaly, severity: Severity, parts: list[tuple[str, Found]], history: Ingested) -> Finding:
+    """Group by culprit: many pairs may share the one operation that is to blame."""
+    evidence: list[Evidence] = []
+    count = rows = 0
+    for key, found in parts:
+        operations = history.partitions[key]
+        rows += len(found.first)
+        shown = _culprits(found)
+        count += len(shown)
+        for slot in shown[: max(0, WITNESSES_SHOWN - len(evidence))]:
+            pair = (int(found.first[slot]), int(found.second[slot]))
+            evidence.append(
+                Evidence(
+                    partition=key,
+                    offset=int(found.offset[slot]),
+                    operations=[
+                        _witness(role, row, int(found.offset[slot]), operations, history)
+                        for role, row in zip(anomaly.witnesses, pair, strict=True)
+                        if row != NOBODY
+                    ],
+                )
+            )
+    return Finding(
+        rule=anomaly.rule,
+        name=anomaly.name,
+        severity=severity,
+        sentence=anomaly.sentence,
+        expected=severity is Severity.EXPECTED,
+        count=count,
+        rows=rows,
+        witnesses=evidence,
+    )
+
+
+REAL_TIME = {13, 14, 16}
+
+
+def _culprits(found: Found) -> Ints:
+    """Slots of one finding for each culprit. In real time one wrong bound makes every later row a pair with it."""
+    if found.rule not in REAL_TIME:
+        return np.arange(len(found.first))
+    fewer = min((found.first, found.second), key=lambda rows: len(np.unique(rows)))
+    _, slots = np.unique(fewer, return_index=True)
+    return np.sort(slots)
+
+
+def _witness(role: str, row: int, offset: int, ops: Operations, history: Ingested) -> Witness:
+    returned = int(ops.returned[row])
+    kind, status = Kind(int(ops.kind[row])), Status(int(ops.status[row]))
+    words = [f"{KIND_WORDS[kind]}"]
+    if kind is Kind.SEND:
+        words.append(f"of value {history.values.text(int(ops.value[row]))}")
+        if ops.offset[row] != UNKNOWN:
+            words.append(f"acknowledged at offset {ops.offset[row]}")
+    elif ops.record_count[row]:
+        end = int(np.cumsum(ops.record_count[: row + 1])[-1])
+        records = slice(end - int(ops.record_count[row]), end)
+        words.append(f"of offsets {ops.record_offset[records][0]} to {ops.record_offset[records][-1]}")
+        words += _value_at(ops, records, offset, history)
+    elif ops.position[row] != UNKNOWN:
+        words.append(f"from {ops.position[row]}, which found nothing")
+    if ops.high_watermark[row] != UNKNOWN:
+        words.append(f"reported end {ops.high_watermark[row]}")
+    if ops.leader_epoch[row] != UNKNOWN:
+        words.append(f"leader epoch {ops.leader_epoch[row]}")
+    if status is not Status.OK:
+        words.append(STATUS_WORDS[status])
+    return Witness(
+        role=role,
+        invoked=int(ops.invoked[row]),
+        returned=returned if returned < NEVER else None,
+        process=int(ops.process[row]),
+        words=", ".join([" ".join(words[:2]), *words[2:]]),
+    )
+
+
+def _value_at(ops: Operations, records: slice, offset: int, history: Ingested) -> list[str]:
+    here = np.flatnonzero(ops.record_offset[records] == offset)
+    if not len(here):
+        return []
+    return [f"value {history.values.text(int(ops.record_value[records][here[0]]))} at offset {offset}"]
+
+
+def write_verdict(folder: Path, result: AuditResult) -> Path:
+    """`verdict.json` beside the history; whole or not at all."""
+    write_json(folder / "verdict.json", result)
+    return folder / "verdict.json"

@@ -1,0 +1,89 @@
+"""`highwater audit`: histories to verdicts."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+CONFIG_KEYS = "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction"
+
+
+def audit_command(
+    histories: Annotated[list[Path], typer.Argument(help="history.ndjson files, or results folders that hold one.")],
+    engine: Annotated[
+        str, typer.Option(help="local, spark, or auto: Spark for what one machine would not hold.")
+    ] = "auto",
+    config: Annotated[list[str] | None, typer.Option(help=f"KEY=VALUE over the header; keys: {CONFIG_KEYS}.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Audit histories: every anomaly with two operations that show it.
+
+    Exit code 0: nothing that the configuration promises was broken. 1: something was. 3: what the history
+    leaves out decides; give it with --config.
+
+    Examples: highwater audit results/20260101T120000Z-demo/off · highwater audit history.ndjson --config acks=all
+    """
+    import msgspec
+
+    from reports.audit import audit
+    from reports.engines import checker_for
+    from spec.formats.verdict import EXIT_OF_VERDICT, worst
+
+    overrides = dict(_override(each) for each in config or [])
+    results = []
+    for path in [_history(each) for each in histories]:
+        result = audit(path, overrides=overrides, checker=checker_for(engine, path))
+        results.append(result)
+        if not json_:
+            show(result)
+    verdict = worst([result.verdict for result in results])
+    if json_:
+        found: Any = results[0] if len(results) == 1 else {"verdict": verdict, "histories": results}
+        typer.echo(msgspec.json.encode(found).decode())
+    raise typer.Exit(EXIT_OF_VERDICT[verdict])
+
+
+def _history(path: Path) -> Path:
+    return path / "history.ndjson" if path.is_dir() else path
+
+
+def _override(text: str) -> tuple[str, Any]:
+    """KEY=VALUE as the header would hold it."""
+    import msgspec
+
+    from spec.formats.history import Config
+    from spec.formats.verdict import UsageError
+
+    key, equals, value = text.partition("=")
+    if not equals or key not in CONFIG_KEYS.split(", "):
+        raise UsageError(f"expected KEY=VALUE, not {text!r}", where="--config", mend=f"keys: {CONFIG_KEYS}")
+    try:
+        config = msgspec.convert({key: value}, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error), where=f"--config {text}") from error
+    return key, getattr(config, key)
+
+
+def show(result: Any) -> None:
+    """The table of rules, then each finding with its witnesses."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=None, title=f"{result.history}: {result.verdict}", title_justify="left")
+    for column in ("rule", "anomaly", "verdict", "found"):
+        table.add_column(column)
+    for row in result.rules:
+        counts = ", ".join(f"{count} {severity}" for severity, count in row["counts"].items())
+        table.add_row(str(row["rule"]), row["name"], row["verdict"], counts)
+    console.print(table)
+    for finding in result.findings:
+        if finding.severity == "information":
+            continue
+        console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
+        for evidence in finding.witnesses[:3]:
+            console.print(f"  {evidence.partition} offset {evidence.offset}")
+            for witness in evidence.operations:
+                until = witness.returned if witness.returned is not None else "never"
+                console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
+    console.print(f"\n{result.operations:,} operations audited: {result.verdict}")

@@ -1,0 +1,20 @@
+"""Which engine checks a history: here, or on Spark. Both call the same kernel."""
+
+from pathlib import Path
+
+from reports.audit import Checker, check_locally
+from spec.formats.verdict import UsageError
+
+# Measured (audit.md, section 6): up to some thirty million operations the local engine wins; a line is about 150 B.
+SPARK_FROM_BYTES = 4 << 30
+
+
+def checker_for(engine: str, path: Path) -> Checker:
+    if engine not in {"local", "spark", "auto"}:
+        raise UsageError(f"no engine {engine!r}", where="--engine", mend="local, spark or auto")
+    large = path.exists() and path.stat().st_size >= SPARK_FROM_BYTES
+    if engine == "spark" or (engine == "auto" and large):
+        from reports.pipeline import check_on_spark
+
+        return check_on_spark
+    return check_locally
