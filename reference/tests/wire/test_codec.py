@@ -28,6 +28,7 @@ from reference.wire.messages.fetch import FetchRequest, FetchTopic
 from reference.wire.messages.join_group import JoinGroupRequest
 from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from reference.wire.messages.produce import ProduceRequest
+from reference.wire.messages.sync_group import SyncGroupResponse
 from reference.wire.schema import (
     Bool,
     Bytes,
@@ -124,6 +125,8 @@ def test_bad_tag_sections(section: str, error: type[DecodeError]) -> None:
     plain = encode(MetadataRequest(), 12)
     with pytest.raises(error):
         decode(MetadataRequest, 12, plain[:-1] + bytes.fromhex(section))
+    with pytest.raises(DecodeError):
+        described.parse(MetadataRequest, 12, plain[:-1] + bytes.fromhex(section))
 
 
 def test_a_known_tag_that_misstates_its_size_is_refused() -> None:
@@ -147,13 +150,33 @@ def test_a_known_tag_that_misstates_its_size_is_refused() -> None:
         (1, "00000001 0001 ff", InvalidStringError),
         (9, "ffffffff0f", InvalidLengthError),
         (9, "02 00", UnexpectedNullError),
-        (9, "02 ffff03 " + "61" * 65535, InvalidLengthError),
+        (9, "02 ffff03 " + "61" * 65534, InvalidLengthError),
     ],
 )
 def test_bad_lengths(version: int, data: str, error: type[DecodeError]) -> None:
     """MetadataRequest begins with an array of topics, whose first field is a string."""
     with pytest.raises(error):
         decode(MetadataRequest, version, bytes.fromhex(data) + bytes(8))
+    with pytest.raises(DecodeError):
+        described.parse(MetadataRequest, version, bytes.fromhex(data) + bytes(8))
+
+
+@pytest.mark.parametrize(
+    ("version", "data", "error"),
+    [
+        (0, "0000 00000004 616263", BufferUnderflowError),
+        (0, "0000 fffffffe 616263", InvalidLengthError),
+        (0, "0000 ffffffff", UnexpectedNullError),
+        (4, "00000000 0000 05 616263", BufferUnderflowError),
+        (4, "00000000 0000 00 00", UnexpectedNullError),
+    ],
+)
+def test_bad_lengths_of_bytes(version: int, data: str, error: type[DecodeError]) -> None:
+    """SyncGroupResponse ends with the assignment."""
+    with pytest.raises(error):
+        decode(SyncGroupResponse, version, bytes.fromhex(data))
+    with pytest.raises(DecodeError):
+        described.parse(SyncGroupResponse, version, bytes.fromhex(data))
 
 
 def test_a_nullable_struct_is_there_or_null_and_nothing_else() -> None:

@@ -94,6 +94,7 @@ def test_xerial_blocks_count_together() -> None:
 
 
 def test_xerial_block_sizes_stay_inside() -> None:
-    for size in (b"\xff\xff\xff\xff", b"\0\0\0\x09", b"\0\0"):
+    block = bytes(cramjam.snappy.compress_raw(bytes(10)))
+    for size in (b"\xff\xff\xff\xff", (len(block) + 1).to_bytes(4, "big"), b"\0\0"):
         with pytest.raises(CompressionError):
-            decompress(Compression.SNAPPY, XERIAL_HEADER + size, 100)
+            decompress(Compression.SNAPPY, XERIAL_HEADER + size + block, 100)

@@ -1,6 +1,7 @@
 """Record batches: round trips, other people's builders and readers, and lies."""
 
 from dataclasses import fields
+from itertools import islice
 from typing import Any, Final
 
 import pytest
@@ -203,31 +204,48 @@ LAST_RECORD: Final = len(GOLDEN) - 7
 
 
 @pytest.mark.parametrize(
-    ("data", "error"),
+    ("position", "replacement", "error"),
     [
-        (patched(16, "01"), InvalidBatchError),
-        (patched(8, "00000030"), InvalidBatchError),
-        (patched(8, "80000000"), InvalidBatchError),
-        (patched(8, "7fffffff"), BufferUnderflowError),
-        (patched(22, "05"), InvalidBatchError),
-        (patched(57, "ffffffff"), InvalidBatchError),
-        (patched(57, "7fffffff"), InvalidBatchError),
-        (patched(57, "00000001"), InvalidBatchError),
-        (patched(57, "00000003"), BufferUnderflowError),
-        (patched(FIRST_RECORD, "22"), InvalidBatchError),
-        (patched(FIRST_RECORD + 4, "03"), InvalidBatchError),
-        (patched(FIRST_RECORD + 4, "ff7f"), InvalidBatchError),
-        (patched(FIRST_RECORD + 12, "01"), InvalidBatchError),
-        (patched(FIRST_RECORD + 12, "7e"), InvalidBatchError),
-        (patched(FIRST_RECORD + 13, "01"), InvalidBatchError),
-        (patched(FIRST_RECORD + 14, "ff"), InvalidStringError),
-        (patched(FIRST_RECORD, "ffffffffff7f"), InvalidVarintError),
-        (patched(LAST_RECORD + 4, "80808080"), BufferUnderflowError),
+        (16, "01", InvalidBatchError),
+        (8, "00000030", InvalidBatchError),
+        (8, "80000000", InvalidBatchError),
+        (8, "7fffffff", BufferUnderflowError),
+        (22, "05", InvalidBatchError),
+        (57, "ffffffff", InvalidBatchError),
+        (57, "7fffffff", InvalidBatchError),
+        (57, "00000001", InvalidBatchError),
+        (57, "00000003", BufferUnderflowError),
+        (FIRST_RECORD, "22", InvalidBatchError),
+        (FIRST_RECORD + 4, "03", InvalidBatchError),
+        (FIRST_RECORD + 4, "ff7f", InvalidBatchError),
+        (FIRST_RECORD + 12, "01", InvalidBatchError),
+        (FIRST_RECORD + 12, "7e", InvalidBatchError),
+        (FIRST_RECORD + 13, "01", InvalidBatchError),
+        (FIRST_RECORD + 14, "ff", InvalidStringError),
+        (FIRST_RECORD, "ffffffffff7f", InvalidVarintError),
+        (LAST_RECORD + 4, "80808080", BufferUnderflowError),
     ],
 )
-def test_lies_are_refused(data: bytes, error: type[DecodeError]) -> None:
+def test_lies_are_refused(position: int, replacement: str, error: type[DecodeError]) -> None:
     with pytest.raises(error):
-        decode_records(data)
+        decode_records(patched(position, replacement))
+
+
+@pytest.mark.parametrize("length", [-12, -13, 0, 48, -(1 << 31)])
+def test_the_shallow_walk_does_not_stand_still_or_go_back(length: int) -> None:
+    """A batch of no bytes would be found for ever."""
+    with pytest.raises(InvalidBatchError):
+        list(islice(batch_headers(GOLDEN + patched(8, length.to_bytes(4, "big", signed=True).hex())), 5))
+
+
+def test_a_header_without_key_is_refused() -> None:
+    described = described_batch.BATCH.parse(GOLDEN)
+    first, _ = described_batch.records(described.payload)
+    first.headers[0].key = None
+    payload = described_batch.record(**first)
+    lying = {**described, "payload": payload, "batch_length": 49 + len(payload), "record_count": 1}
+    with pytest.raises(InvalidBatchError, match="without key"):
+        decode_records(described_batch.BATCH.build(lying))
 
 
 @given(records=batches, compression=st.sampled_from(Compression), changes=st.lists(mutations(), min_size=1, max_size=2))
