@@ -11,7 +11,6 @@ import construct
 from reference.wire.errors import DecodeError, EncodeError
 from reference.wire.primitives import (
     COMPACT_LENGTH,
-    MAX_STRING,
     Converted,
     Counted,
     Noted,
@@ -23,6 +22,7 @@ from reference.wire.primitives import (
     whole,
 )
 from reference.wire.schema import (
+    MAX_STRING,
     ArrayOf,
     Field,
     Fixed,

@@ -18,8 +18,9 @@ from reference.wire.errors import (
     InvalidLengthError,
     InvalidStringError,
 )
-from reference.wire.readers import MAX_STRING, read_tags
+from reference.wire.readers import read_tags
 from reference.wire.registry import Api, api_of, api_of_key
+from reference.wire.schema import MAX_STRING
 from reference.wire.writers import write_tags
 
 API_VERSIONS: Final = 18

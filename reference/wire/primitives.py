@@ -21,8 +21,6 @@ from reference.wire.errors import (
     UnexpectedNullError,
 )
 
-MAX_STRING: Final = 0x7FFF
-
 
 @dataclass(frozen=True, slots=True)
 class Site:

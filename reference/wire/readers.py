@@ -21,6 +21,7 @@ from reference.wire.errors import (
     UnexpectedNullError,
 )
 from reference.wire.schema import (
+    MAX_STRING,
     ArrayOf,
     Field,
     FieldType,
@@ -36,7 +37,6 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 Step = Callable[[bytes, int, dict[str, Any]], int]
 """Reads one or more fields into the dictionary and returns the position behind them."""
 
-MAX_STRING = 0x7FFF
 MAX_UINT32 = 0xFFFFFFFF
 
 _INT16 = struct.Struct(">h")

@@ -33,6 +33,9 @@ from reference.wire.errors import UnsupportedVersionError
 LATEST: Final = 0x7FFF
 """Versions are int16, so nothing is newer than this."""
 
+MAX_STRING: Final = 0x7FFF
+"""Bytes of the longest string, also where its length is a varint."""
+
 ZERO_UUID: Final = bytes(16)
 """Kafka's "no id": 16 raw zero bytes."""
 

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 from reference.wire.errors import EncodeError
-from reference.wire.readers import MAX_STRING
 from reference.wire.schema import (
+    MAX_STRING,
     ArrayOf,
     Field,
     FieldType,

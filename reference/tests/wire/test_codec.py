@@ -118,6 +118,7 @@ def test_unknown_tags_are_skipped() -> None:
         ("ff ff ff ff 0f", InvalidLengthError),
         ("ff ff ff ff ff ff", InvalidVarintError),
         ("ff ff ff ff 1f", InvalidVarintError),
+        ("01 ff ff ff ff 1f 00", InvalidVarintError),
         ("80", BufferUnderflowError),
     ],
 )
