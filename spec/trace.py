@@ -36,6 +36,8 @@ RunShownLine == {shown}
 RunSteps == <<
 {steps}
 >>
+RunStep(n) == RunSteps[n]
+RunLength == Len(RunSteps)
 ====
 """
 

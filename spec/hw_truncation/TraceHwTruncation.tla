@@ -6,8 +6,9 @@
 (***************************************************************************)
 EXTENDS HwTruncation, TLC
 
-CONSTANTS Steps,        \* the trace: <<action, node, high watermark, ...>> for each line
-          ShownLine     \* print the state before this line (0: none)
+CONSTANTS Step(_),      \* a line of the trace: <<action, node, high watermark, ...>>
+          Length,       \* how many lines there are
+          ShownLine     \* print the state before this one (0: none)
 
 VARIABLE line           \* the next one to explain
 
@@ -22,7 +23,7 @@ TraceWithinBudget(b, end) == TRUE
 
 \* The broker may hold the high watermark back, so the logged one decides.
 TraceHwChoices(l, lead) ==
-    LET logged == Steps[line][3] IN
+    LET logged == Step(line)[3] IN
     IF logged = Unlogged THEN {CommittedEnd(l, lead)} ELSE {logged} \intersect (highWatermark[l] .. CommittedEnd(l, lead))
 
 Now(partitionEpoch) == Same(partitionEpoch, metadata'[Len(metadata')].partitionEpoch)
@@ -84,16 +85,16 @@ Explained(s) ==
       [] s[1] = "Restart"             -> Restart(node, s[4], s[3], s[5])
 
 TraceNext ==
-    /\ line <= Len(Steps)
+    /\ line <= Length
     /\ line' = line + 1
-    /\ Explained(Steps[line])
-    /\ Steps[line][1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
-          Same(Steps[line][3], highWatermark'[Steps[line][2]])
+    /\ Explained(Step(line))
+    /\ Step(line)[1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
+          Same(Step(line)[3], highWatermark'[Step(line)[2]])
 
 TraceSpec == Init /\ line = 1 /\ [][TraceNext]_<<vars, line>>
 
 \* An invariant that ends the run at the last line: accepted if and only if it prints so.
-Stop == line <= Len(Steps) \/ (PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE))
+Stop == line <= Length \/ (PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE))
 
 \* For who asks why a line was refused.
 Show ==
