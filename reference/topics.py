@@ -222,6 +222,8 @@ class Topics:
             raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         have = parse_topic(found.data).assignment
         more = topic.count - len(have)
+        if topic.count > MAX_PARTITIONS:
+            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"at most {MAX_PARTITIONS} partitions")
         if more <= 0:
             raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"the topic has {len(have)} partitions already")
         brokers = sorted(self._cache.brokers)
