@@ -118,3 +118,93 @@ def _print(summary: dict[str, Any]) -> None:
         f"{summary['events_per_second']:,} events/s, {summary['acknowledged']:,} records acknowledged: {verdict}"
     )
     typer.echo(f"seen on the way: {', '.join(summary['seen'])}")
+
+
+def fuzz_command(
+    target: Annotated[str, typer.Argument(help="reference[:N], librdkafka-mock, or HOST:PORT.")],
+    seconds: Annotated[float, typer.Option(help="How long.")] = 30.0,
+    seed: Annotated[int, typer.Option(help="Of all choices; the same seed sends the same frames.")] = 1,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Send a broker sound and spoiled requests; save a replayable file for each crash, hang or wrong reply.
+
+    Exit code 1 if something broke. Each finding names the file for highwater replay and minimise.
+
+    Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7
+    """
+    from spec.formats.run import new_folder, write_json
+    from spec.formats.verdict import ExitCode
+
+    folder = new_folder("fuzz", target=target, seed=seed)
+    summary = run_fuzz(target, seconds, seed, folder, quiet=json_)
+    write_json(folder / "fuzz.json", summary)
+    if json_:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(summary).decode())
+    else:
+        for finding in summary["findings"]:
+            typer.echo(f"{finding['id']}: {finding['message']}\n  replay: highwater replay {finding['path']} {target}")
+        verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
+        typer.echo(f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, seed {seed}: {verdict}")
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Fuzz a target for some seconds; the object that `--json` prints (design.md, section 4)."""
+    from conformance.targets import open_target
+    from fuzz.wire.session import Session
+    from spec.formats.progress import progress
+
+    with open_target(target) as opened, progress(f"fuzzing {target}", round(seconds), quiet=quiet) as step:
+        session = Session(opened.bootstrap.split(",")[0], folder, seed)
+        passed = 0
+
+        def on_case(cases: int, findings: int) -> None:
+            nonlocal passed
+            while passed < session.elapsed and passed < seconds:
+                passed += 1
+                step()
+
+        return session.run(seconds, on_case)
+
+
+def replay_command(
+    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz.")],
+    target: Annotated[str, typer.Argument(help="reference[:N], librdkafka-mock, or HOST:PORT.")],
+) -> None:
+    """Send a finding's frames again and say whether the same thing breaks (exit code 1) or not (0)."""
+    from conformance.targets import open_target
+    from fuzz.wire.replay import read_finding, replay
+    from spec.formats.verdict import ExitCode
+
+    finding = read_finding(file)
+    with open_target(target) as opened:
+        outcome = replay([bytes.fromhex(frame) for frame in finding.frames], opened.bootstrap.split(",")[0])
+    if outcome.broken is None:
+        typer.echo(f"does not reproduce: expected {finding.oracle} ({finding.message})")
+        raise typer.Exit(ExitCode.HELD)
+    same = "reproduced" if outcome.broken == finding.oracle else f"broke otherwise (was {finding.oracle})"
+    typer.echo(f"{same}: {outcome.broken}: {outcome.message}")
+    raise typer.Exit(ExitCode.VIOLATED)
+
+
+def minimise_command(
+    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz.")],
+    target: Annotated[str, typer.Argument(help="reference[:N], librdkafka-mock, or HOST:PORT.")],
+) -> None:
+    """Fewer and shorter frames that break the same thing; writes FILE with .min before its ending."""
+    import msgspec
+
+    from conformance.targets import open_target
+    from fuzz.wire.replay import minimise, read_finding, write_finding
+    from spec.formats.verdict import ExitCode
+
+    finding = read_finding(file)
+    frames = [bytes.fromhex(frame) for frame in finding.frames]
+    with open_target(target) as opened:
+        smaller = minimise(frames, opened.bootstrap.split(",")[0], finding.oracle)
+    least = msgspec.structs.replace(finding, id=f"{finding.id}.min", frames=[frame.hex() for frame in smaller])
+    path = write_finding(file.parent, least)
+    typer.echo(f"{sum(map(len, frames))} to {sum(map(len, smaller))} bytes in {len(smaller)} frames: {path}")
+    raise typer.Exit(ExitCode.HELD)

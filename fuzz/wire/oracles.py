@@ -41,10 +41,15 @@ class Line:
     """One connection to the target, made anew when it was closed."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._address = (host, int(port))
         self._socket: socket.socket | None = None
         self._reader = FrameReader(FRAME_MAX)
+        self.move_to(address)
+
+    def move_to(self, address: str) -> None:
+        """The target listens elsewhere now."""
+        self.close()
+        host, _, port = address.rpartition(":")
+        self._address = (host, int(port))
 
     def open(self) -> socket.socket:
         """ConnectionError when the target takes no connections."""

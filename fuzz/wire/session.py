@@ -35,6 +35,7 @@ class Session:
     cases: int = 0
     seconds: float = 0.0
     findings: list[dict[str, Any]] = field(default_factory=list)
+    _started: float = 0.0
     _seen: set[tuple[str, str, int]] = field(default_factory=set)
     _recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -46,9 +47,9 @@ class Session:
         chance = random.Random(self.seed)
         served = advertised(self.address)
         line = Line(self.address)
-        started = time.monotonic()
+        self._started = time.monotonic()
         try:
-            while time.monotonic() - started < seconds and len(self.findings) < MAX_FINDINGS:
+            while self.elapsed < seconds and len(self.findings) < MAX_FINDINGS:
                 if not self._case(chance, served, line):
                     break
                 on_case(self.cases, len(self.findings))
@@ -56,8 +57,12 @@ class Session:
             pass
         finally:
             line.close()
-            self.seconds = time.monotonic() - started
+            self.seconds = self.elapsed
         return self.summary()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
 
     def _case(self, chance: random.Random, served: list[tuple[Api, int, int]], line: Line) -> bool:
         """One frame. False when the target is gone and cannot be brought back."""
@@ -85,7 +90,7 @@ class Session:
         if self.restart is None:
             return is_alive(self.address) is None
         self.address = self.restart()
-        line.__init__(self.address)  # type: ignore[misc]
+        line.move_to(self.address)
         return True
 
     def _frame(self, chance: random.Random, api: Api, version: int) -> tuple[str, bytes]:

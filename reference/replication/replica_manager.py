@@ -60,7 +60,7 @@ class ReplicaManager:
         for folder in folders:
             topic, _, number = folder.rpartition("-")
             if number.isdigit():
-                self._open(topic, int(number))
+                self._trace_restart(self._open(topic, int(number)))
         self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
         self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
         self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
@@ -86,6 +86,15 @@ class ReplicaManager:
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
         self.partitions[key] = partition
         return partition
+
+    def _trace_restart(self, partition: Partition) -> None:
+        self._context.trace(
+            partition.entity,
+            "Restart",
+            choices={"clean": self.started_clean},
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+        )
 
     def close_cleanly(self) -> None:
         """Checkpoint everything and leave the marker; the driver flushes all files when the process ends."""
@@ -120,7 +129,11 @@ class ReplicaManager:
         return results
 
     def _apply(self, topic: str, state: LeaderAndIsrPartitionState) -> Partition | None:
-        partition = self.partitions.get((topic, state.partition_index)) or self._open(topic, state.partition_index)
+        partition = self.partitions.get((topic, state.partition_index))
+        if partition is None:
+            partition = self._open(topic, state.partition_index)
+            if state.leader_epoch > 0:  # not new to the cluster: what we had of it is gone
+                self._trace_restart(partition)
         if not partition.accepts(state.leader_epoch):
             return None
         found = PartitionState(
