@@ -1,0 +1,63 @@
+"""The clauses: what a broker must, should or may do, each in one sentence, in `clauses/<AREA>.toml`.
+
+The sentence stands there and nowhere else: conformance cases, fuzz oracles and audit rules cite the id.
+"""
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from spec.formats.verdict import UsageError
+
+FOLDER: Final = Path(__file__).with_name("clauses")
+
+
+class Clause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`since` and `until` are the first and last Kafka versions that it holds for; empty: always."""
+
+    id: str
+    sentence: str
+    level: Literal["MUST", "SHOULD", "MAY"]
+    source: str
+    since: str = ""
+    until: str = ""
+
+    @property
+    def area(self) -> str:
+        return self.id.partition("-")[0]
+
+
+@cache
+def load_clauses(folder: Path = FOLDER) -> dict[str, Clause]:
+    """All clauses by id, areas in order; UsageError says which file and id is wrong."""
+    clauses: dict[str, Clause] = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            rows = msgspec.convert(tomllib.loads(path.read_text()).get("clause", []), list[Clause])
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise UsageError(f"not a list of clauses: {error}", where=str(path), mend="see spec/clauses.py") from error
+        for clause in rows:
+            _check(clause, path, clauses)
+            clauses[clause.id] = clause
+    return clauses
+
+
+def find_clause(clause_id: str) -> Clause:
+    clauses = load_clauses()
+    if clause_id not in clauses:
+        area = [known for known in clauses if known.startswith(clause_id.partition("-")[0])]
+        raise UsageError(f"no clause {clause_id!r}", mend=f"known: {', '.join(area or clauses)}")
+    return clauses[clause_id]
+
+
+def _check(clause: Clause, path: Path, known: dict[str, Clause]) -> None:
+    if not re.fullmatch(rf"{path.stem}-[1-9]\d*", clause.id):
+        raise UsageError(f"{clause.id} is not {path.stem}-<number>", where=str(path), mend="number it in its area")
+    if clause.id in known:
+        raise UsageError(f"{clause.id} is there twice", where=str(path), mend="give one a new number")
+    if not clause.sentence.endswith("."):
+        raise UsageError(f"{clause.id} is not a sentence", where=str(path), mend="end it with a full stop")
