@@ -54,7 +54,7 @@ def check(ops: Operations, *, acks_all: bool) -> list[Found]:
         _duplicates(seen),
         _phantom_reads(ops, seen),
         *_lost_and_unseen(ops, seen),
-        *_polls_out_of_order(ops, seen),
+        *_polls_out_of_order(ops, seen, acks_all=acks_all),
         _append_inversions(ops, seen),
         _future_reads(ops, seen),
         *_stale_reads(ops, acks_all=acks_all),
@@ -196,8 +196,11 @@ def _largest_offset(values: Ints, seen: Observed) -> Ints:
 # -- polls -------------------------------------------------------------------------------------------
 
 
-def _polls_out_of_order(ops: Operations, seen: Observed) -> tuple[Found, Found]:
-    """Rules 7 and 8, within one assignment. A reader that names its position goes back only if it wants to."""
+def _polls_out_of_order(ops: Operations, seen: Observed, *, acks_all: bool) -> tuple[Found, Found]:
+    """Rules 7 and 8, within one assignment. A reader that names its position goes back only if it wants to.
+
+    What was passed over existed if somebody read it, or if it was acknowledged by all of the ISR.
+    """
     rows, begins, first, last = _reading(ops)
     before = np.full(len(rows), NOBODY)
     before[1:] = rows[:-1]
@@ -205,7 +208,7 @@ def _polls_out_of_order(ops: Operations, seen: Observed) -> tuple[Found, Found]:
     goes_on[1:] = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
     back = np.zeros(len(rows), bool)
     back[1:] = goes_on[1:] & (first[1:] <= last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
-    known = np.unique(seen.offset)
+    known = np.unique(seen.offset if acks_all else seen.offset[seen.read])
     passed = np.searchsorted(known, first, "left") - np.searchsorted(known, begins, "left")
     skip = (begins != UNKNOWN) & (begins < first) & (passed > 0)
     witness = np.where(goes_on, before, NOBODY)
@@ -321,11 +324,7 @@ def _regressions(ops: Operations) -> tuple[Found, ...]:
     lower = Bounds(ops.returned[ends], ops.high_watermark[ends], ends)
     upper = Bounds(ops.invoked[ends], ops.high_watermark[ends], ends)
     within, across = _split(16, ops, lower, upper)
-    listed = (ops.kind[across.first] == Kind.LIST_OFFSETS) & (ops.kind[across.second] == Kind.LIST_OFFSETS)
-    before, after = ops.leader_epoch[across.second], ops.leader_epoch[across.first]
-    broken = listed & (before != UNKNOWN) & (after > before)
-    return (
-        within,
-        Found(16, across.first[broken], across.second[broken], across.offset[broken]),
-        Found(16, across.first[~broken], across.second[~broken], across.offset[~broken], information=True),
-    )
+    listing = (ops.kind[ends] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends] != UNKNOWN)
+    after, before, told = _sweep(lower.where(listing), upper.where(listing))
+    fell = ops.leader_epoch[after] > ops.leader_epoch[before]
+    return within, Found(16, after[fell], before[fell], told[fell]), across

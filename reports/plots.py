@@ -6,6 +6,7 @@ from typing import Any
 from reports.timeline import Timeline
 
 GREY = "#7d8590"
+WORDS = {"ok": "acknowledged", "info": "unknown", "fail": "refused"}
 COLOURS = {"ok": "#2f81f7", "info": "#d29922", "fail": "#f85149"}
 SHADES = {"kill": "#f85149", "pause": "#d29922"}
 BUCKET_S = 0.25
@@ -27,7 +28,7 @@ def plots(timeline: Timeline) -> str:
             points = [(when, ms) for when, ms, kind in timeline.latencies if kind == outcome]
             if points:
                 latency.scatter(*zip(*_thin(points), strict=True), s=5, color=colour, linewidths=0, alpha=0.55,
-                                label={"ok": "acknowledged", "info": "unknown", "fail": "refused"}[outcome])  # fmt: skip
+                                label=WORDS[outcome])  # fmt: skip
         latency.set_yscale("log")
         latency.set_ylabel("send latency, ms")
         latency.legend(frameon=False, loc="upper right", ncols=3, fontsize=8)
