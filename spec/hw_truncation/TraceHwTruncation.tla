@@ -99,14 +99,16 @@ Stop == line <= Length \/ (PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE))
 \* For who asks why a line was refused.
 Show ==
     line = ShownLine =>
-        /\ metadata = <<>> \/ PrintT(<<"SHOWN", "store", Epoch, Store>>)
+        /\ metadata # <<>> =>
+              PrintT(<<"SHOWN", "store", [leaderEpoch |-> Epoch, leader |-> Store.leader, isr |-> Store.isr,
+                                          partitionEpoch |-> Store.partitionEpoch, unclean |-> unclean]>>)
         /\ \A b \in Brokers :
-              PrintT(<<"SHOWN", b, [status        |-> status[b],
-                                    leaderEpoch   |-> leaderEpoch[b],
-                                    logEnd        |-> LogEnd(b),
-                                    latestEpoch   |-> latestEpoch[b],
-                                    highWatermark |-> highWatermark[b],
-                                    leading       |-> IF Leads(b) THEN leading[b] ELSE "no",
-                                    fetch         |-> fetch[b],
-                                    reply         |-> reply[b].result]>>)
+              PrintT(<<"SHOWN", b, [status |-> status[b], leaderEpoch |-> leaderEpoch[b], logEnd |-> LogEnd(b),
+                                    latestEpoch |-> latestEpoch[b], highWatermark |-> highWatermark[b],
+                                    fetching |-> [i \in DOMAIN fetch[b] |-> fetch[b][i].offset],
+                                    reply |-> reply[b].result]>>)
+        /\ \A l \in Brokers : Leads(l) =>
+              PrintT(<<"SHOWN", l, [isr |-> leading[l].isr, proposed |-> DOMAIN leading[l].proposed,
+                                    partitionEpoch |-> leading[l].partitionEpoch, epochStart |-> leading[l].epochStart,
+                                    fetched |-> {<<f, leading[l].fetched[f].end>> : f \in Brokers \ {l}}]>>)
 =============================================================================

