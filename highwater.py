@@ -5,9 +5,9 @@ import sys
 import typer
 from typer._click.exceptions import ClickException
 
-from fuzz.command_line import simulate_command
+from fuzz.command_line import fuzz_command, minimise_command, replay_command, simulate_command
 from reference.command_line import broker_command
-from reports.command_line import audit_command
+from reports.command_line import audit_command, demo_command, report_command
 from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer(
@@ -22,9 +22,14 @@ def root() -> None:
     """Kafka's replication and group protocols, written down and checked: specs, a broker, a harness."""
 
 
+app.command("demo")(demo_command)
 app.command("broker")(broker_command)
 app.command("simulate")(simulate_command)
+app.command("fuzz")(fuzz_command)
+app.command("replay")(replay_command)
+app.command("minimise")(minimise_command)
 app.command("audit")(audit_command)
+app.command("report")(report_command)
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def simulate(seeds: range, settings: Any, *, jobs: int = 0, quiet: bool = False)
                 "message": str(violation),
                 "faults": result.faults,
                 "schedule": [f"{f.at_ms} ms {f.verb} broker {f.target}" for f in smallest.faults] if smallest else None,
-                "replay": replay_command(result.seed, settings),
+                "replay": how_to_replay(result.seed, settings),
             }
         )
     return {
@@ -96,7 +96,7 @@ def simulate(seeds: range, settings: Any, *, jobs: int = 0, quiet: bool = False)
 SHRUNK = 3
 
 
-def replay_command(seed: int, settings: Any) -> str:
+def how_to_replay(seed: int, settings: Any) -> str:
     off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
     rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
     members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""

@@ -234,7 +234,10 @@ class Bounds:
 
 
 def _sweep(lower: Bounds, upper: Bounds) -> tuple[Ints, Ints, Ints]:
-    """Upper rows with a larger lower row strictly before them: (upper row, lower row, upper z). Ties: (z, time, row)."""
+    """Upper rows with a larger lower row strictly before them, as (upper row, lower row, upper z).
+
+    Ties are ordered by time, z and row, so that every engine names the same witness.
+    """
     if not len(lower.time) or not len(upper.time):
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
     low = np.lexsort((lower.row, lower.z, lower.time))
@@ -249,7 +252,7 @@ def _sweep(lower: Bounds, upper: Bounds) -> tuple[Ints, Ints, Ints]:
 
 
 def _append_inversions(ops: Operations, seen: Observed) -> Found:
-    """Rule 13, on the log end: every acknowledgement bounds it from below, every send with a known offset from above."""
+    """Rule 13, on the log end: an acknowledgement bounds it from below, a send with a known offset from above."""
     send = ops.kind == Kind.SEND
     acked = np.flatnonzero(send & (ops.status == Status.OK) & (ops.offset != UNKNOWN))
     lower = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)

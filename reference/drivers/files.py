@@ -28,24 +28,32 @@ class Disk:
             self.root.mkdir(parents=True, exist_ok=True)
             self._lock = (self.root / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._check_identity(identity)
         except BlockingIOError as error:
+            self.close()
             raise UsageError(
                 "another process uses this data folder", where=str(self.root), mend="stop it, or choose another folder"
             ) from error
         except OSError as error:
+            self.close()
             raise UsageError(f"cannot use this data folder ({error.strerror})", where=str(self.root)) from error
+        except UsageError:
+            self.close()
+            raise
+
+    def _check_identity(self, identity: dict[str, str]) -> None:
         meta = self.root / META
-        if meta.exists():
-            found = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
-            for key, value in identity.items():
-                if found.get(key) != value:
-                    raise UsageError(
-                        f"this data folder belongs to {key} {found.get(key)}, not {value}",
-                        where=str(self.root),
-                        mend="choose another folder, or delete this one if its data may go",
-                    )
-        else:
+        if not meta.exists():
             meta.write_text("".join(f"{key}={value}\n" for key, value in identity.items()))
+            return
+        found = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
+        for key, value in identity.items():
+            if found.get(key) != value:
+                raise UsageError(
+                    f"this data folder belongs to {key} {found.get(key)}, not {value}",
+                    where=str(self.root),
+                    mend="choose another folder, or delete this one if its data may go",
+                )
 
     def _descriptor(self, path: str) -> int:
         descriptor = self._open.pop(path, None)

@@ -1,0 +1,155 @@
+"""The metadata store keeps ZooKeeper's promises, and what it answered survives a crash."""
+
+from typing import Any
+
+from reference.config import StoreConfig
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.effects import Effect, Flush, Send
+from reference.events import Instant
+from reference.metadata_store import MetadataStore
+from reference.store_messages import (
+    AddWatch,
+    Check,
+    Children,
+    Connect,
+    Create,
+    Delete,
+    Get,
+    Multi,
+    Ping,
+    SetData,
+    StoreReply,
+    StoreRequest,
+    WatchEvent,
+)  # fmt: skip
+
+
+class Driven:
+    """A store with a disk that flushes at once, unless told to crash first."""
+
+    def __init__(self, disk: SimulatedDisk | None = None) -> None:
+        self.disk = disk or SimulatedDisk()
+        self.store = MetadataStore(StoreConfig(), self.disk)
+        self.now = Instant(0, 0)
+        self.said: list[tuple[str, Any]] = []
+        self.do(self.store.start(self.now))
+
+    def do(self, effects: list[Effect], *, flush: bool = True) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.said.append((effect.to, effect.message))
+            elif isinstance(effect, Flush) and flush:
+                for path in effect.paths:
+                    self.disk.flush(path)
+                self.do(self.store.complete(self.now, effect.token))
+
+    def ask(self, session: int, operation: Any, peer: str = "a") -> StoreReply:
+        self.do(self.store.receive(self.now, peer, StoreRequest(1, session, operation)))
+        answers = [message for to, message in self.said if to == peer and isinstance(message, StoreReply)]
+        return answers[-1]
+
+    def session(self, peer: str = "a", timeout_ms: int = 1_000) -> int:
+        return self.ask(0, Connect(0, timeout_ms), peer).session_id
+
+    def at(self, ms: int) -> None:
+        self.now = Instant(ms, ms)
+        self.do(self.store.fire(self.now, "tick"))
+
+    def events(self, peer: str) -> list[WatchEvent]:
+        return [message for to, message in self.said if to == peer and isinstance(message, WatchEvent)]
+
+
+def test_versions_guard_writes() -> None:
+    d = Driven()
+    s = d.session()
+    assert d.ask(s, Create("/x", b"1")).error == ""
+    assert d.ask(s, Create("/x")).error == "NodeExists"
+    assert d.ask(s, Create("/no/parent")).error == "NoNode"
+    assert d.ask(s, SetData("/x", b"2", 0)).stat.version == 1  # type: ignore[union-attr]
+    assert d.ask(s, SetData("/x", b"3", 0)).error == "BadVersion"
+    assert d.ask(s, Get("/x")).data == b"2"
+    assert d.ask(s, Delete("/x", 0)).error == "BadVersion"
+    assert d.ask(s, Delete("/x", 1)).error == ""
+    assert d.ask(s, Get("/x")).error == "NoNode"
+
+
+def test_multi_is_all_or_nothing() -> None:
+    d = Driven()
+    s = d.session()
+    d.ask(s, Create("/x", b"1"))
+    refused = d.ask(s, Multi((SetData("/x", b"2", 0), Check("/x", 7))))
+    assert refused.error == "BadVersion"
+    assert d.ask(s, Get("/x")).data == b"1"
+    assert d.ask(s, Multi((Create("/x/y"), Check("/x", 0), SetData("/x", b"2", 0)))).error == ""
+    assert d.ask(s, Children("/x")).children == ("y",)
+    assert d.ask(s, Delete("/x")).error == "NotEmpty"
+
+
+def test_ephemerals_end_with_their_session_and_only_with_it() -> None:
+    d = Driven()
+    a, b = d.session("a"), d.session("b")
+    d.ask(b, AddWatch("/"), "b")
+    d.ask(a, Create("/lock", ephemeral=True))
+    d.do(d.store.closed(d.now, "a"))
+    d.at(900)
+    d.ask(b, Ping(), "b")
+    assert d.ask(b, Get("/lock"), "b").error == ""
+    d.at(1_100)
+    assert d.ask(b, Get("/lock"), "b").error == "NoNode"
+    assert [(event.kind, event.path) for event in d.events("b")] == [("created", "/lock"), ("deleted", "/lock")]
+    assert d.ask(a, Ping()).error == "SessionExpired"
+
+
+def test_a_session_goes_on_over_another_link() -> None:
+    d = Driven()
+    a = d.session("a")
+    d.ask(a, Create("/lock", ephemeral=True))
+    d.do(d.store.closed(d.now, "a"))
+    assert d.ask(a, Connect(a, 1_000), "a2").session_id == a
+    d.at(800)
+    assert d.ask(a, Get("/lock"), "a2").error == ""
+
+
+def test_watches_are_recursive_and_stay() -> None:
+    d = Driven()
+    a, b = d.session("a"), d.session("b")
+    d.ask(a, Create("/x"))
+    d.ask(b, AddWatch("/x"), "b")
+    d.ask(a, Create("/x/y"))
+    d.ask(a, SetData("/x/y", b"1"))
+    d.ask(a, Create("/xyz"))
+    d.ask(a, SetData("/x/y", b"2"))
+    seen = [(event.kind, event.path) for event in d.events("b")]
+    assert seen == [("created", "/x/y"), ("changed", "/x/y"), ("changed", "/x/y")]
+
+
+def test_reads_wait_behind_writes_and_nothing_is_answered_before_it_is_flushed() -> None:
+    d = Driven()
+    s = d.session()
+    d.said.clear()
+    d.do(d.store.receive(d.now, "a", StoreRequest(1, s, Create("/x"))), flush=False)
+    d.do(d.store.receive(d.now, "a", StoreRequest(2, s, Get("/x"))), flush=False)
+    assert d.said == []
+
+
+def test_what_was_answered_survives_a_crash_and_what_was_not_need_not() -> None:
+    d = Driven()
+    s = d.session()
+    d.ask(s, Create("/kept", b"1"))
+    d.ask(s, SetData("/kept", b"2", 0))
+    d.do(d.store.receive(d.now, "a", StoreRequest(9, s, Create("/lost"))), flush=False)
+    d.disk.lose_unflushed()
+    again = Driven(d.disk)
+    assert again.ask(s, Get("/kept")).data == b"2"
+    assert again.ask(s, Get("/kept")).stat.version == 1  # type: ignore[union-attr]
+    assert again.ask(s, Get("/lost")).error == "NoNode"
+
+
+def test_a_torn_entry_is_cut() -> None:
+    d = Driven()
+    s = d.session()
+    d.ask(s, Create("/kept"))
+    d.disk.append("store.log", b"\x00\x00\x00\x50\x12\x34\x56\x78 torn")
+    again = Driven(d.disk)
+    assert again.ask(s, Get("/kept")).error == ""
+    assert again.ask(s, Create("/more")).error == ""

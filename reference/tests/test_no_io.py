@@ -1,0 +1,54 @@
+"""The core decides and returns: it imports nothing that knows the time, chance or a socket."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).parent.parent
+BANNED = {
+    "time",
+    "random",
+    "socket",
+    "asyncio",
+    "threading",
+    "os",
+    "uuid",
+    "datetime",
+    "select",
+    "secrets",
+    "subprocess",
+}
+OUTSIDE = {"drivers", "tests"}  # what drives the core, and what tests it
+SOURCES = [
+    path for path in sorted(CORE.rglob("*.py"))
+    if path.relative_to(CORE).parts[0] not in OUTSIDE and path.name != "command_line.py"
+]  # fmt: skip
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def test_the_core_is_there() -> None:
+    assert len(SOURCES) > 50
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CORE)))
+def test_the_core_imports_no_io(path: Path) -> None:
+    assert not imported(path) & BANNED
+    if path.parent != CORE / "wire":
+        assert not any(name.startswith("reference.drivers") for name in path.read_text().split())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CORE)))
+def test_no_function_of_the_core_is_longer_than_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 70, f"{path}:{node.lineno} {node.name}"
