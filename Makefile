@@ -36,7 +36,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
 
 bench: setup  ## every figure of the README
-	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m reports.bench $(ARGS)
 
 clean:  ## removes .venv and results
 	rm -rf $(VENV) results build *.egg-info

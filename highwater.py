@@ -5,9 +5,11 @@ import sys
 import typer
 from typer._click.exceptions import ClickException
 
+from conformance.command_line import conform_command
 from fuzz.command_line import fuzz_command, minimise_command, replay_command, simulate_command
 from reference.command_line import broker_command
 from reports.command_line import audit_command, demo_command, report_command
+from spec.command_line import doctor_command, guards_command, spec_app
 from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer(
@@ -28,8 +30,12 @@ app.command("simulate")(simulate_command)
 app.command("fuzz")(fuzz_command)
 app.command("replay")(replay_command)
 app.command("minimise")(minimise_command)
+app.command("conform")(conform_command)
 app.command("audit")(audit_command)
 app.command("report")(report_command)
+app.add_typer(spec_app, name="spec")
+app.command("guards")(guards_command)
+app.command("doctor")(doctor_command)
 
 
 def main() -> None:

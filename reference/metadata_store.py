@@ -150,7 +150,7 @@ class MetadataStore:
         """End the session of a peer now, as its silence would; for scenarios."""
         self._now = now
         for session_id, session in self._sessions.items():
-            if session.peer == peer or session.last_peer == peer:
+            if peer in {session.peer, session.last_peer}:
                 self._queue.append(Queued(None, 0, Entry(session_id, CloseSession())))
         self._go_on()
         return self._out.drain()

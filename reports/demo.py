@@ -130,10 +130,10 @@ class Demo:
 
     def check_spec(self) -> str:
         from spec.check import check
-        from spec.command_line import as_json
+        from spec.command_line import summary
 
         results = check(models=["MCHwTruncation"], guards=list(HEADLINE_GUARDS))
-        told = as_json(results)
+        told = summary(results)
         as_expected = all(result.verdict is Verdict.VALID for result in results)
         mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])
         write_json(self.folder / "spec.json", {**told, "as_expected": as_expected, "story": mutant.story()})
@@ -179,10 +179,11 @@ class Demo:
         write_json(self.folder / "trace.json", told)
         self._expect(accepted.verdict is Verdict.VALID, "the spec refuses a trace of the simulator")
         self._expect(refused.verdict is Verdict.INVALID, "the spec accepts a trace with a line dropped")
-        return f"{len(steps):,} steps {told['verdict']}; with line {dropped + 1} dropped {told['dropped_verdict']} at line {at}"
+        whole_run, cut_run = told["verdict"], told["dropped_verdict"]
+        return f"{len(steps):,} steps {whole_run}; with line {dropped + 1} dropped {cut_run} at line {at}"
 
     def conform(self) -> str:
-        from conformance.matrix import run_suite
+        from conformance.runner import run_suite
 
         told = run_suite(["reference:3"])
         write_json(self.folder / "conform.json", told)

@@ -121,7 +121,7 @@ class Controller:
             self._inbox.put(event)
 
     async def _run(self, term: int) -> None:
-        """One term of office. It ends when the store is lost; standing again begins the next if the node is still ours."""
+        """One term of office, until the store is lost; if the node is still ours, standing again begins the next."""
         try:
             await self._serve(term)
         except StoreLostError:

@@ -82,7 +82,7 @@ class ReplicaManager:
         )
         partition = Partition(self._context, self._store, self._purgatory, topic, number, log)
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        partition.is_alive = lambda broker_id: self.is_alive(broker_id)
+        partition.is_alive = self.is_alive
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
         self.partitions[key] = partition
         return partition

@@ -1,0 +1,129 @@
+"""`make bench`: every figure of the README, measured here. Compare figures of one machine and one run only."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from reports.columns import NEVER, Kind, Operations
+from reports.kernel import check
+
+RECORDS = 200_000
+PARTITIONS = 1_000
+SEEDS = range(24)
+OPERATIONS = 2_000_000
+
+
+def codec() -> str:
+    """Parse a Metadata v12 reply of 1,000 partitions."""
+    from reference.wire.codec import decode, encode
+    from reference.wire.messages.metadata import (
+        MetadataResponse,
+        MetadataResponseBroker,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+
+    partitions = tuple(
+        MetadataResponsePartition(partition_index=n, leader_id=1, replica_nodes=(1, 2, 3), isr_nodes=(1, 2, 3))
+        for n in range(PARTITIONS)
+    )
+    topic = MetadataResponseTopic(name="t", partitions=partitions)
+    data = encode(MetadataResponse(brokers=(MetadataResponseBroker(node_id=1, host="h"),), topics=(topic,)), 12)
+    rounds, started = 100, time.perf_counter()
+    for _ in range(rounds):
+        decode(MetadataResponse, 12, data)
+    seconds = time.perf_counter() - started
+    return f"{rounds * len(data) / seconds / 1e6:.1f} MB/s parsing a Metadata reply of {len(data):,} bytes"
+
+
+def kernel() -> str:
+    """Two million healthy sends and reads in one partition."""
+    half = OPERATIONS // 2
+    rows = np.arange(OPERATIONS)
+    send = rows % 2 == 0
+    offset = rows // 2
+    unknown = np.full(OPERATIONS, -1)
+    operations = Operations(
+        invoked=rows * 2, returned=rows * 2 + 1, process=rows % 2, run=np.zeros(OPERATIONS, np.int64),
+        kind=np.where(send, Kind.SEND, Kind.READ).astype(np.int64), status=np.zeros(OPERATIONS, np.int64),
+        offset=np.where(send, offset, -1), value=np.where(send, offset, -1), position=np.where(send, -1, offset),
+        high_watermark=np.where(send, -1, offset + 1), leader_epoch=unknown, quiet=np.zeros(OPERATIONS, np.int64),
+        record_count=np.where(send, 0, 1), record_offset=np.arange(half), record_value=np.arange(half),
+    )  # fmt: skip
+    assert int(operations.returned.max()) < NEVER
+    started = time.perf_counter()
+    found = check(operations, acks_all=True)
+    seconds = time.perf_counter() - started
+    assert not found
+    return f"{OPERATIONS / seconds / 1e6:.1f} M operations/s through the audit kernel, one core"
+
+
+def simulator() -> str:
+    from fuzz.search import sweep_parallel
+    from fuzz.simulated_cluster import Settings
+
+    one, both = sweep_parallel(SEEDS, Settings(), jobs=1), sweep_parallel(SEEDS, Settings(), jobs=0)
+    return (
+        f"{one.events_per_second:,.0f} simulated events/s on one core, {both.events_per_second:,.0f} on all; "
+        f"{one.events / len(SEEDS):,.0f} events a seed"
+    )
+
+
+def broker(brokers: int, acks: str) -> str:
+    """confluent-kafka with its default batching, records of 100 bytes, one partition."""
+    from confluent_kafka import Producer
+
+    from conformance.targets.reference import ReferenceCluster
+    from fuzz.processes.workload import TOPIC, Load, create_topic
+
+    with ReferenceCluster(brokers) as cluster:
+        create_topic(cluster.bootstrap, Load(partitions=1, replicas=brokers, min_insync_replicas=min(brokers, 2)))
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "acks": acks, "queue.buffering.max.messages": 2 * RECORDS}
+        )
+        failed: list[object] = []
+        started = time.perf_counter()
+        for number in range(RECORDS):
+            producer.produce(TOPIC, bytes(100), on_delivery=lambda error, _: failed.append(error) if error else None)
+            if number % 1_000 == 0:
+                producer.poll(0)
+        assert producer.flush(120) == 0
+        seconds = time.perf_counter() - started
+        assert not failed, failed[0]
+        memory = max(_resident_mb(cluster.pid(node)) for node in cluster.addresses)
+    return f"{RECORDS / seconds:,.0f} records/s of 100 B, {brokers} broker(s), acks={acks}; at most {memory:.0f} MB a broker"
+
+
+def _resident_mb(pid: int) -> float:
+    line = next(row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def second_start() -> str:
+    """How long the command line takes to say something."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "highwater", "--help"], capture_output=True, check=True)
+    return f"{time.perf_counter() - started:.2f} s to start the command line"
+
+
+BENCHES: dict[str, Callable[[], str]] = {
+    "codec": codec,
+    "kernel": kernel,
+    "simulator": simulator,
+    "broker": lambda: broker(1, "1"),
+    "replicated": lambda: broker(3, "all"),
+    "start": second_start,
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or BENCHES:
+        print(f"{name:12} {BENCHES[name]()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
