@@ -78,17 +78,20 @@ def broker(brokers: int, acks: str) -> str:
     from confluent_kafka import Producer
 
     from conformance.targets.reference import ReferenceCluster
+    from fuzz.processes.producers import silent_logger
     from fuzz.processes.workload import TOPIC, Load, create_topic
 
     with ReferenceCluster(brokers) as cluster:
         create_topic(cluster.bootstrap, Load(partitions=1, replicas=brokers, min_insync_replicas=min(brokers, 2)))
         producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap, "acks": acks, "queue.buffering.max.messages": 2 * RECORDS}
+            {"bootstrap.servers": cluster.bootstrap, "acks": acks, "queue.buffering.max.messages": 2 * RECORDS},
+            logger=silent_logger(),
         )
         failed: list[object] = []
+        value = bytes(100)
         started = time.perf_counter()
         for number in range(RECORDS):
-            producer.produce(TOPIC, bytes(100), on_delivery=lambda error, _: failed.append(error) if error else None)
+            producer.produce(TOPIC, value, on_delivery=lambda error, _: failed.append(error) if error else None)
             if number % 1_000 == 0:
                 producer.poll(0)
         assert producer.flush(120) == 0

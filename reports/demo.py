@@ -102,7 +102,7 @@ class Demo:
             ("trace", self.validate_trace),
             ("conformance", self.conform),
             ("fuzzing", self.fuzz),
-            *((half.title, lambda half=half: self.break_cluster(half)) for half in HALVES),  # type: ignore[misc]
+            *((half.title, lambda half=half: self.break_cluster(half)) for half in HALVES),
         ]
         interrupted = False
         for number, (name, step) in enumerate(steps, 1):

@@ -77,12 +77,18 @@ def _observe(ops: Operations) -> Observed:
     )
 
 
+def _distinct(values: Ints) -> Ints:
+    """Sorted, each once. Sorting beats the hashing of `np.unique` on columns that are nearly sorted."""
+    ordered = np.sort(values, kind="stable")
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
+
+
 def _neighbours(major: Ints, minor: Ints) -> tuple[Ints, Ints]:
-    """Pairs of positions that agree in `major` and differ in `minor`, one for each step from value to value."""
-    order = np.lexsort((minor, major))
-    a, b = order[:-1], order[1:]
-    differ = (major[a] == major[b]) & (minor[a] != minor[b])
-    return a[differ], b[differ]
+    """Positions of two observations that agree in `major` and differ in `minor`, at least one pair for each such."""
+    order = np.argsort(major, kind="stable")
+    sorted_major, sorted_minor = major[order], minor[order]
+    differ = np.flatnonzero((sorted_major[1:] == sorted_major[:-1]) & (sorted_minor[1:] != sorted_minor[:-1]))
+    return order[differ], order[differ + 1]
 
 
 def _inconsistent_offsets(seen: Observed) -> Found:
@@ -154,7 +160,8 @@ def _reading(ops: Operations) -> tuple[Ints, Ints, Ints, Ints]:
     """
     rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0))
     starts = np.cumsum(ops.record_count) - ops.record_count
-    rows = rows[np.lexsort((ops.invoked[rows], ops.run[rows], ops.process[rows]))]
+    # A process does one thing at a time, so its rows stand in order already.
+    rows = rows[np.argsort((ops.process[rows] << 32) | ops.run[rows], kind="stable")]
     first = ops.record_offset[starts[rows]]
     last = ops.record_offset[starts[rows] + ops.record_count[rows] - 1]
     begins = ops.position[rows].copy()
@@ -172,6 +179,8 @@ def _lost_and_unseen(ops: Operations, seen: Observed) -> tuple[Found, Found]:
         (ops.status == Status.OK) | ((ops.status == Status.INFO) & np.isin(ops.value, seen.value[seen.read]))
     )
     missing = np.flatnonzero(committed & ~np.isin(ops.value, seen.value[in_ok_read]))
+    if not len(missing):
+        return Found(4, missing, missing, missing), Found(5, missing, missing, missing, information=True)
     last_offset = _largest_offset(ops.value[missing], seen)
     missing, last_offset = missing[last_offset != UNKNOWN], last_offset[last_offset != UNKNOWN]
     covered, by = _cover(ops).look_up(last_offset)
@@ -208,7 +217,7 @@ def _polls_out_of_order(ops: Operations, seen: Observed, *, acks_all: bool) -> t
     goes_on[1:] = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
     back = np.zeros(len(rows), bool)
     back[1:] = goes_on[1:] & (first[1:] <= last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
-    known = np.unique(seen.offset if acks_all else seen.offset[seen.read])
+    known = _distinct(seen.offset if acks_all else seen.offset[seen.read])
     passed = np.searchsorted(known, first, "left") - np.searchsorted(known, begins, "left")
     skip = (begins != UNKNOWN) & (begins < first) & (passed > 0)
     witness = np.where(goes_on, before, NOBODY)
@@ -236,15 +245,15 @@ class Bounds:
 def _sweep(lower: Bounds, upper: Bounds) -> tuple[Ints, Ints, Ints]:
     """Upper rows with a larger lower row strictly before them, as (upper row, lower row, upper z).
 
-    Ties are ordered by time, z and row, so that every engine names the same witness.
+    Times are event indices, so there are no ties, and every engine names the same witness.
     """
     if not len(lower.time) or not len(upper.time):
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-    low = np.lexsort((lower.row, lower.z, lower.time))
+    low = np.argsort(lower.time, kind="stable")
     most = np.maximum.accumulate(lower.z[low])
     new = np.concatenate([[True], most[1:] > most[:-1]])  # the first that reached a maximum is its witness
     who = np.maximum.accumulate(np.where(new, np.arange(len(low)), 0))
-    up = np.lexsort((upper.row, upper.z, upper.time))
+    up = np.argsort(upper.time, kind="stable")
     slot = np.searchsorted(lower.time[low], upper.time[up], "left") - 1
     broken = (slot >= 0) & (most[slot] > upper.z[up])
     up, slot = up[broken], slot[broken]
@@ -258,7 +267,10 @@ def _append_inversions(ops: Operations, seen: Observed) -> Found:
     lower = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
     sent = np.flatnonzero(send & (ops.status != Status.FAIL))
     # The offset of a send that nobody answered is known from who read it.
-    offset = np.where(ops.offset[sent] != UNKNOWN, ops.offset[sent], _largest_offset(ops.value[sent], seen))
+    offset = ops.offset[sent].copy()
+    untold = np.flatnonzero(offset == UNKNOWN)
+    if len(untold):
+        offset[untold] = _largest_offset(ops.value[sent[untold]], seen)
     known = offset != UNKNOWN
     upper = Bounds(ops.invoked[sent[known]], offset[known], sent[known])
     return Found(13, *_sweep(lower, upper))
@@ -267,17 +279,16 @@ def _append_inversions(ops: Operations, seen: Observed) -> Found:
 def _future_reads(ops: Operations, seen: Observed) -> Found:
     """Rule 15: who returned a value before its send was invoked."""
     reads = np.flatnonzero(seen.read & (ops.returned[seen.row] < NEVER))
-    reads = reads[np.lexsort((ops.returned[seen.row[reads]], seen.value[reads]))]
-    values, first = np.unique(seen.value[reads], return_index=True)
-    reads = reads[first]
     sends = np.flatnonzero(ops.kind == Kind.SEND)
+    if not len(reads) or not len(sends):
+        return Found(15, sends[:0], sends[:0], sends[:0])
     sends = sends[np.argsort(ops.value[sends], kind="stable")]
-    slot = np.minimum(np.searchsorted(ops.value[sends], values), max(len(sends) - 1, 0))
-    if not len(sends):
-        return Found(15, sends, sends, sends)
+    slot = np.minimum(np.searchsorted(ops.value[sends], seen.value[reads]), len(sends) - 1)
     send = sends[slot]
-    early = (ops.value[send] == values) & (ops.returned[seen.row[reads]] < ops.invoked[send])
-    return Found(15, send[early], seen.row[reads[early]], seen.offset[reads[early]])
+    early = (ops.value[send] == seen.value[reads]) & (ops.returned[seen.row[reads]] < ops.invoked[send])
+    reads, send = reads[early], send[early]
+    _, first = np.unique(send, return_index=True)  # one finding for each send
+    return Found(15, send[first], seen.row[reads[first]], seen.offset[reads[first]])
 
 
 def _reported_ends(ops: Operations) -> Ints:
@@ -286,8 +297,8 @@ def _reported_ends(ops: Operations) -> Ints:
 
 def _by_epoch(ops: Operations, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
     """The rows of each leader epoch that is known; across epochs a high watermark may lag."""
-    epochs = np.unique(ops.leader_epoch[upper.row])
-    for epoch in epochs[epochs != UNKNOWN]:
+    epochs = ops.leader_epoch[upper.row]
+    for epoch in _distinct(epochs[epochs != UNKNOWN]):
         yield (
             lower.where(ops.leader_epoch[lower.row] == epoch),
             upper.where(ops.leader_epoch[upper.row] == epoch),
