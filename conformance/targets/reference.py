@@ -5,9 +5,13 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
+from conformance.failures import TargetFailure
+from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from conformance.targets.discovery import brokers_of
 from spec.formats.verdict import UsageError
 
 READY_TIMEOUT_S = 40.0
@@ -111,3 +115,33 @@ class ReferenceCluster:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class ReferenceTarget(ReferenceCluster):
+    """The reference for the suite: short time-outs, so that failures show within seconds."""
+
+    capabilities = frozenset({STOP_NODE, PAUSE_NODE})
+    settings: Mapping[str, int] = {
+        "group_min_session_timeout_ms": 500,
+        "group_max_session_timeout_ms": 60_000,
+        "group_max_size": 4,
+        "replica_lag_time_max_ms": 2_000,
+        "metadata_store_session_timeout_ms": 2_000,
+        "message_max_bytes": 1_048_588,
+        "offset_metadata_max_bytes": 4_096,
+    }
+
+    def __init__(self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320") -> None:
+        super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=dict(self.settings))
+        self.name, self.version = "reference", metadata.version("highwater")
+
+    def revive(self) -> bool:
+        """Kill what hangs, start what is down."""
+        for node, address in self.addresses.items():
+            try:
+                brokers_of(address)
+            except TargetFailure:
+                if self.pid(node):
+                    self.kill_node(node)
+                self.start_node(node)
+        return True

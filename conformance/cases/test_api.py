@@ -1,0 +1,84 @@
+"""ApiVersions: how client and broker find out what both speak, and that what is advertised is answered."""
+
+import pytest
+
+from conformance.broker import Broker, expect
+from conformance.cases.harmless import HARMLESS
+from conformance.clause import clause, sweep
+from conformance.failures import TargetFailure
+from reference.wire.framing import decode_response_header, encode_request
+from reference.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from reference.wire.registry import APIS, api_of
+
+API_VERSIONS = APIS[18]
+NAMED = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
+INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
+
+
+@clause("API-1")
+@sweep(ApiVersionsRequest)
+def test_each_version_lists_the_keys(broker: Broker, version: int) -> None:
+    reply = broker.call(NAMED, version)
+    expect("error code", 0, reply.error_code)
+    expect("ApiVersions' own range in the reply", broker.advertised[18], ranges(reply)[18])
+
+
+@clause("API-2")
+@sweep(ApiVersionsRequest, 3)
+def test_the_response_header_has_no_tags(broker: Broker, version: int) -> None:
+    broker.need(ApiVersionsRequest, version)
+    broker.send_bytes(encode_request(NAMED, version, 7, "c"))
+    data = broker.receive_frame()
+    expect("correlation id", 7, decode_response_header(data, 0)[0])
+    expect("error code right behind the correlation id", b"\0\0", data[4:6])
+    expect("length of the key list is not empty", True, data[6] > 1)
+
+
+@clause("API-3")
+def test_an_unsupported_version_is_answered_in_version_0(broker: Broker) -> None:
+    broker.send_bytes(encode_request(NAMED, 4, 7, "c").replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
+    reply = broker.receive(API_VERSIONS, 0, 7)
+    expect("error code", UNSUPPORTED_VERSION, reply.error_code)
+    expect("ApiVersions' own range", broker.advertised[18], ranges(reply).get(18))
+
+
+@clause("API-4")
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a/"])
+def test_a_bad_software_name_is_refused(broker: Broker, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
+    expect("error code", INVALID_REQUEST, broker.call(request, 3).error_code)
+
+
+@clause("API-5")
+def test_keys_are_unique_and_ranges_are_ranges(broker: Broker) -> None:
+    reply = broker.call(ApiVersionsRequest(), 0)
+    keys = [each.api_key for each in reply.api_keys]
+    expect("number of different keys", len(keys), len(set(keys)))
+    for each in reply.api_keys:
+        if not 0 <= each.min_version <= each.max_version:
+            raise TargetFailure(f"key {each.api_key}: expected a range, actual {each.min_version}..{each.max_version}")
+
+
+@clause("API-6")
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        pytest.param(key, version, id=f"{APIS[key].name} v{version}")
+        for key in sorted(HARMLESS)
+        for version in range(APIS[key].min_version, APIS[key].max_version + 1)
+    ],
+)
+def test_what_is_advertised_is_answered(broker: Broker, key: int, version: int) -> None:
+    request = HARMLESS[key]
+    broker.need(type(request), version)
+    reply = broker.exchange(request, version)
+    expect("class of the reply", api_of(type(request)).response.__name__, type(reply).__name__)
+
+
+@clause("API-9")
+def test_produce_is_advertised_from_version_0(broker: Broker) -> None:
+    expect("lowest version of Produce", 0, broker.advertised[0][0])
+
+
+def ranges(reply: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}

@@ -1,0 +1,101 @@
+"""`highwater conform`: which clauses a broker keeps, breaks or lacks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from conformance.runner import Options
+
+
+def conform_command(
+    targets: Annotated[list[str], typer.Argument(help="reference[:N], librdkafka-mock[:N] or HOST:PORT; several.")],
+    area: Annotated[list[str] | None, typer.Option(help="Only this area, e.g. FRM; repeatable.")] = None,
+    clause: Annotated[list[str] | None, typer.Option(help="Only this clause or case; repeatable.")] = None,
+    level: Annotated[str, typer.Option(help="Leave out what is below: must, should or may.")] = "may",
+    strict: Annotated[bool, typer.Option("--strict", help="A broken SHOULD counts.")] = False,
+    kafka_version: Annotated[str, typer.Option(help="The target's era, e.g. 2.8.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=16, help="Processes, each with a launched target of its own.")] = 1,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every case, with its clause's sentence.")] = False,
+) -> None:
+    """Hold brokers to the clauses of the protocol; several targets make a matrix.
+
+    Exit code 1 for a broken MUST (or an expectation that no longer holds), 3 when something could not be decided.
+
+    Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
+    """
+    from conformance.runner import Options
+    from spec.formats.verdict import ExitCode, UsageError
+
+    if level not in ("must", "should", "may"):
+        raise UsageError(f"expected must, should or may, not {level!r}", where="--level")
+    options = Options(
+        areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
+        dry_run=dry_run, jobs=jobs, timeout_s=timeout, keep=keep,
+    )  # fmt: skip
+    _check(list(options.areas), list(options.clauses))
+    if dry_run:
+        _list_cases(options, json_)
+        raise typer.Exit(ExitCode.HELD)
+    raise typer.Exit(_run(targets, options, strict, json_, verbose, markdown, junit))
+
+
+def _check(areas: list[str], clauses: list[str]) -> None:
+    """An area or clause that nobody wrote down would select nothing, and nothing is not a pass."""
+    from spec.clauses import find_clause, load_clauses
+    from spec.formats.verdict import UsageError
+
+    known = sorted({each.area for each in load_clauses().values()})
+    for area in areas:
+        if area not in known:
+            raise UsageError(f"no area {area!r}", where="--area", mend=f"known: {', '.join(known)}")
+    for each in clauses:
+        find_clause(each.partition("[")[0])
+
+
+def _run(
+    targets: list[str], options: "Options", strict: bool, json_: bool, verbose: bool, markdown: Path | None,
+    junit: Path | None,
+) -> int:  # fmt: skip
+    import msgspec
+
+    from conformance import matrix
+    from conformance.runner import run_suite
+    from conformance.verdicts import exit_code
+    from spec.formats.progress import progress
+
+    with progress("conforming", 0, quiet=json_) as step:
+        report = run_suite(targets, options, lambda target, result: step())
+    if markdown:
+        markdown.write_text(matrix.markdown(report))
+    if junit:
+        junit.write_text(matrix.junit(report))
+    if json_:
+        typer.echo(msgspec.json.encode(report).decode())
+    else:
+        matrix.show(report, strict=strict, verbose=verbose)
+    return exit_code(report, strict=strict)
+
+
+def _list_cases(options: "Options", json_: bool) -> None:
+    import msgspec
+
+    from conformance.runner import run_suite
+    from spec.clauses import find_clause
+
+    cases = run_suite(["reference"], options)["targets"][0]["cases"]
+    if json_:
+        listed = [{key: case[key] for key in ("case", "clause", "level")} for case in cases]
+        typer.echo(msgspec.json.encode({"cases": listed}).decode())
+        return
+    for case in cases:
+        sentence = find_clause(case["clause"]).sentence if case["clause"] else case["message"]
+        typer.echo(f"{case['case']:<32} {case['level']:<6} {sentence}")
+    typer.echo(f"{len(cases)} cases of {len({case['clause'] for case in cases})} clauses")

@@ -1,0 +1,118 @@
+"""One TCP connection to a broker on which every byte can be seen, and every wait has a deadline."""
+
+import itertools
+import socket
+import time
+from typing import Any, Final, Self
+
+from conformance.exchange import Event, ExchangeLog
+from conformance.failures import Disconnected, NoReply, TargetFailure
+from reference.wire.errors import DecodeError
+from reference.wire.framing import FrameReader, decode_response, encode_request
+from reference.wire.registry import Api, api_of
+
+CLIENT_ID: Final = "highwater-conform"
+MAX_REPLY: Final = 64 * 1024 * 1024
+CHUNK: Final = 65536
+
+
+class Connection:
+    """`timeout_s` bounds each wait for a reply. Raises `NoReply` and `Disconnected` when the target does not answer."""
+
+    def __init__(self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None) -> None:
+        self.address, self.timeout_s = address, timeout_s
+        self.log = log or ExchangeLog()
+        self._correlation_ids = itertools.count(1)
+        self._frames: list[bytes] = []
+        self._reader = FrameReader(MAX_REPLY)
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        except OSError as error:
+            raise Disconnected(f"{address} takes no connection: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- bytes ---------------------------------------------------------------------------------------
+
+    def send_bytes(self, data: bytes, *, what: str = "<- request") -> None:
+        self.log.add(Event(self.address, what, data))
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Disconnected(f"{self.address} closed while being written to: {error}") from error
+
+    def receive_frame(self, timeout_s: float | None = None) -> bytes:
+        """The next frame without its size."""
+        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        while not self._frames:
+            data = self._receive(deadline)
+            if not data:
+                self.log.add(Event(self.address, "-> disconnected"))
+                raise Disconnected(f"expected a reply of {self.address}, but it closed the connection")
+            self._frames += self._reader.feed(data)
+        return self._frames.pop(0)
+
+    def expect_disconnect(self, timeout_s: float | None = None) -> None:
+        """The other side must close without another byte."""
+        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        try:
+            data = b"".join(self._frames) or self._receive(deadline)
+        except NoReply:
+            raise NoReply(f"expected {self.address} to disconnect, but it stayed open and silent") from None
+        self.log.add(Event(self.address, f"-> {data[:64].hex(' ') or 'disconnected'}"))
+        if data:
+            raise TargetFailure(f"expected {self.address} to disconnect, but it answered {len(data)} bytes")
+
+    def expect_silence(self, timeout_s: float) -> None:
+        """Nothing may come, and the connection must stay open, for so long."""
+        try:
+            frame = self.receive_frame(timeout_s)
+        except NoReply:
+            return
+        raise TargetFailure(f"expected no reply, but {self.address} sent {len(frame)} bytes: {frame[:32].hex(' ')}")
+
+    def _receive(self, deadline: float) -> bytes:
+        self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            return self._socket.recv(CHUNK)
+        except TimeoutError:
+            self.log.add(Event(self.address, "-> silence"))
+            raise NoReply(f"{self.address} neither answered nor disconnected in time") from None
+        except ConnectionError:
+            return b""
+
+    # -- messages ------------------------------------------------------------------------------------
+
+    def next_correlation_id(self) -> int:
+        return next(self._correlation_ids)
+
+    def send(self, request: object, version: int) -> int:
+        """Returns the correlation id."""
+        correlation_id = self.next_correlation_id()
+        self.send_bytes(encode_request(request, version, correlation_id, CLIENT_ID))
+        return correlation_id
+
+    def receive(self, api: Api, version: int, correlation_id: int, timeout_s: float | None = None) -> Any:
+        """The reply, strictly decoded, to exactly that request."""
+        frame = self.receive_frame(timeout_s)
+        self.log.add(Event(self.address, "-> reply", len(frame).to_bytes(4, "big") + frame, api, version))
+        try:
+            echoed, reply = decode_response(api, version, frame)
+        except DecodeError as error:
+            raise TargetFailure(f"the reply to {api.name} v{version} does not decode: {error}") from error
+        if echoed != correlation_id:
+            raise TargetFailure(f"{api.name} v{version}: expected correlation id {correlation_id}, got {echoed}")
+        return reply
+
+    def exchange(self, request: object, version: int, timeout_s: float | None = None) -> Any:
+        correlation_id = self.send(request, version)
+        return self.receive(api_of(type(request)), version, correlation_id, timeout_s)

@@ -1,0 +1,21 @@
+"""Why a case ends: what the target did, what it lacks, or what is not of its era; the plugin makes verdicts of it."""
+
+
+class TargetFailure(AssertionError):
+    """The target broke the clause."""
+
+
+class NoReply(TargetFailure):
+    """It neither answered nor disconnected before the deadline."""
+
+
+class Disconnected(TargetFailure):
+    """It closed the connection where it had to answer."""
+
+
+class Unsupported(Exception):
+    """The target says that it lacks this: a key, a version or a capability."""
+
+
+class NotApplicable(Exception):
+    """The clause is not of the target's era."""

@@ -1,0 +1,288 @@
+"""The pytest plugin: a target for the cases, a verdict for each, and a line for each verdict.
+
+    pytest -p conformance.plugin --pyargs conformance.cases --hw-target reference:3
+
+A failure is run once more: another outcome then is `flaky`. After a failure the target must still be alive; one that
+is dead or hangs is charged to the case that left it so, and is revived where we launched it.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from typing import Final
+
+import msgspec
+import pytest
+from _pytest.runner import runtestprotocol
+
+from conformance.broker import Advertised, Broker, Topic, advertised_by
+from conformance.cluster import Cluster
+from conformance.failures import NotApplicable, TargetFailure
+from conformance.targets import launch_target
+from conformance.targets.base import Target
+from conformance.verdicts import BROKEN, CaseResult, CaseVerdict, verdict_of
+from spec.clauses import Clause, find_clause
+from spec.formats.verdict import UsageError
+
+PROPERTY: Final = "highwater"
+REPORTER: Final = "highwater-reporter"
+ALIVE_TIMEOUT_S: Final = 3.0
+EXCHANGES_SHOWN: Final = 8
+
+TARGET: Final = pytest.StashKey[Target]()
+ADVERTISED: Final = pytest.StashKey[Advertised]()
+RESULT: Final = pytest.StashKey[CaseResult]()
+CLUSTER: Final = pytest.StashKey[Cluster]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("highwater", "conformance of a Kafka broker")
+    group.addoption("--hw-target", help="reference[:N], librdkafka-mock[:N] or HOST:PORT[,HOST:PORT]")
+    group.addoption("--hw-area", action="append", default=[], help="only this area, e.g. FRM; repeatable")
+    group.addoption("--hw-clause", action="append", default=[], help="only this clause or case; repeatable")
+    group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
+    group.addoption("--hw-kafka-version", default="", help="the target's era, e.g. 2.8")
+    group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
+    group.addoption("--hw-keep", action="store_true", help="do not delete what cases made")
+    group.addoption("--hw-dry-run", action="store_true", help="report the cases without running them")
+    group.addoption("--hw-report-fd", type=int, default=-1, help="write a line of JSON for each verdict here")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "clause(id, variant): the clause that a case holds the target to")
+    config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
+    descriptor = config.getoption("hw_report_fd")
+    if descriptor >= 0 and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporter(descriptor), REPORTER)
+
+
+# -- which cases ------------------------------------------------------------------------------------
+
+LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
+
+
+def case_of(item: pytest.Item) -> tuple[str, Clause]:
+    """`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`, and the clause."""
+    marker = item.get_closest_marker("clause")
+    if marker is None:
+        raise UsageError("a case without a clause", where=item.nodeid, mend="mark it with @clause")
+    clause_id, variant = marker.args
+    callspec = getattr(item, "callspec", None)
+    inside = [part for part in (variant, callspec.id if callspec else "") if part]
+    return clause_id + (f"[{' '.join(inside)}]" if inside else ""), find_clause(clause_id)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select by area, clause and level. Cases that stop nodes go last, so that they disturb none."""
+    if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
+        return
+    chosen, seen = [], set()
+    for item in items:
+        case, clause = case_of(item)
+        if case in seen:
+            raise UsageError(f"two cases are called {case}", where=item.nodeid, mend="give one a variant")
+        seen.add(case)
+        if _is_chosen(config, case, clause):
+            chosen.append(item)
+    chosen.sort(key=lambda item: item.get_closest_marker("cluster_fault") is not None)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
+    areas, clauses = config.getoption("hw_area"), config.getoption("hw_clause")
+    return (
+        (not areas or clause.area in areas)
+        and (not clauses or case in clauses or clause.id in clauses)
+        and clause.level in LEVELS[config.getoption("hw_level")]
+    )
+
+
+# -- the target -------------------------------------------------------------------------------------
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """A dry run reports every case; a run opens its target here, once for each worker."""
+    config = session.config
+    if config.getoption("hw_dry_run"):
+        for item in session.items:
+            case, clause = case_of(item)
+            listed = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.PASS)
+            _write(config, "result", listed)
+        return True
+    is_worker_or_alone = hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None)
+    if config.getoption("hw_target") and is_worker_or_alone:
+        _open_target(config)
+    return None
+
+
+def _open_target(config: pytest.Config) -> None:
+    name = config.getoption("hw_target")
+    try:
+        config.stash[TARGET] = target = launch_target(name)
+        config.stash[ADVERTISED] = advertised_by(target.bootstrap.split(",")[0])
+    except (UsageError, TargetFailure) as error:
+        _write(config, "usage", str(error))
+        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+    _write(config, "target", target.version)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if TARGET in config.stash:
+        config.stash[TARGET].close()
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    config = request.config
+    if TARGET not in config.stash:
+        pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is gone")
+    _check_era(config.getoption("hw_kafka_version"), case_of(request.node)[1])
+    cluster = Cluster(
+        config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
+        keep=config.getoption("hw_keep"),
+    )  # fmt: skip
+    request.node.stash[CLUSTER] = cluster
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def broker(cluster: Cluster) -> Broker:
+    """A connection to some broker."""
+    return cluster.connect()
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> Topic:
+    """A fresh topic of one partition (more where the target decides)."""
+    return cluster.create_topic()
+
+
+@pytest.fixture
+def leader(cluster: Cluster, topic: Topic) -> Broker:
+    """A connection to the topic's leader."""
+    return cluster.leader(topic)
+
+
+def _check_era(version: str, clause: Clause) -> None:
+    if not version:
+        return
+    era = _numbers(version)
+    if (clause.since and era < _numbers(clause.since)) or (clause.until and era > _numbers(clause.until)):
+        raise NotApplicable(
+            f"{clause.id} holds from {clause.since or 'ever'} to {clause.until or 'now'}, not {version}"
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise UsageError(f"expected a version such as 2.8, not {version!r}", where="--kafka-version") from None
+
+
+# -- verdicts ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not item.config.getoption("hw_target"):
+        return report
+    case, clause = case_of(item)
+    exception = call.excinfo.value if call.excinfo else None
+    if call.when == "setup":
+        _forget(item)
+    if call.when == "call" or exception is not None:
+        verdict = verdict_of(exception, clause.level)
+        message = _message(exception, clause) if exception else ""
+        result = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=verdict, message=message)
+        if RESULT not in item.stash or verdict is not CaseVerdict.PASS:
+            item.stash[RESULT] = result
+        if verdict in (CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE):
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"{verdict}: {message}")
+        elif verdict in BROKEN and CLUSTER in item.stash:
+            report.sections.append(("exchange", item.stash[CLUSTER].log.text(EXCHANGES_SHOWN)))
+    return report
+
+
+def _forget(item: pytest.Item) -> None:
+    """The verdict of an earlier run of the same case."""
+    if RESULT in item.stash:
+        del item.stash[RESULT]
+
+
+def _message(exception: BaseException, clause: Clause) -> str:
+    if isinstance(exception, TargetFailure | AssertionError):
+        first = (str(exception).strip() or "a bare assertion").splitlines()[0]
+        return f"{first} [{clause.sentence} {clause.source}]"
+    if isinstance(exception, Exception) and type(exception).__module__ == "conformance.failures":
+        return str(exception)
+    return f"{type(exception).__name__}: {exception}".splitlines()[0]
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if TARGET not in item.config.stash:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    result = item.stash[RESULT]
+    if result.verdict in BROKEN:
+        result, reports = _judge_again(item, nextitem, result, reports)
+    for report in reports:
+        if report.when == "teardown":
+            report.user_properties.append((PROPERTY, msgspec.to_builtins(result)))
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _judge_again(
+    item: pytest.Item, nextitem: pytest.Item | None, first: CaseResult, reports: list[pytest.TestReport]
+) -> tuple[CaseResult, list[pytest.TestReport]]:
+    """A dead target needs no second run; another verdict in it makes the case flaky."""
+    config = item.config
+    dead = _who_is_dead(config.stash[TARGET])
+    if dead:
+        if not config.stash[TARGET].revive():
+            item.session.shouldstop = f"{dead} after {first.case}, and is not ours to restart"
+        return msgspec.structs.replace(first, message=f"{dead}; {first.message}"), reports
+    again = runtestprotocol(item, log=False, nextitem=nextitem)
+    second = item.stash[RESULT]
+    if second.verdict == first.verdict:
+        return second, again
+    message = f"{first.verdict}, then {second.verdict}: {first.message or second.message}"
+    return msgspec.structs.replace(first, verdict=CaseVerdict.FLAKY, message=message), reports
+
+
+def _who_is_dead(target: Target) -> str:
+    for address in target.addresses.values():
+        try:
+            advertised_by(address, ALIVE_TIMEOUT_S)
+        except TargetFailure as error:
+            return f"the target died or hangs ({error})"
+    return ""
+
+
+class Reporter:
+    """Writes what happens to a pipe, a line of JSON each: `{"target"}`, `{"result"}` or `{"usage"}`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, kind: str, value: object) -> None:
+        os.write(self._descriptor, msgspec.json.encode({kind: value}) + b"\n")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == PROPERTY:
+                self.write("result", value)
+
+
+def _write(config: pytest.Config, kind: str, value: object) -> None:
+    reporter = config.pluginmanager.get_plugin(REPORTER)
+    if isinstance(reporter, Reporter):
+        reporter.write(kind, value)

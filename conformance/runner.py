@@ -1,0 +1,110 @@
+"""Runs the cases against one target in a pytest of its own, and hands on each verdict as it comes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
+from spec.formats.verdict import UsageError
+
+SUITE_INI: Final = Path(__file__).with_name("suite.ini")
+CASES: Final = Path(__file__).with_name("cases")
+STOP_TIMEOUT_S: Final = 20.0
+TAIL: Final = 2000
+
+OnProgress = Callable[[str, CaseResult], None]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run, as on the command line."""
+
+    areas: Sequence[str] = ()
+    clauses: Sequence[str] = ()
+    level: str = "may"
+    kafka_version: str = ""
+    dry_run: bool = False
+    jobs: int = 1
+    timeout_s: float = 5.0
+    keep: bool = False
+
+    def arguments(self) -> list[str]:
+        found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]
+        found += [f"--hw-area={area}" for area in self.areas]
+        found += [f"--hw-clause={clause}" for clause in self.clauses]
+        found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
+        found += ["--hw-dry-run"] if self.dry_run else []
+        found += ["--hw-keep"] if self.keep else []
+        return found + (["-n", str(self.jobs)] if self.jobs > 1 else ["-p", "no:xdist"])
+
+
+def run_suite(
+    targets: Sequence[str], options: Options | None = None, on_progress: OnProgress | None = None
+) -> dict[str, Any]:
+    """The `conform` object of design.md, section 4. `on_progress` gets the target and each result.
+
+    UsageError for a target that is unknown or cannot be reached.
+    """
+    from conformance.targets import check_target
+
+    for name in targets:
+        check_target(name)
+    return {"targets": [_run_target(name, options or Options(), on_progress) for name in targets]}
+
+
+def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
+    command += ["-p", "conformance.plugin", f"--hw-target={name}", f"--hw-report-fd={writer}", *options.arguments()]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        pass_fds=[writer], start_new_session=True,
+    )  # fmt: skip
+    os.close(writer)
+    version, results = "unknown", []
+    try:
+        with os.fdopen(reader, "rb") as lines:
+            for line in lines:
+                event = msgspec.json.decode(line)
+                version = event.get("target", version)
+                if "usage" in event:
+                    raise UsageError(event["usage"])
+                if "result" in event:
+                    results.append(msgspec.convert(event["result"], CaseResult))
+                    if on_progress:
+                        on_progress(name, results[-1])
+        output = process.communicate()[0]
+    finally:
+        _end(process)
+    _check_end(process.returncode, output, results)
+    return {
+        "target": name,
+        "version": version,
+        "verdicts": count_verdicts(results),
+        "cases": [msgspec.to_builtins(result) for result in results],
+    }
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """On Ctrl-C pytest ends the target that it launched; one that does not listen is killed."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=STOP_TIMEOUT_S)
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+
+
+def _check_end(code: int, output: str, results: list[CaseResult]) -> None:
+    """A suite that broke off is an error of ours, and must not look like a short run."""
+    if code in (0, 1, 5):
+        return
+    message = f"the suite ended with pytest's code {code}: {output.strip()[-TAIL:]}"
+    results.append(CaseResult(case="suite", clause="", level="MUST", verdict=CaseVerdict.ERROR, message=message))
