@@ -210,7 +210,7 @@ def mutant_config(model: Model, guard: Guard) -> str:
 def _fingerprint(module: Path, config: str, options: Options) -> str:
     """Everything that the outcome depends on; how many cores is not of it."""
     digest = hashlib.sha256()
-    for path in sorted(module.parent.glob("*.tla")):
+    for path in sorted(set(module.parent.glob("*.tla")) - set(module.parent.glob("Trace*.tla"))):
         digest.update(path.read_bytes())
     digest.update(repr((module.name, config, options.simulate, options.deadlock, tlc_jar().sha256)).encode())
     return digest.hexdigest()[:32]

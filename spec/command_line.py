@@ -41,7 +41,7 @@ def check_command(
     with _progress(quiet=json_) as update:
         results = check(models, mutants, update, jobs=jobs, fresh=fresh)
     if json_:
-        _print_json(_summary(results))
+        _print_json(summary(results))
     else:
         told = set(mutants or ()) if names else set()
         for result in results:
@@ -68,7 +68,7 @@ def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, li
     return models, list(dict.fromkeys(mutants))
 
 
-def _summary(results: "Sequence[ModelResult]") -> dict[str, Any]:
+def summary(results: "Sequence[ModelResult]") -> dict[str, Any]:
     """What `--json` prints: design.md, section 4."""
     return {
         "models": [
@@ -148,7 +148,7 @@ def _print_story(result: "ModelResult", *, always: bool) -> None:
         return
     if result.expected and result.verdict != "valid":
         expected = f"{result.expected.property} broken in {result.expected.length} states"
-        typer.echo(f"\nwithout {result.guard}: expected {expected}, saw {_line(result)}")
+        typer.echo(f"\nwithout {result.guard}: expected {expected}")
     if result.outcome.trace:
         rule = f", without {result.guard}" if result.guard else ""
         typer.echo(f"\n{result.model}{rule}: {result.outcome.broken} breaks like this\n{result.story()}")

@@ -24,6 +24,7 @@ from spec.tlc import Options, TlcResult, run_tlc
 FOLDER: Final = Path(__file__).parent
 UNLOGGED: Final = -2
 ACCEPTED: Final = '"TRACE_ACCEPTED"'
+REACHED: Final = re.compile(r'<<"REACHED", (\d+)>>')
 SHOWN: Final = re.compile(r'^<< ?"SHOWN",', re.MULTILINE)
 TIMEOUT_S: Final = 600
 # Said by whoever starts and stops a node, of all entities at once.
@@ -115,9 +116,9 @@ def _validate(model: str, layout: Layout, entity: str, lines: Sequence[Line], ti
     if result.verdict is not Verdict.VALID:
         reason = result.reason or f"{result.broken} is violated"
         return EntityVerdict(entity, Verdict.UNKNOWN, len(mine), result.seconds, reason=reason)
-    # TLC saw every state and none past this depth: line n stands between the states at depth n and n + 1.
-    refused = mine[result.depth - 1]
-    before = _run(model, rows, members, result.depth, timeout_s)
+    reached = max(int(found[1]) for line in result.lines if (found := REACHED.match(line)))
+    refused = mine[reached - 1]
+    before = _run(model, rows, members, reached, timeout_s)
     return EntityVerdict(
         entity,
         Verdict.INVALID,

@@ -8,7 +8,7 @@
 (*                                                                         *)
 (* Requests and replies are messages: late, lost, served by a zombie.  A   *)
 (* crash loses any suffix of the log that was not flushed, within the      *)
-(* fault budget (WithinBudget).  Elections are clean.                      *)
+(* fault budget (MayLose, MayCrash).  Elections are clean.                      *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
 (* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
@@ -31,11 +31,12 @@ ASSUME {TruncateByEpoch, FenceStaleFetch, HwNeedsWholeIsr, AckAfterCommit, Expan
         ExpandAfterEpochStart, IsrCas, FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr} \subseteq BOOLEAN
 
 VARIABLE metadata       \* the store, by leader epoch (from 0): leader, isr, partitionEpoch as last written in that epoch
-VARIABLE unclean        \* ISR members that crashed and came back, in the order of their return, not yet out of the ISR
+VARIABLE unclean        \* members of the ISR that registered after a crash, and have not left it since
 store == <<metadata, unclean>>
 
-VARIABLE status         \* of a broker: "active"; "down"; "idle" after a restart, until LeaderAndIsr arrives
-VARIABLE brokerEpoch    \* of a broker: how often it has registered (KIP-380)
+VARIABLE status         \* of a broker: "down", "starting" (or "starting clean") until it registers, "idle" until the
+                        \* first LeaderAndIsr, "active"
+VARIABLE brokerEpoch    \* of a broker: how often it has registered anew (KIP-380)
 VARIABLE leaderEpoch    \* of a broker: the one of the last LeaderAndIsr that it followed
 roles == <<status, brokerEpoch, leaderEpoch>>
 
@@ -60,7 +61,6 @@ vars == <<store, roles, replicas, leading, messages, committed>>
 Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
 MinOf(S) == CHOOSE x \in S : \A y \in S : x <= y
-Range(s) == {s[i] : i \in DOMAIN s}
 Take(s, n) == SubSeq(s, 1, n)
 Without(s, i) == Take(s, i - 1) \o SubSeq(s, i + 1, Len(s))
 IsPrefix(s, t) == Len(s) <= Len(t) /\ Take(t, Len(s)) = s
@@ -93,7 +93,8 @@ EpochEnd(records, epoch, n) ==
     IF n = 0 THEN 0 ELSE IF records[n] <= epoch THEN n ELSE EpochEnd(records, epoch, n - 1)
 
 Up(b) == status[b] # "down"
-Clean(b) == Up(b) /\ b \notin Range(unclean)
+Registered(b) == status[b] \in {"idle", "active"}
+Clean(b) == Registered(b) /\ b \notin unclean
 Leads(b) == status[b] = "active" /\ leaderEpoch[b] >= 0 /\ InEpoch(leaderEpoch[b]).leader = b
 LeaderOf(f) == IF status[f] = "active" /\ leaderEpoch[f] >= 0 THEN InEpoch(leaderEpoch[f]).leader ELSE None
 
@@ -105,12 +106,10 @@ Truncate(b, end) ==
 -----------------------------------------------------------------------------
 (* Controller and store *)
 
-\* Members that may stay when the controller writes: who restarted uncleanly may have lost its tail and goes first.
-\* When all did, whoever came back last stays: it was up while the others lost theirs.
+\* Members that may stay when the controller writes: who restarted uncleanly may have lost its tail and goes first,
+\* unless all did: then nobody else has what they have.
 Stays ==
-    IF ~UncleanRestartLeavesIsr THEN Store.isr
-    ELSE IF Store.isr \subseteq Range(unclean) THEN {unclean[Len(unclean)]}
-    ELSE Store.isr \ Range(unclean)
+    IF UncleanRestartLeavesIsr /\ ~(Store.isr \subseteq unclean) THEN Store.isr \ unclean ELSE Store.isr
 
 \* The store takes the controller's choice, under a new leader epoch.
 ElectLeader(leader, isr) ==
@@ -120,7 +119,7 @@ ElectLeader(leader, isr) ==
     /\ metadata' = Append(metadata, [leader         |-> leader,
                                      isr            |-> isr,
                                      partitionEpoch |-> IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch + 1])
-    /\ unclean' = SelectSeq(unclean, LAMBDA b : b \in isr \ {leader})
+    /\ unclean' = unclean \intersect (isr \ {leader})
     /\ UNCHANGED <<roles, replicas, leading, messages, committed>>
 
 \* A member died: the ISR shrinks under the same leader, and under a new leader epoch.
@@ -132,9 +131,10 @@ ControllerShrinkIsr(isr) ==
 -----------------------------------------------------------------------------
 (* Leader *)
 
-\* A broker that registered anew is told the current state again; to lead, it must be elected anew.
+\* A broker that registered anew is told the current state again; to lead, it must be elected anew.  What the controller
+\* sent to its former life carries that life's broker epoch, and is refused (KIP-380).
 Accepts(b, e) ==
-    /\ Up(b)
+    /\ Registered(b)
     /\ \/ e > leaderEpoch[b]
        \/ e = leaderEpoch[b] /\ status[b] = "idle" /\ InEpoch(e).leader # b
        \/ e < leaderEpoch[b] /\ ~FenceStaleLeaderAndIsr       \* off: a late request turns it back (KAFKA-1188)
@@ -212,7 +212,7 @@ LeaderChangeIsr(l) ==
     /\ isr # {} /\ ~leading[l].applied
     /\ StoreAccepts(l)
     /\ metadata' = [metadata EXCEPT ![Epoch + 1].isr = isr, ![Epoch + 1].partitionEpoch = @ + 1]
-    /\ unclean' = SelectSeq(unclean, LAMBDA b : b \in isr)
+    /\ unclean' = unclean \intersect isr
     /\ leading' = [leading EXCEPT ![l].applied = TRUE]
     /\ UNCHANGED <<roles, replicas, messages, committed>>
 
@@ -351,38 +351,45 @@ TruncateToEpochEnd(f) ==
 -----------------------------------------------------------------------------
 (* Crashes *)
 
+\* The fault budget, under which acks=all keeps its promise: a member of the ISR may lose its tail only while another
+\* member has not crashed, and as long as it is in the ISR some other member does not (README.md, "Budget").
+OtherIsClean(b) == \E other \in Store.isr \ {b} : Clean(other)
+MayLose(b) == InIsr(b) => OtherIsClean(b)
+MayCrash(b) == InIsr(b) /\ (\E other \in Store.isr \ {b} : Up(other) /\ ~Clean(other)) => OtherIsClean(b)
+
 \* What it sent stays on its way, also to the store.  Which suffix is gone shows when it comes back.
 Crash(b) ==
     /\ Up(b)
+    /\ MayCrash(b)
     /\ status' = [status EXCEPT ![b] = "down"]
     /\ reply' = [reply EXCEPT ![b] = NoReply]
     /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, replicas, leading, fetch, committed>>
 
-\* acks=all keeps its promise as long as at every moment some member of the ISR has lost nothing: nothing at all, not just
-\* nothing committed, for a late leader may still commit what a member acknowledged and then lost (README.md, "Budget").
-WithinBudget(b, end) ==
-    InIsr(b) => end = LogEnd(b) \/ \E other \in Store.isr \ {b} : Clean(other)
-
 \* Recovery found a log up to `end` and a high watermark checkpoint; it rebuilds the cache of epochs from the records.
-\* Requests from before it registered are refused (KIP-380): only the store's leader epoch of now, or a later one, is news.
 Restart(b, end, hw, clean) ==
     /\ ~Up(b)
     /\ end <= LogEnd(b) /\ hw <= Min(highWatermark[b], end)
     /\ clean => end = LogEnd(b)
-    /\ WithinBudget(b, end)
-    /\ status' = [status EXCEPT ![b] = "idle"]
-    /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
-    /\ leaderEpoch' = [leaderEpoch EXCEPT ![b] = Epoch]
+    /\ end < LogEnd(b) => MayLose(b)
+    /\ status' = [status EXCEPT ![b] = IF clean THEN "starting clean" ELSE "starting"]
     /\ Truncate(b, end)
     /\ highWatermark' = [highWatermark EXCEPT ![b] = hw]
     /\ leading' = [leading EXCEPT ![b] = NotLeading]
-    /\ unclean' = IF clean \/ ~InIsr(b) \/ b \in Range(unclean) THEN unclean ELSE Append(unclean, b)
-    /\ UNCHANGED <<metadata, messages, committed>>
+    /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, messages, committed>>
+
+\* Only now controller and store know of its restart: an election may have picked its former life.
+Register(b) ==
+    /\ status[b] \in {"starting", "starting clean"}
+    /\ status' = [status EXCEPT ![b] = "idle"]
+    /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
+    /\ leaderEpoch' = [leaderEpoch EXCEPT ![b] = Epoch]
+    /\ unclean' = IF status[b] = "starting" /\ InIsr(b) THEN unclean \union {b} ELSE unclean
+    /\ UNCHANGED <<metadata, replicas, leading, messages, committed>>
 
 -----------------------------------------------------------------------------
 Init ==
     /\ metadata = <<>>
-    /\ unclean = <<>>
+    /\ unclean = {}
     /\ status = [b \in Brokers |-> "active"]
     /\ brokerEpoch = [b \in Brokers |-> 0]
     /\ leaderEpoch = [b \in Brokers |-> Unknown]

@@ -6,7 +6,7 @@ CONSTANTS MaxLeaderEpoch, MaxRecords, MaxIsrChanges, MaxCrashes
 
 Records == UNION {{<<n, log[b][n]>> : n \in 1 .. LogEnd(b)} : b \in Brokers}
 IsrChanges == IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch - Epoch
-Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF Up(b) THEN 0 ELSE 1})
+Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF Registered(b) THEN 0 ELSE 1})
 
 \* The controller keeps who may stay and is up.
 MCElectLeader(l) ==
@@ -79,7 +79,7 @@ Others ==
     \/ \E b \in Brokers : MCBecomeLeader(b) \/ MCBecomeFollower(b)
     \/ \E l \in Brokers : MCLeaderWrite(l) \/ MCLeaderAdvanceHw(l) \/ MCLeaderAck(l)
     \/ \E l \in Brokers : MCLeaderProposeIsr(l) \/ LeaderChangeIsr(l) \/ LeaderLearnIsr(l, TRUE) \/ LeaderLearnIsr(l, FALSE)
-    \/ \E b \in Brokers : MCCrash(b) \/ MCRestart(b)
+    \/ \E b \in Brokers : MCCrash(b) \/ MCRestart(b) \/ Register(b)
 
 MCSpec == Init /\ [][Others \/ \E l, f \in Brokers : MCFetch(l, f) \/ MCTruncate(l, f)]_vars
 
