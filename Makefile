@@ -27,7 +27,7 @@ test: setup  ## all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup  ## format, lint, types, layers
-	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
