@@ -98,7 +98,8 @@ def broker(brokers: int, acks: str) -> str:
         seconds = time.perf_counter() - started
         assert not failed, failed[0]
         memory = max(_resident_mb(cluster.pid(node)) for node in cluster.addresses)
-    return f"{RECORDS / seconds:,.0f} records/s of 100 B, {brokers} broker(s), acks={acks}; at most {memory:.0f} MB a broker"
+    rate = RECORDS / seconds
+    return f"{rate:,.0f} records/s of 100 B, {brokers} brokers, acks={acks}; at most {memory:.0f} MB each"
 
 
 def _resident_mb(pid: int) -> float:

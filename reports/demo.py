@@ -22,6 +22,7 @@ TOPIC = "highwater"
 SEEDS = range(24)
 TRACED_SEED = 8
 FUZZ_SECONDS = 6.0
+MODEL = "MCHwTruncation_elections"
 HEADLINE_GUARDS = ("TruncateByEpoch", "AckAfterCommit")
 QUICK_FAILOVER = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
 
@@ -132,7 +133,7 @@ class Demo:
         from spec.check import check
         from spec.command_line import summary
 
-        results = check(models=["MCHwTruncation"], guards=list(HEADLINE_GUARDS))
+        results = check(models=[MODEL], guards=list(HEADLINE_GUARDS))
         told = summary(results)
         as_expected = all(result.verdict is Verdict.VALID for result in results)
         mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])

@@ -1,0 +1,57 @@
+"""The workload and the nemesis on a real cluster: one short run, and what its history must hold."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from conformance.targets.reference import ReferenceCluster
+from fuzz.processes.workload import TOPIC, Load, run_workload
+from spec.formats.history import NEMESIS, read_history
+from spec.formats.schedule import Fault, Schedule, read_schedule, write_schedule
+
+pytestmark = pytest.mark.xdist_group("cluster")
+QUICK: dict[str, object] = {"metadata_store_session_timeout_ms": 1_500, "replica_lag_time_max_ms": 2_000}
+KILLED = Schedule(
+    faults=(
+        Fault(at_ms=1_500, verb="kill", target=f"leader({TOPIC},0)"),
+        Fault(at_ms=3_000, verb="restart", target="killed"),
+        Fault(at_ms=3_500, verb="pause", target=f"followers({TOPIC},0)"),
+        Fault(at_ms=4_000, verb="resume", target="paused"),
+    ),
+    duration_ms=5_000,
+)
+
+
+def test_a_run_leaves_a_whole_history(tmp_path: Path) -> None:
+    with ReferenceCluster(3, settings=dict(QUICK)) as cluster:
+        path = run_workload(cluster, cluster.bootstrap, tmp_path, KILLED, Load(partitions=1))
+    config, events = read_history(path)
+    assert (config.acks, config.min_insync_replicas, config.idempotence) == ("all", 2, True)
+    counts: Counter[tuple[str, str]] = Counter()
+    open_processes: set[int | str] = set()
+    faults, phases, quiet, acknowledged = [], [], [], set()
+    for event in events:
+        counts[event.f, event.type] += 1
+        if event.process == NEMESIS:
+            (phases if event.f == "phase" else faults).append(event.value if event.f == "phase" else event.f)
+        elif event.type == "invoke":
+            assert event.process not in open_processes, "a process does one thing at a time"
+            open_processes.add(event.process)
+        elif event.f not in {"assign", "revoke"}:
+            assert event.process in open_processes
+            open_processes.discard(event.process)
+            if event.f == "send" and event.type == "ok":
+                acknowledged.add(event.value)
+            if phases[-1] == "final" and event.f == "fetch" and event.type == "ok":
+                quiet += [value for _, value in event.value]
+    assert faults[:2] == ["kill", "restart"]
+    assert faults.count("pause") == faults.count("resume") == 2
+    assert phases == ["load", "heal", "final", "end"]
+    assert acknowledged <= set(quiet), "nothing acknowledged is missing from the quiet read"
+    assert min(counts[f, "ok"] for f in ("send", "poll", "fetch", "list_offsets")) > 0
+
+
+def test_a_schedule_goes_to_json_and_back(tmp_path: Path) -> None:
+    write_schedule(tmp_path / "schedule.json", KILLED)
+    assert read_schedule(tmp_path / "schedule.json") == KILLED
