@@ -5,6 +5,7 @@ import itertools
 import logging
 import queue
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -140,13 +141,15 @@ class KafkaPythonProducer:
     ) -> None:
         self._bootstrap, self._topic, self._partitions, self._process = bootstrap, topic, partitions, process
         self._values, self._recorder, self._acks = values, recorder, acks
+        with warnings.catch_warnings():  # it uses what Python has deprecated; not ours to mend
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import kafka
+            import kafka.errors
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self._library = kafka
 
     def run(self, stop: threading.Event) -> None:
-        from kafka import KafkaProducer
-        from kafka.errors import KafkaError
-
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        producer = KafkaProducer(
+        producer = self._library.KafkaProducer(
             bootstrap_servers=self._bootstrap.split(","),
             acks="all" if self._acks == "all" else int(self._acks),
             enable_idempotence=self._acks == "all",
@@ -161,7 +164,7 @@ class KafkaPythonProducer:
             try:
                 sent = producer.send(self._topic, b"%d" % value, partition=partition)
                 found = sent.get(timeout=SEND_TIMEOUT_MS / 1000 + 2)
-            except KafkaError as error:
+            except self._library.errors.KafkaError as error:
                 self._recorder.record(self._process, "info", "send", error=type(error).__name__, **where)
                 stop.wait(0.05)
             else:

@@ -30,15 +30,20 @@ def test_a_run_leaves_a_whole_history(tmp_path: Path) -> None:
     assert (config.acks, config.min_insync_replicas, config.idempotence) == ("all", 2, True)
     counts: Counter[tuple[str, str]] = Counter()
     open_processes: set[int | str] = set()
-    faults, phases, quiet, acknowledged = [], [], [], set()
+    faults: list[str] = []
+    phases: list[str] = []
+    quiet: list[int] = []
+    acknowledged: set[int] = set()
     for event in events:
         counts[event.f, event.type] += 1
         if event.process == NEMESIS:
             (phases if event.f == "phase" else faults).append(event.value if event.f == "phase" else event.f)
+        elif event.f in {"assign", "revoke"}:
+            continue
         elif event.type == "invoke":
             assert event.process not in open_processes, "a process does one thing at a time"
             open_processes.add(event.process)
-        elif event.f not in {"assign", "revoke"}:
+        else:
             assert event.process in open_processes
             open_processes.discard(event.process)
             if event.f == "send" and event.type == "ok":
