@@ -48,7 +48,16 @@ COUNTS: Final = re.compile(
     r"([\d,]+) states generated(?: \([^)]*\))?, "
     r"(-1|[\d,]+) distinct states found(?: \([^)]*\))?, (-1|[\d,]+) states left"
 )
-PLACE: Final = re.compile(r"line (\d+), col(?:umn)? (\d+)(?:.*? (?:of|in) (?:module )?(\w+))?", re.DOTALL)
+PLACE: Final = re.compile(
+    r"line (\d+), col(?:umn)? (\d+)(?: to line \d+, col(?:umn)? \d+)?(?: (?:of|in) (?:module )?(\w+))?"
+)
+# An evaluation error lists the expressions it was in, the innermost last.
+NESTED: Final = re.compile(r"^\d+\. Line (\d+), column (\d+) to line \d+, column \d+ in (\w+)", re.MULTILINE)
+NO_MEMORY: Final = re.compile(r"OutOfMemoryError|ran out of memory|Java heap space")
+NOISE: Final = re.compile(
+    r"^\W*$|^(Parsing file|Semantic processing|Starting|SANY finished|Computing initial|Running|TLC2|Finished)|"
+    r"^Please run the Java|Errors: \d|^line \d+, col|Warning|Java method$|^public static|^but it produced"
+)
 MODULE_FILE: Final = re.compile(r"Parsing file (\S+\.tla)")
 QUIET_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 FAST_JVM: Final = ("-XX:+UseParallelGC",)
@@ -122,6 +131,9 @@ class _Messages:
 
     def of(self, *codes: int) -> list[str]:
         return [text for code, text in self.frames if code in codes]
+
+    def mention(self, pattern: re.Pattern[str]) -> bool:
+        return any(pattern.search(text) for text in (*self.lines, *(text for _, text in self.frames)))
 
 
 def run_tlc(
@@ -239,7 +251,7 @@ def _number(text: str) -> int:
 
 
 def _judge(messages: _Messages, code: int, late: str, module: Path, seconds: float, *, simulated: bool) -> TlcResult:
-    if code in SPEC_FAULTS and not late:
+    if code in SPEC_FAULTS and not late and not messages.mention(NO_MEMORY):
         raise _spec_fault(messages, code, module)
     counts = [
         tuple(map(_number, found.groups()))
@@ -267,6 +279,8 @@ def _judge(messages: _Messages, code: int, late: str, module: Path, seconds: flo
 def _verdict(messages: _Messages, code: int, late: str, queue: int, *, simulated: bool) -> tuple[Verdict, str]:
     if late:
         return Verdict.UNKNOWN, late
+    if code and messages.mention(NO_MEMORY):
+        return Verdict.UNKNOWN, "the JVM ran out of memory"
     if code in VIOLATED_EXITS:
         return Verdict.INVALID, ""
     if code == 0 and messages.of(SUCCESS) and queue == 0:
@@ -275,9 +289,6 @@ def _verdict(messages: _Messages, code: int, late: str, queue: int, *, simulated
         return Verdict.VALID, "random walks only"
     if code == 0:
         return Verdict.UNKNOWN, "TLC stopped before it had seen every state"
-    said = " ".join([*(text for _, text in messages.frames), *messages.lines])
-    if "OutOfMemoryError" in said or "Java ran out of memory" in said or "Java heap space" in said:
-        return Verdict.UNKNOWN, "the JVM ran out of memory"
     if code < 0:
         return Verdict.UNKNOWN, f"the JVM was killed by signal {-code}"
     return Verdict.UNKNOWN, f"TLC ended with exit code {code}"
@@ -318,10 +329,8 @@ def _spec_fault(messages: _Messages, code: int, module: Path) -> UsageError:
     said = "\n".join(
         [*messages.lines, *(text for number, text in messages.frames if number not in {VERSION, PROGRESS})]
     )
-    place = PLACE.search(said)
-    where = str(module)
-    if place:
-        where = f"{_file_of(place[3], messages, module)}:{place[1]}:{place[2]}"
+    places = [*NESTED.finditer(said)] or [*PLACE.finditer(said)][:1]
+    where = f"{_file_of(places[-1][3], messages, module)}:{places[-1][1]}:{places[-1][2]}" if places else str(module)
     return UsageError(f"{SPEC_FAULTS[code]}: {_gist(said)}", where=where, mend="correct the module or its cfg")
 
 
@@ -335,8 +344,4 @@ def _file_of(name: str | None, messages: _Messages, module: Path) -> Path:
 
 def _gist(said: str) -> str:
     """The first lines that say something."""
-    noise = re.compile(
-        r"Parsing file|Semantic processing|Starting|^\W*$|Errors: \d|^line \d+, col|Running|TLC2|Warning"
-    )
-    telling = [line.strip() for line in said.splitlines() if not noise.search(line)]
-    return " ".join(telling[:3])
+    return " ".join([line.strip() for line in said.splitlines() if not NOISE.search(line)][:3])
