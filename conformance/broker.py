@@ -1,6 +1,6 @@
 """A connection that knows what the broker advertises and how to ask the everyday things of one partition."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -156,7 +156,7 @@ def only(items: tuple[T, ...]) -> T:
 
 def expect(what: str, expected: object, actual: object) -> None:
     """`expected` may be a set of allowed values."""
-    allowed = expected if isinstance(expected, set | frozenset) else {expected}
+    allowed: Collection[object] = expected if isinstance(expected, set | frozenset) else (expected,)
     if actual not in allowed:
         raise TargetFailure(f"{what}: expected {' or '.join(map(str, allowed))}, actual {actual}")
 

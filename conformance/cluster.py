@@ -24,7 +24,7 @@ from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTop
 
 T = TypeVar("T")
 POLL_S: Final = 0.05
-LEADER_NOT_AVAILABLE: Final = 5
+NOT_CONTROLLER: Final = 41
 COORDINATOR_LOADING: Final = (14, 15)
 BATCHED_COORDINATORS: Final = 4
 TOPICS_BY_STATE: Final = 6
@@ -104,18 +104,32 @@ class Cluster:
     ) -> Topic:  # fmt: skip
         """A new topic with its leader in place; a target without CreateTopics makes it on demand."""
         name = self.name()
-        broker = self.connect()
         if 19 in self.advertised:
             request = _create_request(name, partitions, self._replicas(replicas), configs or {}, assignment)
-            expect("error code of CreateTopics", 0, only(broker.call(request).topics).error_code)
+            created = self.ask_controller(request)
+            expect("error code of CreateTopics", 0, only(created.topics).error_code)
         elif configs or assignment:
             raise Unsupported("CreateTopics is not advertised, and the topic needs settings")
         else:
             asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
-            broker.call(asked)
+            self.connect().call(asked)
         self._topics.append(name)
-        broker.close()
         return self.topic(name)
+
+    def ask_controller(self, request: object) -> Any:
+        """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
+
+        def ask() -> Any:
+            with self.connect() as broker:
+                controller = broker.call(MetadataRequest(topics=()), 1).controller_id
+            if controller not in self.target.addresses or not self._is_up(controller):
+                return None
+            with self.connect(self.target.addresses[controller]) as broker:
+                reply = broker.call(request)
+            results = getattr(reply, "topics", ()) or getattr(reply, "responses", ())
+            return None if any(each.error_code == NOT_CONTROLLER for each in results) else reply
+
+        return self.eventually("an answer of the controller", ask)
 
     def _replicas(self, asked: int | None) -> int:
         return asked or min(3, len(self.target.addresses))
@@ -196,11 +210,10 @@ class Cluster:
             if 42 in self.advertised:
                 self.coordinator(group).call(DeleteGroupsRequest(groups_names=(group,)))
         if self._topics and 20 in self.advertised:
-            broker = self.connect()
             by_state = tuple(DeleteTopicState(name=name) for name in self._topics)
-            version = broker.version_of(DeleteTopicsRequest)
-            names = {"topics": by_state} if version >= TOPICS_BY_STATE else {"topic_names": tuple(self._topics)}
-            broker.call(DeleteTopicsRequest(timeout_ms=5000, **names), version)
+            newest = self.advertised[20][1]
+            names = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": tuple(self._topics)}
+            self.ask_controller(DeleteTopicsRequest(timeout_ms=5000, **names))
 
 
 def find_coordinator(broker: Broker, group: str, version: int | None = None) -> Any:

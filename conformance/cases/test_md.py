@@ -1,0 +1,140 @@
+"""Metadata: which topics, brokers and leaders there are."""
+
+import pytest
+
+from conformance.broker import Broker, Topic, batch, expect, only
+from conformance.clause import clause, sweep
+from conformance.cluster import Cluster
+from conformance.failures import TargetFailure, Unsupported
+from conformance.targets.base import STOP_NODE
+from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, UNKNOWN_TOPIC_ID = 3, 5, 17, 100
+NOT_ASKED_FOR = -(2**31)
+ZERO_ID = bytes(16)
+
+
+@clause("MD-1", "all")
+@sweep(MetadataRequest)
+def test_all_topics_are_listed(broker: Broker, topic: Topic, version: int) -> None:
+    reply = broker.call(MetadataRequest(topics=None if version else ()), version)
+    expect(f"{topic.name} is among all topics", True, topic.name in {each.name for each in reply.topics})
+
+
+@clause("MD-1", "none")
+@sweep(MetadataRequest, 1)
+def test_an_empty_list_asks_for_no_topic(broker: Broker, topic: Topic, version: int) -> None:
+    reply = broker.call(MetadataRequest(topics=()), version)
+    expect(f"number of topics, although {topic.name} exists", 0, len(reply.topics))
+    expect("there are brokers", True, len(reply.brokers) > 0)
+
+
+@clause("MD-2")
+@sweep(MetadataRequest, 4)
+def test_an_unknown_topic_is_named_with_its_error(cluster: Cluster, broker: Broker, version: int) -> None:
+    name = cluster.name()
+    found = only(broker.metadata(name, version=version).topics)
+    expect("error code and name", (UNKNOWN_TOPIC, name), (found.error_code, found.name))
+
+
+@clause("MD-3")
+def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, broker: Broker) -> None:
+    name = cluster.name()
+    for _ in range(2):
+        expect("error code without leave", UNKNOWN_TOPIC, only(broker.metadata(name).topics).error_code)
+    wanted = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
+    first = only(broker.call(wanted, broker.version_of(MetadataRequest, 4)).topics).error_code
+    expect("error code of the request that creates", {0, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE}, first)
+    cluster.topic(name)
+
+
+@clause("MD-4")
+@pytest.mark.parametrize("name", [".", "..", "a b", "a/b", "x" * 250, "ä"])
+def test_an_illegal_name_is_refused(broker: Broker, name: str) -> None:
+    expect("error code", INVALID_TOPIC, only(broker.metadata(name).topics).error_code)
+
+
+@clause("MD-5")
+def test_cluster_id_and_controller_are_told(cluster: Cluster, broker: Broker) -> None:
+    reply = broker.call(MetadataRequest(topics=()), broker.version_of(MetadataRequest, 2))
+    expect("there is a cluster id", True, bool(reply.cluster_id))
+    expect("controller", {each.node_id for each in reply.brokers}, reply.controller_id)
+
+
+@clause("MD-6", "told")
+def test_a_topic_has_an_id_that_stays(broker: Broker, topic: Topic) -> None:
+    version = broker.version_of(MetadataRequest, 10)
+    first, second = (only(broker.metadata(topic.name, version=version).topics).topic_id for _ in range(2))
+    expect("the id is not zero", True, bytes(first) != ZERO_ID if isinstance(first, bytes) else first.int != 0)
+    expect("id the second time", first, second)
+
+
+@clause("MD-6", "lookup")
+def test_a_topic_is_found_by_its_id(broker: Broker, topic: Topic) -> None:
+    version = broker.version_of(MetadataRequest, 12)
+    topic_id = only(broker.metadata(topic.name, version=version).topics).topic_id
+    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id, name=None),))
+    expect("name", topic.name, only(broker.call(asked, version).topics).name)
+
+
+@clause("MD-6", "unknown")
+def test_an_unknown_id_is_an_error(broker: Broker, topic: Topic) -> None:
+    version = broker.version_of(MetadataRequest, 12)
+    topic_id = only(broker.metadata(topic.name, version=version).topics).topic_id
+    other = type(topic_id)(bytes=b"\xab" * 16) if not isinstance(topic_id, bytes) else b"\xab" * 16
+    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=other, name=None),))
+    expect("error code", UNKNOWN_TOPIC_ID, only(broker.call(asked, version).topics).error_code)
+
+
+@clause("MD-7", "present")
+@sweep(MetadataRequest, 7)
+def test_a_partition_has_a_leader_epoch(broker: Broker, topic: Topic, version: int) -> None:
+    for part in only(broker.metadata(topic.name, version=version).topics).partitions:
+        expect("leader epoch is not negative", True, part.leader_epoch >= 0)
+
+
+@clause("MD-7", "failover")
+@pytest.mark.cluster_fault
+def test_a_new_leader_has_a_newer_epoch(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    before = cluster.create_topic(replicas=3)
+    cluster.leader(before).produce(before, batch(b"v"))
+    cluster.stop(before.leader_id)
+    after = cluster.topic(before.name, than_leader=before.leader_id)
+    if after.leader_epoch <= before.leader_epoch:
+        raise TargetFailure(f"expected an epoch beyond {before.leader_epoch}, actual {after.leader_epoch}")
+    cluster.start(before.leader_id)
+
+
+@clause("MD-8")
+@sweep(MetadataRequest)
+def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int) -> None:
+    reply = broker.call(MetadataRequest(topics=(MetadataRequestTopic(name=topic.name),)), version)
+    for part in only(reply.topics).partitions:
+        replicas = set(part.replica_nodes)
+        expect("the leader is a replica", True, part.leader_id in replicas)
+        expect("the ISR is of replicas", True, bool(part.isr_nodes) and set(part.isr_nodes) <= replicas)
+        expect("replicas are named once", len(replicas), len(part.replica_nodes))
+        expect("replicas are brokers", True, replicas <= {each.node_id for each in reply.brokers})
+
+
+@clause("MD-9")
+@sweep(MetadataRequest, 8)
+def test_operations_are_told_only_when_asked_for(broker: Broker, topic: Topic, version: int) -> None:
+    found = only(broker.metadata(topic.name, version=version).topics)
+    expect("authorised operations", NOT_ASKED_FOR, found.topic_authorized_operations)
+
+
+@clause("MD-11")
+def test_every_broker_tells_the_same_leader(cluster: Cluster, topic: Topic) -> None:
+    addresses = list(cluster.target.addresses.values())
+    if len(addresses) < 2:
+        raise Unsupported("needs 2 brokers")
+    for address in addresses:
+
+        def leader_there(address: str = address) -> bool:
+            found = only(cluster.connect(address).metadata(topic.name).topics)
+            return any(part.leader_id == topic.leader_id for part in found.partitions if part.partition_index == 0)
+
+        cluster.eventually(f"leader {topic.leader_id} at {address}", leader_there, 5.0)

@@ -1,0 +1,155 @@
+"""Committed offsets: what a group stores is what it gets back."""
+
+from typing import Any
+
+import pytest
+
+from conformance.broker import Broker, Topic, expect, only
+from conformance.cases.members import GroupDriver
+from conformance.clause import clause, sweep
+from conformance.cluster import Cluster
+from reference.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from reference.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+METADATA_TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE = 12, 22, 25, 27
+MANY_GROUPS = 8
+NONE = -1
+
+
+@pytest.fixture
+def group(cluster: Cluster) -> str:
+    return cluster.group()
+
+
+@pytest.fixture
+def coordinator(cluster: Cluster, group: str) -> Broker:
+    return cluster.coordinator(group)
+
+
+def commit(
+    broker: Broker, group: str, topic: Topic, offset: int, *, metadata: str | None = "", epoch: int = -1,
+    version: int | None = None, generation: int = -1, member_id: str = "",
+) -> int:  # fmt: skip
+    part = OffsetCommitRequestPartition(
+        partition_index=topic.partition, committed_offset=offset, committed_metadata=metadata,
+        committed_leader_epoch=epoch,
+    )  # fmt: skip
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id,
+        topics=(OffsetCommitRequestTopic(name=topic.name, partitions=(part,)),),
+    )  # fmt: skip
+    return int(only(only(broker.call(request, version).topics).partitions).error_code)
+
+
+def committed(broker: Broker, group: str, topic: Topic | None, version: int | None = None) -> Any:
+    """The topics of the reply; None asks for all."""
+    chosen = broker.version_of(OffsetFetchRequest) if version is None else version
+    indexes = (topic.partition,) if topic else ()
+    if chosen >= MANY_GROUPS:
+        new = (OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes),) if topic else None
+        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=new),))
+        return only(broker.call(request, chosen).groups).topics
+    old = (OffsetFetchRequestTopic(name=topic.name, partition_indexes=indexes),) if topic else None
+    return broker.call(OffsetFetchRequest(group_id=group, topics=old), chosen).topics
+
+
+@clause("OFF-1", "commit")
+@sweep(OffsetCommitRequest, 1, 9)
+def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    error = commit(coordinator, group, topic, 42, metadata="note", version=version)
+    expect("error code of the commit", 0, error)
+    found = only(only(committed(coordinator, group, topic)).partitions)
+    expect("offset and metadata", (42, "note"), (found.committed_offset, found.metadata))
+
+
+@clause("OFF-1", "fetch")
+@sweep(OffsetFetchRequest, 1, 9)
+def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    expect("error code of the commit", 0, commit(coordinator, group, topic, 7, metadata="x"))
+    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    expect("error, offset, metadata", (0, 7, "x"), (found.error_code, found.committed_offset, found.metadata))
+
+
+@clause("OFF-1", "epoch")
+def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic) -> None:
+    coordinator.version_of(OffsetFetchRequest, 5)
+    coordinator.version_of(OffsetCommitRequest, 6)
+    commit(coordinator, group, topic, 7, epoch=0)
+    found = only(only(committed(coordinator, group, topic)).partitions)
+    expect("leader epoch", 0, found.committed_leader_epoch)
+
+
+@clause("OFF-2")
+@sweep(OffsetFetchRequest, 1, 9)
+def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    expect("error code and offset", (0, NONE), (found.error_code, found.committed_offset))
+
+
+@clause("OFF-3", "generation")
+def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    fields = {"generation": member.generation + 1, "member_id": member.member_id}
+    expect("error code", ILLEGAL_GENERATION, commit(member.broker, group, topic, 1, **fields))  # type: ignore[arg-type]
+
+
+@clause("OFF-3", "member")
+def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id="nobody")
+    expect("error code", UNKNOWN_MEMBER, error)
+
+
+@clause("OFF-3", "completing")
+def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group: str, topic: Topic) -> None:
+    member, _ = GroupDriver(cluster, group).join()
+    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id=member.member_id)
+    expect("error code", REBALANCE, error)
+
+
+@clause("OFF-3", "member commits")
+def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
+    expect("error code", 0, error)
+    found = only(only(committed(member.broker, group, topic)).partitions)
+    expect("offset", 5, found.committed_offset)
+
+
+@clause("OFF-4")
+def test_a_commit_from_outside_of_a_live_group_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    expect("error code", UNKNOWN_MEMBER, commit(member.broker, group, topic, 1))
+
+
+@clause("OFF-5")
+def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
+    limit = cluster.setting("offset_metadata_max_bytes")
+    expect("error code beyond", METADATA_TOO_LARGE, commit(coordinator, group, topic, 1, metadata="x" * (limit + 1)))
+    expect("error code at the limit", 0, commit(coordinator, group, topic, 1, metadata="x" * limit))
+
+
+@clause("OFF-6", "all topics")
+@sweep(OffsetFetchRequest, 2, 9)
+def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    commit(coordinator, group, topic, 3)
+    found = only(tuple(committed(coordinator, group, None, version)))
+    expect("name and offset", (topic.name, 3), (found.name, only(found.partitions).committed_offset))
+
+
+@clause("OFF-6", "two groups")
+def test_two_groups_are_answered_at_once(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
+    version = coordinator.version_of(OffsetFetchRequest, MANY_GROUPS)
+    commit(coordinator, group, topic, 3)
+    asked = tuple(OffsetFetchRequestGroup(group_id=each, topics=None) for each in (group, cluster.name("g")))
+    reply = coordinator.call(OffsetFetchRequest(groups=asked), version)
+    expect("groups of the reply", True, [each.group_id for each in reply.groups] == [g.group_id for g in asked])

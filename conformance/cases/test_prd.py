@@ -1,0 +1,229 @@
+"""Produce: what is appended, what is refused, and what each acks value promises."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from conformance.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    expect,
+    only,
+    produce_request,
+    records_of,
+)
+from conformance.clause import clause, sweep
+from conformance.cluster import Cluster
+from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from reference.wire.compression import Compression
+from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from reference.wire.records import batch_headers, build_batch
+
+CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TIMED_OUT, TOO_LARGE = 2, 3, 6, 7, 10
+NOT_ENOUGH_REPLICAS, INVALID_ACKS, BAD_TIMESTAMP, BAD_COMPRESSION, INVALID_RECORD = 19, 21, 32, 76, 87
+MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
+SILENCE_S = 0.3
+
+
+def patched(data: bytes, position: int, replacement: bytes) -> bytes:
+    """The batch with other bytes and a checksum that is right again."""
+    changed = data[:position] + replacement + data[position + len(replacement) :]
+    return changed[:CRC_AT] + struct.pack(">I", crc32c(changed[ATTRIBUTES_AT:])) + changed[ATTRIBUTES_AT:]
+
+
+def assert_refused(leader: Broker, topic: Topic, data: bytes | None, error: int | set[int]) -> None:
+    """The error is told, and nothing is in the log."""
+    expect("error code of Produce", error, leader.produce(topic, data).error_code)
+    expect("end offset after the refusal", 0, leader.end_offset(topic))
+
+
+@clause("PRD-1")
+def test_acks_0_has_no_reply(leader: Broker, topic: Topic) -> None:
+    leader.send(produce_request(topic, batch(b"v"), acks=0), leader.version_of(ProduceRequest))
+    leader.expect_silence(SILENCE_S)
+    expect("end offset", 1, leader.end_offset(topic))
+
+
+@clause("PRD-2")
+def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic) -> None:
+    request = produce_request(topic, batch(b"v"), acks=0, partition=1000)
+    leader.send(request, leader.version_of(ProduceRequest))
+    leader.expect_disconnect()
+
+
+@clause("PRD-3")
+@pytest.mark.parametrize("acks", [2, -2, 1000])
+def test_other_acks_are_refused(leader: Broker, topic: Topic, acks: int) -> None:
+    expect("error code", INVALID_ACKS, leader.produce(topic, batch(b"v"), acks=acks).error_code)
+    expect("end offset after the refusal", 0, leader.end_offset(topic))
+
+
+@clause("PRD-4")
+@sweep(ProduceRequest, 3, 12)
+def test_offsets_are_given_without_gaps(leader: Broker, topic: Topic, version: int) -> None:
+    for base_offset in (0, 2, 4):
+        answer = leader.produce(topic, batch(b"a", b"b"), version=version)
+        expect("error code and base offset", (0, base_offset), (answer.error_code, answer.base_offset))
+    read = records_of(leader.fetch(topic, 0).records)
+    expect("offsets in the log", list(range(6)), [record.offset for record in read])
+
+
+@clause("PRD-5", "partition")
+def test_an_unknown_partition_is_an_error(leader: Broker, topic: Topic) -> None:
+    expect("error code", UNKNOWN_TOPIC, leader.produce(topic, batch(b"v"), partition=1000).error_code)
+
+
+@clause("PRD-5", "topic")
+def test_an_unknown_topic_is_an_error(cluster: Cluster, broker: Broker) -> None:
+    nowhere = Topic(cluster.name(), broker.address, 0)
+    expect("error code", UNKNOWN_TOPIC, broker.produce(nowhere, batch(b"v")).error_code)
+
+
+@clause("PRD-6")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_only_the_leader_takes_records(cluster: Cluster, topic: Topic, acks: int) -> None:
+    cluster.need_brokers(2)
+    other = next(address for node, address in cluster.target.addresses.items() if node != topic.leader_id)
+    expect("error code", NOT_LEADER, cluster.connect(other).produce(topic, batch(b"v"), acks=acks).error_code)
+    expect("end offset at the leader", 0, cluster.leader(topic).end_offset(topic))
+
+
+@clause("PRD-7")
+def test_a_wrong_checksum_is_refused(leader: Broker, topic: Topic) -> None:
+    good = batch(b"value")
+    assert_refused(leader, topic, good[:-1] + bytes([good[-1] ^ 1]), CORRUPT)
+
+
+@clause("PRD-8")
+@pytest.mark.parametrize("magic", [0, 1, 3])
+def test_another_magic_is_refused(leader: Broker, topic: Topic, magic: int) -> None:
+    data = batch(b"v")
+    assert_refused(leader, topic, data[:MAGIC_AT] + bytes([magic]) + data[MAGIC_AT + 1 :], {INVALID_RECORD, CORRUPT})
+
+
+@clause("PRD-9", "two")
+def test_two_batches_are_refused(leader: Broker, topic: Topic) -> None:
+    assert_refused(leader, topic, batch(b"a") + batch(b"b"), INVALID_RECORD)
+
+
+@clause("PRD-10", "count")
+def test_a_wrong_record_count_is_refused(leader: Broker, topic: Topic) -> None:
+    assert_refused(leader, topic, patched(batch(b"a", b"b"), COUNT_AT, struct.pack(">i", 1)), INVALID_RECORD)
+
+
+@clause("PRD-10", "delta")
+def test_a_wrong_last_offset_delta_is_refused(leader: Broker, topic: Topic) -> None:
+    assert_refused(leader, topic, patched(batch(b"a", b"b"), LAST_DELTA_AT, struct.pack(">i", 5)), INVALID_RECORD)
+
+
+@clause("PRD-11")
+def test_a_control_batch_of_a_client_is_refused(leader: Broker, topic: Topic) -> None:
+    assert_refused(leader, topic, batch(b"v", control=True), INVALID_RECORD)
+
+
+@clause("PRD-12")
+def test_zstd_is_refused_before_version_7(leader: Broker, topic: Topic) -> None:
+    answer = leader.produce(topic, batch(b"v", compression=Compression.ZSTD), version=6)
+    expect("error code", BAD_COMPRESSION, answer.error_code)
+
+
+@clause("PRD-13")
+def test_a_batch_beyond_the_limit_is_refused(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"max.message.bytes": "1000"})
+    leader = cluster.leader(topic)
+    assert_refused(leader, topic, batch(b"x" * 1000), TOO_LARGE)
+    expect("error code below the limit", 0, leader.produce(topic, batch(b"x" * 100)).error_code)
+
+
+@clause("PRD-16")
+def test_the_broker_puts_its_time_where_the_topic_says_so(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
+    leader = cluster.leader(topic)
+    answer = leader.produce(topic, batch(b"v", timestamp_ms=1000))
+    expect("the reply has a time of our days", True, answer.log_append_time_ms > NOW_MS)
+    record = only(tuple(records_of(leader.fetch(topic, 0).records)))
+    expect("time of the stored record", answer.log_append_time_ms, record.timestamp)
+
+
+@clause("PRD-17")
+@pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
+def test_each_codec_comes_back_as_it_was(leader: Broker, topic: Topic, codec: Compression) -> None:
+    values = [b"value %d" % number * 20 for number in range(20)]
+    expect("error code", 0, leader.produce(topic, batch(*values, compression=codec)).error_code)
+    read = records_of(leader.fetch(topic, 0).records)
+    expect("values", True, [record.value for record in read] == values)
+
+
+@clause("PRD-18")
+@pytest.mark.cluster_fault
+def test_too_small_an_isr_is_refused_for_acks_all_only(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3, configs={"min.insync.replicas": "3"})
+    follower = next(node for node in cluster.target.addresses if node != topic.leader_id)
+    leader = cluster.leader(topic)
+    expect("error code with all in sync", 0, leader.produce(topic, batch(b"a")).error_code)
+    cluster.stop(follower)
+    cluster.eventually("an ISR of two", lambda: len(cluster.isr_of(topic)) == 2, 15.0)
+    cluster.eventually(
+        "NOT_ENOUGH_REPLICAS",
+        lambda: leader.produce(topic, batch(b"b"), timeout_ms=500).error_code == NOT_ENOUGH_REPLICAS,
+        5.0,
+    )
+    before = leader.produce(topic, batch(b"c"), acks=1)
+    expect("error code with acks 1", 0, before.error_code)
+    cluster.start(follower)
+
+
+@clause("PRD-21")
+@pytest.mark.cluster_fault
+def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    leader = cluster.leader(topic)
+    expect("error code with all awake", 0, leader.produce(topic, batch(b"a")).error_code)
+    cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
+    expect("error code", TIMED_OUT, leader.produce(topic, batch(b"b"), timeout_ms=300).error_code)
+
+
+@clause("PRD-19")
+def test_headers_and_nulls_are_kept(leader: Broker, topic: Topic) -> None:
+    headers = (("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""))
+    written = [(NOW_MS, None, b"", headers), (NOW_MS, b"", None, ())]
+    expect("error code", 0, leader.produce(topic, build_batch(written)).error_code)
+    read = records_of(leader.fetch(topic, 0).records)
+    expect("records", True, [(each.timestamp, each.key, each.value, tuple(each.headers)) for each in read] == written)
+
+
+@clause("PRD-20")
+def test_one_bad_partition_fails_alone(leader: Broker, topic: Topic) -> None:
+    data = tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in (topic.partition, 1000))
+    topics = (TopicProduceData(name=topic.name, partition_data=data),)
+    reply = leader.call(ProduceRequest(acks=-1, timeout_ms=4000, topic_data=topics))
+    answers = {each.index: each.error_code for each in only(reply.responses).partition_responses}
+    expect("error codes", True, answers == {topic.partition: 0, 1000: UNKNOWN_TOPIC})
+    expect("end offset of the good partition", 1, leader.end_offset(topic))
+
+
+@clause("PRD-23")
+def test_the_leader_stamps_offset_and_epoch(leader: Broker, topic: Topic) -> None:
+    for _ in range(2):
+        leader.produce(topic, batch(b"v", partition_leader_epoch=99))
+    headers = [header for _, header in batch_headers(leader.fetch(topic, 0).records or b"")]
+    expect("base offsets", True, [header.base_offset for header in headers] == [0, 1])
+    expect("leader epochs are the leader's", True, all(header.partition_leader_epoch != 99 for header in headers))
+
+
+@clause("PRD-22")
+def test_a_base_offset_of_the_client_is_refused(leader: Broker, topic: Topic) -> None:
+    assert_refused(leader, topic, batch(b"v", base_offset=7), INVALID_RECORD)
+
+
+@clause("PRD-14")
+def test_a_compacted_topic_needs_keys(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
+    assert_refused(cluster.leader(topic), topic, build_batch([(NOW_MS, None, b"v", ())]), INVALID_RECORD)
