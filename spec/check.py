@@ -20,7 +20,8 @@ import msgspec
 from spec.formats.verdict import UsageError, Verdict
 from spec.guards import Counterexample, Guard, load_guards
 from spec.story import tell
-from spec.tlc import Options, Progress, TlcResult, run_tlc
+from spec.tlc import Options, Progress, run_tlc
+from spec.tlc_messages import TlcResult
 from spec.toolchain import cache_folder, tlc_jar
 
 FOLDER: Final = Path(__file__).parent

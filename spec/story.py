@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from spec.tla_values import Function, ModelValue, Value, to_tla
-from spec.tlc import State
+from spec.tlc_messages import State
 
 # MC modules bound an action under its own name with a prefix.
 PREFIXES: Final = ("MC", "SIM")

@@ -19,7 +19,8 @@ import msgspec
 from spec.formats.trace import Step, read_trace
 from spec.formats.verdict import UsageError, Verdict, worst
 from spec.tla_values import Function, Value, parse, to_tla
-from spec.tlc import Options, TlcResult, run_tlc
+from spec.tlc import Options, run_tlc
+from spec.tlc_messages import TlcResult
 
 FOLDER: Final = Path(__file__).parent
 UNLOGGED: Final = -2
