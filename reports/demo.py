@@ -133,7 +133,8 @@ class Demo:
         from spec.check import check
         from spec.command_line import summary
 
-        results = check(models=[MODEL], guards=list(HEADLINE_GUARDS))
+        with self.console.status("TLC: the rules as they are, then without them"):
+            results = check(models=[MODEL], guards=list(HEADLINE_GUARDS))
         told = summary(results)
         as_expected = all(result.verdict is Verdict.VALID for result in results)
         mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])
@@ -168,7 +169,8 @@ class Demo:
         write_trace(whole, steps)
         dropped = next(n for n, step in enumerate(steps) if step.action == "LeaderWrite" and n > len(steps) // 2)
         write_trace(cut, [step for n, step in enumerate(steps) if n != dropped])
-        accepted, refused = validate_trace(whole), validate_trace(cut)
+        with self.console.status("TLC: is this run a behaviour of the spec?"):
+            accepted, refused = validate_trace(whole), validate_trace(cut)
         words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}
         at = next((each.line for each in refused.entities if each.line is not None), None)
         told = {
@@ -186,7 +188,14 @@ class Demo:
     def conform(self) -> str:
         from conformance.runner import run_suite
 
-        told = run_suite(["reference:3"])
+        with self.console.status("raw frames, clause by clause") as status:
+            done: list[str] = []
+
+            def on_progress(target: str, result: Any) -> None:
+                done.append(target)
+                status.update(f"raw frames, clause by clause: {len(done)} cases")
+
+            told = run_suite(["reference:3"], on_progress=on_progress)
         write_json(self.folder / "conform.json", told)
         verdicts = told["targets"][0]["verdicts"]
         self._expect(not verdicts.get("fail") and not verdicts.get("error"), "the reference broker breaks a clause")
@@ -212,7 +221,8 @@ class Demo:
         write_schedule(folder / "schedule.json", half.schedule)
         with ReferenceCluster(3, guards_off=half.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
             load = Load(partitions=half.partitions)
-            run_workload(cluster, cluster.bootstrap, folder, half.schedule, load)
+            with self.console.status("clients write and read while brokers fail") as status:
+                run_workload(cluster, cluster.bootstrap, folder, half.schedule, load, say=status.update)
         result = audit(folder / "history.ndjson")
         write_verdict(folder, result)
         self._expect(result.verdict is half.expected, f"{half.title}: {result.verdict}, expected {half.expected}")
