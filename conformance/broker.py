@@ -28,8 +28,9 @@ from reference.wire.registry import APIS, api_of
 T = TypeVar("T")
 Advertised = Mapping[int, tuple[int, int]]
 
-LAST_BY_NAME: Final = {0: 12, 1: 12, 8: 9, 9: 9}
-"""From the next version on these name topics by id only (KIP-516)."""
+EVERYDAY: Final = {0: 12, 1: 12, 3: 8, 8: 9, 9: 9}
+"""The newest version that helpers use unless a case needs more. From the next one on Produce, Fetch and committed
+offsets name topics by id only (KIP-516), and a flexible Metadata that is wrong should fail its own cases, not all."""
 CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -70,7 +71,8 @@ class Broker(Connection):
         """The newest version that both sides know; `Unsupported` without one."""
         api = api_of(request)
         lowest, highest = self.advertised.get(api.key, (0, -1))
-        newest = min(highest, api.max_version, LAST_BY_NAME.get(api.key, api.max_version))
+        everyday = EVERYDAY.get(api.key, api.max_version)
+        newest = min(highest, api.max_version, everyday if at_least <= everyday else api.max_version)
         if newest < max(lowest, api.min_version, at_least):
             raise Unsupported(f"{api.name} v{at_least} or newer is not advertised")
         return newest

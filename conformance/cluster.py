@@ -11,6 +11,7 @@ from conformance.broker import Advertised, Broker, Topic, expect, only
 from conformance.exchange import ExchangeLog
 from conformance.failures import NoReply, TargetFailure, Unsupported
 from conformance.targets.base import Target
+from conformance.targets.discovery import brokers_of
 from reference.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -79,8 +80,15 @@ class Cluster:
         self.target.kill_node(node)
 
     def start(self, node: int) -> None:
+        """Back, and known to the others again."""
         self.target.start_node(node)
+        self.eventually(f"broker {node} to answer", lambda: self._answers(node), 20.0)
         self._down.discard(node)
+
+    def _answers(self, node: int) -> bool:
+        with suppress(TargetFailure):
+            return node in brokers_of(self.target.addresses[node])
+        return False
 
     def pause(self, node: int) -> None:
         self._paused.add(node)
