@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -62,8 +63,9 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
     command += ["-p", "conformance.plugin", f"--hw-target={name}", f"--hw-report-fd={writer}", *options.arguments()]
+    output = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe that nobody reads would stop pytest when it is full
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         pass_fds=[writer], start_new_session=True,
     )  # fmt: skip
     os.close(writer)
@@ -79,10 +81,12 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                     results.append(msgspec.convert(event["result"], CaseResult))
                     if on_progress:
                         on_progress(name, results[-1])
-        output = process.communicate()[0]
+        process.wait()
     finally:
         _end(process)
-    _check_end(process.returncode, output, results)
+    output.seek(0)
+    _check_end(process.returncode, output.read().decode(errors="replace"), results)
+    output.close()
     return {
         "target": name,
         "version": version,
@@ -91,15 +95,15 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     }
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     """On Ctrl-C pytest ends the target that it launched; one that does not listen is killed."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=STOP_TIMEOUT_S)
+            process.wait(STOP_TIMEOUT_S)
     if process.poll() is None:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def _check_end(code: int, output: str, results: list[CaseResult]) -> None:

@@ -51,7 +51,9 @@ def _parts(field: str, inner: str, **fields: Any) -> Callable[[Any], Any]:
 
 
 def _wrong_correlation_id(key: int, version: int, reply: Reply) -> Reply:
-    return reply[:4] + struct.pack(">i", struct.unpack_from(">i", reply, 4)[0] ^ 1) + reply[8:]
+    """Of negative ones only: a broker that got all wrong could not even be found."""
+    correlation_id = struct.unpack_from(">i", reply, 4)[0]
+    return reply[:4] + struct.pack(">i", abs(correlation_id) & 0x7FFFFFFF) + reply[8:]
 
 
 def _tagged_api_versions(key: int, version: int, reply: Reply) -> Reply:
@@ -86,7 +88,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
 class MutantProxy:
     """Listens on `address`; each connection is passed on to `upstream`, replies through the mutation.
 
-    Metadata and FindCoordinator name the proxy, so that nobody finds a way around it. Not for acks 0, which has no reply.
+    Metadata and FindCoordinator name the proxy, so that nobody finds a way around it. Not for acks 0: no reply.
     """
 
     def __init__(self, upstream: str, name: str) -> None:

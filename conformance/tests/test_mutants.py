@@ -29,8 +29,9 @@ CAUGHT_BY = {
 
 @pytest.fixture(scope="module")
 def reference() -> Iterator[ReferenceTarget]:
-    with ReferenceTarget(1) as target:
-        yield target
+    target = ReferenceTarget(1)
+    yield target
+    target.close()
 
 
 def test_every_mutation_has_its_clause() -> None:
@@ -42,8 +43,6 @@ def test_the_clause_catches_the_mutant(reference: ReferenceTarget, name: str) ->
     proxy = MutantProxy(reference.bootstrap, name)
     try:
         options = Options(clauses=[CAUGHT_BY[name]], timeout_s=1.0)
-        if name == "wrong correlation id":
-            options = Options(clauses=["FRM-1"], timeout_s=1.0)
         report = run_suite([proxy.address], options)
     finally:
         proxy.close()

@@ -1,0 +1,15 @@
+"""The promise of the whole: a cluster of the reference broker keeps every clause that the suite knows."""
+
+from conformance.runner import run_suite
+from conformance.verdicts import exit_code
+from spec.formats.verdict import ExitCode
+
+
+def test_three_reference_brokers_keep_every_clause() -> None:
+    report = run_suite(["reference:3"])
+    broken = [
+        case for case in report["targets"][0]["cases"] if case["verdict"] in ("fail", "non-strict", "flaky", "error")
+    ]
+    assert not broken
+    assert report["targets"][0]["verdicts"]["pass"] >= 300
+    assert exit_code(report, strict=True) is ExitCode.HELD
