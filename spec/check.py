@@ -51,10 +51,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out of a model, or, with `guard`, of the mutant that lacks it."""
+    """What came out of a model, or, with `guard`, of the mutant that lacks it.
+
+    `states` is how many a model must have (-1: not said): another number means that the model has changed.
+    """
 
     model: str
     outcome: TlcResult
+    states: int = -1
     guard: str = ""
     expected: Counterexample | None = None
     cached: bool = False
@@ -62,8 +66,11 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         """Is it as expected?"""
-        if self.expected is None or self.outcome.verdict is Verdict.UNKNOWN:
-            return self.outcome.verdict
+        if self.outcome.verdict is Verdict.UNKNOWN:
+            return Verdict.UNKNOWN
+        if self.expected is None:
+            counted = self.states in {-1, self.outcome.distinct}
+            return self.outcome.verdict if counted else Verdict.INVALID
         seen = (self.outcome.broken, len(self.outcome.trace))
         return Verdict.VALID if seen == (self.expected.property, self.expected.length) else Verdict.INVALID
 
@@ -182,8 +189,14 @@ def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> M
         on_progress(task.name, Progress(0, 0, 0, 0.0), None)
         outcome = _run(module, config, options, lambda progress: on_progress(task.name, progress, None))
         _remember(place, outcome)
-    guard = task.guard.id if task.guard else ""
-    result = ModelResult(model=task.model.name, guard=guard, expected=expected, outcome=outcome, cached=cached)
+    result = ModelResult(
+        model=task.model.name,
+        outcome=outcome,
+        states=-1 if task.guard else task.model.states,
+        guard=task.guard.id if task.guard else "",
+        expected=expected,
+        cached=cached,
+    )
     on_progress(task.name, None, result)
     return result
 

@@ -139,6 +139,8 @@ def _line(result: "ModelResult") -> str:
     counts = f"{outcome.distinct:,} states, depth {outcome.depth}" if outcome.distinct >= 0 else ""
     walked = f"{outcome.generated:,} states in random walks" if not counts else ""
     said = outcome.reason if result.verdict == "unknown" else outcome.broken or counts or walked
+    if result.states not in {-1, outcome.distinct} and not outcome.broken:
+        said += f", but manifest.toml says {result.states:,}: find out why, or correct it"
     return f"{mark:8}{result.model:32} {said} ({when})"
 
 

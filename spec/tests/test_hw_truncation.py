@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from spec.check import FOLDER, check, load_models, mutant_config
@@ -57,13 +58,15 @@ def test_the_story_of_truncation_to_the_high_watermark(tmp_path: Path, monkeypat
     assert found.story().endswith("CommittedOnIsr is violated")
 
 
-def test_a_guard_that_does_not_break_as_expected_is_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_as_expected_is_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = check(models=[], guards=["AckAfterCommit"], jobs=1)
     assert found.expected is not None
-    import msgspec
-
     other = msgspec.structs.replace(found.expected, length=found.expected.length + 1)
     assert msgspec.structs.replace(found, expected=other).verdict is Verdict.INVALID
+    holds = msgspec.structs.replace(found.outcome, verdict=Verdict.VALID, distinct=7)
+    model = msgspec.structs.replace(found, guard="", expected=None, outcome=holds, states=7)
+    assert model.verdict is Verdict.VALID
+    assert msgspec.structs.replace(model, states=8).verdict is Verdict.INVALID
     unknown = msgspec.structs.replace(found.outcome, verdict=Verdict.UNKNOWN)
     assert msgspec.structs.replace(found, outcome=unknown).verdict is Verdict.UNKNOWN
 
