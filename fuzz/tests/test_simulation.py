@@ -26,8 +26,9 @@ def test_seeds_are_clean_with_all_guards_on() -> None:
         (Settings(guards_off=("AckAfterCommit",)), 0),
         (Settings(guards_off=("HwNeedsWholeIsr",)), 8),
         (Settings(guards_off=("UncleanRestartLeavesIsr",)), 0),
+        (Settings(truncation="high_watermark"), 1),
     ],
-    ids=lambda value: "+".join(value.guards_off) if isinstance(value, Settings) else str(value),
+    ids=lambda value: "+".join(value.guards_off) or value.truncation if isinstance(value, Settings) else str(value),
 )
 def test_a_guard_that_is_off_loses_data(settings: Settings, seed: int) -> None:
     violation = run_seed(seed, settings).violation
