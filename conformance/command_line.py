@@ -17,7 +17,6 @@ def conform_command(
     strict: Annotated[bool, typer.Option("--strict", help="A broken SHOULD counts.")] = False,
     kafka_version: Annotated[str, typer.Option(help="The target's era, e.g. 2.8.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=16, help="Processes, each with a launched target of its own.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
@@ -38,7 +37,7 @@ def conform_command(
         raise UsageError(f"expected must, should or may, not {level!r}", where="--level")
     options = Options(
         areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
-        dry_run=dry_run, jobs=jobs, timeout_s=timeout, keep=keep,
+        dry_run=dry_run, timeout_s=timeout, keep=keep,
     )  # fmt: skip
     _check(list(options.areas), list(options.clauses))
     if dry_run:

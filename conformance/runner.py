@@ -31,7 +31,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     level: str = "may"
     kafka_version: str = ""
     dry_run: bool = False
-    jobs: int = 1
     timeout_s: float = 5.0
     keep: bool = False
 
@@ -42,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
-        return found + (["-n", str(self.jobs)] if self.jobs > 1 else ["-p", "no:xdist"])
+        return [*found, "-p", "no:xdist"]
 
 
 def run_suite(

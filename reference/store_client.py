@@ -102,16 +102,24 @@ class StoreClient:
     def watch(self, path: str) -> Pending[StoreReply]:
         return self.call(AddWatch(path))
 
-    async def ensure(self, path: str) -> None:
-        """Create a persistent node and its parents unless they exist."""
+    def begin_to_ensure(self, path: str) -> list[Pending[StoreReply]]:
+        """Ask for a persistent node and its parents, all at once; one that exists already answers NodeExists."""
         parts = path.strip("/").split("/")
-        for pending in [self.call(Create("/" + "/".join(parts[:depth]))) for depth in range(1, len(parts) + 1)]:
+        return [self.call(Create("/" + "/".join(parts[:depth]))) for depth in range(1, len(parts) + 1)]
+
+    async def ensure(self, path: str) -> None:
+        for pending in self.begin_to_ensure(path):
             await pending
 
     async def delete_tree(self, path: str) -> None:
-        for name in (await self.children(path)).children:
-            await self.delete_tree(f"{path}/{name}")
-        await self.call(Delete(path))
+        """A node with all below it, in one step."""
+        await self.multi(*[Delete(each) for each in await self._tree(path)])
+
+    async def _tree(self, path: str) -> list[str]:
+        """Every path from the leaves up."""
+        found = await self.children(path)
+        below = [each for name in found.children for each in await self._tree(f"{path}/{name}")]
+        return below if found.error else [*below, path]
 
     def multi(self, *operations: Create | SetData | Delete | Check) -> Pending[StoreReply]:
         return self.call(Multi(operations))

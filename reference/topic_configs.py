@@ -50,7 +50,7 @@ class TopicConfigs:
 
     async def refresh(self, store: StoreClient, topic: str) -> None:
         reply = await store.get(config_path(topic))
-        if not reply.error:
+        if reply.data:
             self._topics[topic] = from_json(reply.data)
 
     async def on_event(self, store: StoreClient, event: WatchEvent) -> None:

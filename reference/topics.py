@@ -179,9 +179,8 @@ class Topics:
         self, name: str, assignment: Assignment, settings: dict[str, str], topic_id: bytes | None = None
     ) -> ErrorCode:
         """Settings first: whoever sees the topic can find them."""
-        created = await self._store.call(Create(config_path(name), to_json(settings)))
-        if created.error == "NodeExists":
-            await self._store.call(SetData(config_path(name), to_json(settings)))
+        self._store.call(Create(config_path(name)))
+        self._store.call(SetData(config_path(name), to_json(settings)))
         topic = {"version": 3, "topic_id": (topic_id or self._topic_id(name)).hex(), "partitions": assignment}
         reply = await self._store.call(Create(f"{TOPICS}/{name}", to_json(topic)))
         if reply.error == "NodeExists":

@@ -237,10 +237,11 @@ class Controller:
         )
 
     def _without(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
+        """Where an unclean leader stays because it is the last member, a new epoch tells its records from the lost."""
         shrunk = shrink(state, unclean, controller_epoch=self.epoch)
-        if shrunk is None or state.leader not in unclean:
+        if state.leader not in unclean:
             return shrunk
-        return self._elected(key, shrunk) or shrunk
+        return self._elected(key, replace(state, isr=shrunk.isr) if shrunk else state)
 
     def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
         """The state after an election, or None when there was no leader and still is none."""
@@ -322,7 +323,7 @@ class Controller:
             state = PartitionState(live[0], 0, live, self.epoch, 0)
             label = self._label((topic, partition), "ElectLeader", state)
             path = partition_path(topic, partition)
-            await self._store.ensure(path)
+            self._store.begin_to_ensure(path)  # requests of one session take effect in order
             replies.append((partition, state, self._store.call(Create(f"{path}/state", state.to_bytes(), label=label))))
         created = []
         for partition, state, pending in replies:

@@ -54,12 +54,12 @@ class FetchHandler:
         if body.session_id != 0:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
-        reading = self._read(body, parking=body.max_wait_ms > 0)
+        reading = self._read(body, parking=body.max_wait_ms > 0, arrived=True)
         while not self._answers(body, reading):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
             if wait_ms <= 0 or not await self._woken(body, wait_ms):
-                return self._response(self._read(body, parking=False))
-            reading = self._read(body, parking=True)
+                return self._response(self._read(body, parking=False, arrived=False))
+            reading = self._read(body, parking=True, arrived=False)
         return self._response(reading)
 
     def _response(self, reading: Reading) -> FetchResponse:
@@ -90,13 +90,16 @@ class FetchHandler:
             waiters[ticket] = partial(wake, moved=True)
         return pending
 
-    def _read(self, body: FetchRequest, *, parking: bool) -> Reading:
+    def _read(self, body: FetchRequest, *, parking: bool, arrived: bool) -> Reading:
+        """One pass; a follower's offset counts when its request arrives, not when it is looked at again (KIP-903)."""
         reading = Reading([])
         left = body.max_bytes
         for topic in body.topics:
             parts = []
             for asked in topic.partitions:
-                data, urgent = self._read_one(body, topic.topic, asked, left, first=reading.size == 0, parking=parking)
+                data, urgent = self._read_one(
+                    body, topic.topic, asked, left, first=reading.size == 0, parking=parking, arrived=arrived
+                )
                 size = len(data.records or b"")
                 left = max(left - size, 0)
                 reading.size += size
@@ -106,7 +109,15 @@ class FetchHandler:
         return reading
 
     def _read_one(
-        self, body: FetchRequest, topic: str, asked: FetchPartition, left: int, *, first: bool, parking: bool
+        self,
+        body: FetchRequest,
+        topic: str,
+        asked: FetchPartition,
+        left: int,
+        *,
+        first: bool,
+        parking: bool,
+        arrived: bool,
     ) -> tuple[PartitionData, bool]:
         """One partition's part, and whether it must be told without waiting."""
         partition = self._replicas.partitions.get((topic, asked.partition))
@@ -128,7 +139,7 @@ class FetchHandler:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:
             parked = parking and error is ErrorCode.NONE and diverging is None and not records
-            self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked)
+            self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked, arrived=arrived)
         if error is not ErrorCode.NONE:
             return _refused(asked, error), True
         data = PartitionData(
@@ -160,9 +171,10 @@ class FetchHandler:
         diverging: Diverging | None,
         *,
         parked: bool,
+        arrived: bool,
     ) -> None:
         """Its fetch offset tells what the follower stores; then the high watermark and the ISR may move."""
-        accepted = error is ErrorCode.NONE and diverging is None
+        accepted = arrived and error is ErrorCode.NONE and diverging is None
         if accepted:
             partition.follower_fetched(replica, asked.fetch_offset)
         result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]

@@ -176,6 +176,8 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop every batch that reaches `offset` or beyond; True if anything went."""
         if offset >= self.log_end_offset:
+            # An epoch that this replica led without writing may begin here, and is no part of the log (KAFKA-10706).
+            self.epochs.truncate_from_end(offset)
             return False
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self._drop_last_segment()
