@@ -33,6 +33,8 @@ def draw_schedule(seed: int, brokers: int) -> Schedule:
 class Injector:
     """Carries a schedule out within the fault budget: some member of each ISR always has all that was committed.
 
+    (TLC shows that a zombie leader makes more necessary: all that the member has acknowledged to its leader.)
+
     A crash loses the unflushed tail only while another running member of the ISR holds everything. Until the loser
     has caught up again, a crash that would take the last such member is spared: to the protocol every unclean
     restart may have lost its tail, so that would be one tail too many for min.insync.replicas = 2 (KIP-966).
