@@ -23,8 +23,6 @@ KILLED = Schedule(
 )
 
 
-# kafka-python forgets the sockets of connections that a killed broker refused.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 def test_a_run_leaves_a_whole_history(tmp_path: Path) -> None:
     with ReferenceCluster(3, settings=dict(QUICK)) as cluster:
         path = run_workload(cluster, cluster.bootstrap, tmp_path, KILLED, Load(partitions=1))
