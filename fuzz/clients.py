@@ -1,5 +1,6 @@
 """Clients inside the simulation: one that creates the topic, and producers that write unique values one by one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ TICK = "tick"
 RETRY_MS = 100
 
 
-class Client:
+class Client(ABC):
     """What both share: one request at a time, the next broker after an error or a silence."""
 
     def __init__(self, brokers: list[int], timeout_ms: int = 800) -> None:
@@ -40,13 +41,15 @@ class Client:
         self._turn += 1
         return self._brokers[self._turn % len(self._brokers)]
 
+    @abstractmethod
     def _answered(self, body: Any) -> None:
-        raise NotImplementedError
+        """The reply to the one request that is open."""
 
+    @abstractmethod
     def _go_on(self) -> None:
-        raise NotImplementedError
+        """Ask the next thing."""
 
-    def _timed_out(self) -> None:
+    def _timed_out(self) -> None:  # noqa: B027 - most clients need to do nothing
         """Nobody answered in time."""
 
     def _drain(self) -> list[Effect]:

@@ -217,7 +217,7 @@ class ReplicaManager:
                 checkpoint.flushed()
         if token == LOGS_FLUSHED:
             flushed, self._flushing = self._flushing, {}
-            for key, (paths, end_offset) in flushed.items():
+            for key, (_, end_offset) in flushed.items():
                 if key in self.partitions:
-                    self.partitions[key].log.flushed(paths, end_offset)
+                    self.partitions[key].log.flushed(end_offset)
             self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})

@@ -118,8 +118,8 @@ class Log:
         self.dirty[active.path] = None
         self._note(header)
 
-    def flushed(self, paths: tuple[str, ...], end_offset: int) -> None:
-        """These files were fsynced when the log end was `end_offset`."""
+    def flushed(self, end_offset: int) -> None:
+        """What was written was fsynced when the log end was `end_offset`."""
         self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     # -- reading ---------------------------------------------------------------------------------

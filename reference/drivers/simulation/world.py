@@ -267,11 +267,6 @@ class World:
         """Take a step of a node from outside of the protocol."""
         self._step(self.hosts[name], entrance(self._instant()))
 
-    def fire(self, name: str, timer: str) -> None:
-        """Let a timer of a host be due now."""
-        host = self.hosts[name]
-        self._enter(host, host.life, lambda node: self._fired(host, node, timer))
-
 
 def _number(name: str) -> int | str:
     """`broker:2` is 2 in traces."""
