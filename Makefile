@@ -33,6 +33,8 @@ lint: setup  ## format, lint, types, layers
 	@$(BIN)/lint-imports
 
 soak: setup  ## long sweeps, an hour or more
+	@$(BIN)/highwater spec check --profile deep
+	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
 
 bench: setup  ## every figure of the README

@@ -1,66 +1,52 @@
-"""Runs the models of `manifest.toml`, and for each guard the mutant that lacks it.
+"""Runs the models of `manifest.toml`, and for each guard the mutants that lack it.
 
-A model is as expected if TLC saw every state and nothing broke; a mutant if it broke as `guards.toml` says.
+A model is as expected if TLC saw every state, nothing broke, every action had its turn and every situation came up; a
+mutant if it broke as `guards.toml` says, or held where that says that the guard is redundant.
 Results are kept in the user's cache under everything they depend on: modules, configuration, options and TLC itself.
 """
 
 import hashlib
 import os
-import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from spec.formats.verdict import UsageError, Verdict
-from spec.guards import Counterexample, Guard, load_guards
+from spec.guards import Guard, Mutant, load_guards
+from spec.models import (
+    CONTRACTS,
+    FAST,
+    PROFILES,
+    Model,
+    Profile,
+    check_names,
+    find_model,
+    load_models,
+    modules_of,
+    with_constants,
+    with_only,
+)
 from spec.story import tell
 from spec.tlc import Options, Progress, run_tlc
 from spec.tlc_messages import TlcResult
 from spec.toolchain import cache_folder, tlc_jar
 
-FOLDER: Final = Path(__file__).parent
-MANIFEST: Final = FOLDER / "manifest.toml"
-TIMEOUT_S: Final = 1800
-# What a mutant's bounds are unless guards.toml names them.
-LEAST_BOUNDS: Final = {"MaxLeaderEpoch": 1, "MaxRecords": 1, "MaxIsrChanges": 0, "MaxCrashes": 0}
-
-
-class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of the manifest. `simulate` is (walks, depth, seed); a `deep` one runs only when named."""
-
-    name: str
-    module: str
-    cfg: str
-    claim: str
-    bounds: str
-    states: int = -1
-    depth: int = -1
-    seconds: int = 0
-    simulate: tuple[int, int, int] | None = None
-    deep: bool = False
-
-    @property
-    def folder(self) -> str:
-        return Path(self.module).parent.name
+TIMEOUT_S: Final = 3600
+REACHED: Final = "REACHED "
+LARGE: Final = 20_000  # states
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out of a model, or, with `guard`, of the mutant that lacks it.
+    """What came out of a model, or, with `guard`, of a mutant that lacks it."""
 
-    `states` is how many a model must have (-1: not said): another number means that the model has changed.
-    """
-
-    model: str
+    model: Model
     outcome: TlcResult
-    states: int = -1
     guard: str = ""
-    expected: Counterexample | None = None
+    mutant: Mutant | None = None
     cached: bool = False
 
     @property
@@ -68,11 +54,39 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
         """Is it as expected?"""
         if self.outcome.verdict is Verdict.UNKNOWN:
             return Verdict.UNKNOWN
-        if self.expected is None:
-            counted = self.states in {-1, self.outcome.distinct}
-            return self.outcome.verdict if counted else Verdict.INVALID
-        seen = (self.outcome.broken, len(self.outcome.trace))
-        return Verdict.VALID if seen == (self.expected.property, self.expected.length) else Verdict.INVALID
+        return Verdict.INVALID if self.faults else Verdict.VALID
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that is not as the files say."""
+        return list(self._faults_of_mutant(self.mutant) if self.mutant else self._faults_of_model())
+
+    def _faults_of_mutant(self, expected: Mutant) -> Iterator[str]:
+        seen, length = self.outcome.broken, len(self.outcome.trace)
+        if expected.breaks and not seen:
+            yield f"holds, but guards.toml expects {expected.text}"
+        elif expected.breaks and (seen, length) != (expected.breaks, expected.length):
+            yield f"{seen} breaks in {length} states, but guards.toml expects {expected.text}"
+        elif expected.redundant and seen:
+            yield f"{seen} breaks, but guards.toml says that the guard is redundant here"
+        elif expected.redundant:
+            yield from self._miscounted(expected.states, "guards.toml")
+
+    def _faults_of_model(self) -> Iterator[str]:
+        if self.outcome.broken:
+            yield f"{self.outcome.broken} breaks"
+            return
+        yield from self._miscounted(self.model.states, "manifest.toml")
+        if self.model.simulate is None:
+            idle = {action for action, count in self.outcome.coverage.items() if not count}
+            yield from (f"{action} is never taken" for action in sorted(idle - set(self.model.idle)))
+            yield from (f"{action} is said to be idle, but is not" for action in sorted(set(self.model.idle) - idle))
+        seen = {line.strip('"').removeprefix(REACHED) for line in self.outcome.lines}
+        yield from (f"{situation} never comes up" for situation in self.model.reached if situation not in seen)
+
+    def _miscounted(self, states: int, file: str) -> Iterator[str]:
+        if states not in {-1, self.outcome.distinct}:
+            yield f"{self.outcome.distinct:,} states, but {file} says {states:,}: find out why, or correct it"
 
     @property
     def seen(self) -> str:
@@ -87,9 +101,23 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One run of TLC to come."""
 
-    name: str
     model: Model
-    guard: Guard | None = None
+    guard: str = ""
+    mutant: Mutant | None = None
+
+    @property
+    def name(self) -> str:
+        if self.mutant is None:
+            return self.model.name
+        return " and ".join([f"without {self.guard}", *self.mutant.also_off])
+
+    @property
+    def large(self) -> bool:
+        """Worth all cores by itself."""
+        return self.mutant is None and self.model.simulate is None and not 0 <= self.model.states < LARGE
+
+    def config(self) -> str:
+        return mutant_config(self.model, self.guard, self.mutant) if self.mutant else self.model.config()
 
 
 Update = Callable[[str, Progress | None, ModelResult | None], None]
@@ -100,133 +128,161 @@ def check(
     guards: Sequence[str] | None = None,
     on_progress: Update | None = None,
     *,
+    profile: Profile = FAST,
     jobs: int = 0,
     fresh: bool = False,
 ) -> list[ModelResult]:
     """Check models and mutants, in the order of their files.
 
-    `models`: names or folders; None is all but the deep ones. `guards`: ids; None is all that TLC can show.
+    `models`: names or folders; None is all of the profile. `guards`: ids; None is all that TLC can show.
+    A profile includes the ones before it; a model or guard that is named runs whatever its profile.
     `on_progress(name, progress, result)` hears of running and of finished ones, from several threads.
     `jobs` processor cores are used, 0 is all; `fresh` ignores the cache. Raises UsageError for unknown names.
     """
     jobs = jobs or os.cpu_count() or 1
     tell_progress = on_progress or (lambda name, progress, result: None)
-    big = [Task(name=model.name, model=model) for model in _chosen_models(models)]
-    small = [Task(name=f"without {guard.id}", model=_model_of(guard), guard=guard) for guard in _chosen_guards(guards)]
-    results = [_perform(task, jobs, fresh=fresh, on_progress=tell_progress) for task in big]
+    tasks = [Task(model=model) for model in _chosen_models(models, profile)]
+    for task in tasks:
+        check_names(task.model)
+    tasks += _chosen_mutants(guards, profile)
+
+    def perform(task: Task) -> ModelResult:
+        return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=tell_progress)
+
     # A mutant runs on one core: only then is its counterexample the shortest, and its length the same each time.
+    large = [perform(task) for task in tasks if task.large]
     with ThreadPoolExecutor(jobs) as pool:
-        results += pool.map(lambda task: _perform(task, 1, fresh=fresh, on_progress=tell_progress), small)
-    return results
-
-
-@cache
-def load_models() -> dict[str, Model]:
-    try:
-        rows = msgspec.convert(tomllib.loads(MANIFEST.read_text())["model"], list[Model])
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(
-            f"not a manifest: {error}", where=str(MANIFEST), mend="see spec/check.py, class Model"
-        ) from error
-    return {row.name: row for row in rows}
+        small = list(pool.map(perform, [task for task in tasks if not task.large]))
+    sources = {True: iter(large), False: iter(small)}
+    return [next(sources[task.large]) for task in tasks]
 
 
 def known_names() -> Iterator[str]:
     """Whatever `highwater spec check` takes: folders, models, guards."""
     yield from dict.fromkeys(model.folder for model in load_models().values())
     yield from load_models()
-    yield from (guard.id for guard in _chosen_guards(None))
+    yield from (guard.id for guard in load_guards().values() if guard.mutants)
 
 
-def _chosen_models(names: Sequence[str] | None) -> list[Model]:
+def _within(profile: Profile, asked: Profile) -> bool:
+    return PROFILES.index(profile) <= PROFILES.index(asked)
+
+
+def _chosen_models(names: Sequence[str] | None, profile: Profile) -> list[Model]:
     models = load_models()
     if names is None:
-        return [model for model in models.values() if not model.deep]
+        return [model for model in models.values() if _within(model.profile, profile)]
     chosen: list[Model] = []
     for name in names:
-        found = [m for m in models.values() if name == m.name or (name == m.folder and not m.deep)]
-        if not found:
+        named = [m for m in models.values() if name in {m.name, m.folder}]
+        if not named:
             raise UsageError(f"no model {name!r}", mend=f"known: {', '.join(known_names())}")
-        chosen += [model for model in found if model not in chosen]
+        chosen += [m for m in named if m not in chosen and (name == m.name or _within(m.profile, profile))]
     return chosen
 
 
-def _chosen_guards(ids: Sequence[str] | None) -> list[Guard]:
+def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Task]:
     guards = load_guards()
-    if ids is None:
-        return [guard for guard in guards.values() if isinstance(guard.tlc, Counterexample)]
-    unknown = [each for each in ids if each not in guards]
-    if unknown:
-        raise UsageError(f"no guard {unknown[0]!r}", mend=f"known: {', '.join(guards)}")
-    shown = [guards[each] for each in ids if isinstance(guards[each].tlc, Counterexample)]
-    if len(shown) < len(ids):
-        silent = next(each for each in ids if not isinstance(guards[each].tlc, Counterexample))
-        raise UsageError(f"no model shows {silent}: {guards[silent].tlc}", mend="choose another guard")
-    return shown
+    for name in ids if ids is not None else guards:
+        if name not in guards:
+            raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(guards)}")
+        guard = guards[name]
+        if ids is not None and not guard.mutants:
+            raise UsageError(f"no model shows {name}: {guard.tlc}", mend="choose another guard")
+        for mutant in guard.mutants:
+            if ids is not None or _within(mutant.profile, profile):
+                yield Task(model=find_model(mutant.model, asked_by=name), guard=name, mutant=mutant)
 
 
-def _model_of(guard: Guard) -> Model:
-    models = load_models()
-    if guard.model not in models:
-        raise UsageError(
-            f"{guard.id}: no model {guard.model!r}", where="guards.toml", mend="name a row of manifest.toml"
-        )
-    return models[guard.model]
+def guards_of(folder: str) -> list[Guard]:
+    """Those that a model of this folder shows."""
+    return [
+        guard
+        for guard in load_guards().values()
+        if any(find_model(each.model, asked_by=guard.id).folder == folder for each in guard.mutants)
+    ]
 
 
 def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> ModelResult:
-    expected = task.guard.tlc if task.guard and isinstance(task.guard.tlc, Counterexample) else None
-    module = FOLDER / task.model.module
-    config = mutant_config(task.model, task.guard) if task.guard else (FOLDER / task.model.cfg).read_text()
-    simulate = None if task.guard else task.model.simulate
+    simulate = None if task.mutant else task.model.simulate
     options = Options(
-        workers=1 if simulate else workers, timeout_s=TIMEOUT_S, simulate=simulate, small=bool(task.guard)
+        workers=1 if simulate else workers,
+        timeout_s=TIMEOUT_S,
+        simulate=simulate,
+        small=task.mutant is not None and not task.mutant.redundant,
+        coverage=task.mutant is None and simulate is None,
+        library=(CONTRACTS, task.model.path.parent),
     )
-    place = cache_folder() / "tlc" / f"{_fingerprint(module, config, options)}.json"
+    config = task.config()
+    place = cache_folder() / "tlc" / f"{_fingerprint(task, config, options)}.json"
     outcome = None if fresh else _remembered(place)
     cached = outcome is not None
     if outcome is None:
         on_progress(task.name, Progress(0, 0, 0, 0.0), None)
-        outcome = _run(module, config, options, lambda progress: on_progress(task.name, progress, None))
+        outcome = _run(task, config, options, lambda progress: on_progress(task.name, progress, None))
         _remember(place, outcome)
-    result = ModelResult(
-        model=task.model.name,
-        outcome=outcome,
-        states=-1 if task.guard else task.model.states,
-        guard=task.guard.id if task.guard else "",
-        expected=expected,
-        cached=cached,
-    )
+    result = ModelResult(model=task.model, outcome=outcome, guard=task.guard, mutant=task.mutant, cached=cached)
     on_progress(task.name, None, result)
     return result
 
 
-def _run(module: Path, config: str, options: Options, on_progress: Callable[[Progress], None]) -> TlcResult:
-    with tempfile.TemporaryDirectory(prefix="highwater-cfg-") as folder:
-        path = Path(folder) / f"{module.stem}.cfg"
+def _run(task: Task, config: str, options: Options, on_progress: Callable[[Progress], None]) -> TlcResult:
+    reached = () if task.mutant else task.model.reached
+    with tempfile.TemporaryDirectory(prefix="highwater-cfg-") as name:
+        folder = Path(name)
+        module = task.model.path
+        if reached:
+            module = folder / "Situations.tla"
+            module.write_text(situations(task.model.path.stem, reached))
+            config += "\nINVARIANT NoteSituations\n"
+        path = folder / f"{module.stem}.cfg"
         path.write_text(config)
-        return run_tlc(module, path, options, on_progress=on_progress)
+        outcome = run_tlc(module, path, options, on_progress=on_progress)
+    only = task.mutant.breaks if task.mutant else ""
+    # TLC does not name a temporal property that breaks.
+    return msgspec.structs.replace(outcome, broken=only) if only and outcome.broken else outcome
 
 
-def mutant_config(model: Model, guard: Guard) -> str:
-    """The model's configuration with the guard off, the least bounds, and the one property that must break."""
-    assert isinstance(guard.tlc, Counterexample)
-    if guard.tlc.cfg:
-        return (FOLDER / guard.tlc.cfg).read_text()
-    text = (FOLDER / model.cfg).read_text()
-    for name, value in {**LEAST_BOUNDS, **guard.tlc.bounds, guard.id: "FALSE"}.items():
-        text, replaced = re.subn(rf"(?m)^(\s*{name}) = .*$", rf"\1 = {value}", text)
-        if replaced != 1:
-            raise UsageError(f"{guard.id}: no constant {name}", where=model.cfg, mend="correct guards.toml or the cfg")
-    return re.sub(r"(?m)^INVARIANTS? .*$", f"INVARIANT {guard.tlc.property}", text)
+def situations(module: str, names: Sequence[str]) -> str:
+    """A module that prints each of the named predicates when it first comes true (once for each of TLC's threads)."""
+    notes = "\n".join(f'    /\\ Note({number}, {name}, "{name}")' for number, name in enumerate(names, 1))
+    return f"""---- MODULE Situations ----
+EXTENDS {module}, Sequences, TLC
+ASSUME \\A n \\in 1 .. {len(names)} : TLCSet(n, FALSE)
+Note(n, situation, name) ==
+    IF TLCGet(n) THEN TRUE ELSE IF situation THEN TLCSet(n, TRUE) /\\ PrintT("{REACHED}" \\o name) ELSE TRUE
+NoteSituations ==
+{notes}
+====
+"""
 
 
-def _fingerprint(module: Path, config: str, options: Options) -> str:
+def mutant_config(model: Model, guard: str, mutant: Mutant) -> str:
+    """The model's configuration with the guard off, and only the property that must break."""
+    off = dict.fromkeys((guard, *mutant.also_off), "FALSE")
+    constants = {**model.mutants, **mutant.constants, **off}
+    text = with_constants(model.config(), constants, where=f"guards.toml, {guard}")
+    if mutant.redundant:
+        return text
+    claims = model.claims()
+    if mutant.breaks not in claims:
+        raise UsageError(
+            f"{guard}: {model.name} does not claim {mutant.breaks}",
+            where="guards.toml",
+            mend=f"{model.cfg} claims {', '.join(claims)}",
+        )
+    return with_only(text, mutant.breaks, claims[mutant.breaks])
+
+
+def _fingerprint(task: Task, config: str, options: Options) -> str:
     """Everything that the outcome depends on; how many cores is not of it."""
     digest = hashlib.sha256()
-    for path in sorted(set(module.parent.glob("*.tla")) - set(module.parent.glob("Trace*.tla"))):
+    for path in modules_of(task.model.path):
         digest.update(path.read_bytes())
-    digest.update(repr((module.name, config, options.simulate, options.deadlock, tlc_jar().sha256)).encode())
+    reached = () if task.mutant else task.model.reached
+    digest.update(
+        repr((task.model.module, config, reached, options.simulate, options.coverage, tlc_jar().sha256)).encode()
+    )
     return digest.hexdigest()[:32]
 
 
@@ -238,10 +294,11 @@ def _remembered(place: Path) -> TlcResult | None:
 
 
 def _remember(place: Path, outcome: TlcResult) -> None:
-    """Only what was decided; what TLC printed on the way is of no use later."""
+    """Only what was decided; of what TLC printed on the way, only the situations matter later."""
     if outcome.verdict is Verdict.UNKNOWN:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
     hidden = place.with_name(f".{place.name}-{os.getpid()}")
-    hidden.write_bytes(msgspec.json.encode(msgspec.structs.replace(outcome, lines=())))
+    lines = tuple(dict.fromkeys(line for line in outcome.lines if REACHED in line))
+    hidden.write_bytes(msgspec.json.encode(msgspec.structs.replace(outcome, lines=lines)))
     hidden.replace(place)

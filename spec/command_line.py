@@ -1,14 +1,14 @@
 """`highwater spec`, `guards` and `doctor`. Imports stay light here: a command line starts often."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spec.formats.verdict import EXIT_OF_VERDICT, ExitCode, worst
+from spec.formats.verdict import EXIT_OF_VERDICT, ExitCode, UsageError, worst
 
 if TYPE_CHECKING:
     from spec.check import ModelResult, Update
@@ -26,6 +26,7 @@ def check_command(
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processor cores; 0 is all.")] = 0,
     guards: Annotated[bool, typer.Option("--guards/--no-guards", help="Also the mutants, one for each guard.")] = True,
+    profile: Annotated[str, typer.Option(help="fast; deep: also what takes half an hour; soak: everything.")] = "fast",
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore results of earlier runs.")] = False,
     json_: JsonOption = False,
 ) -> None:
@@ -36,48 +37,54 @@ def check_command(
     Examples: highwater spec check · highwater spec check TruncateByEpoch · highwater spec check MCHwTruncation_deep
     """
     from spec.check import check
+    from spec.models import PROFILES
 
-    models, mutants = _chosen(names or [], guards=guards)
+    depth = next((each for each in PROFILES if each == profile), None)
+    if depth is None:
+        raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
+    models, mutants, told = _chosen(names or [], guards=guards)
     with _progress(quiet=json_) as update:
-        results = check(models, mutants, update, jobs=jobs, fresh=fresh)
+        results = check(models, mutants, update, profile=depth, jobs=jobs, fresh=fresh)
     if json_:
-        _print_json(summary(results))
+        _print_json(summary(results, told))
     else:
-        told = set(mutants or ()) if names else set()
         for result in results:
             _print_story(result, always=result.guard in told)
         _print_totals(results)
     raise typer.Exit(EXIT_OF_VERDICT[worst([result.verdict for result in results])])
 
 
-def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, list[str] | None]:
-    """Models and guards to run; None is all. A folder's name brings its mutants along."""
-    from spec.check import load_models
+def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, list[str] | None, set[str]]:
+    """Models and guards to run, None is all, and the guards that were asked for by name.
+
+    A folder's name brings its mutants along.
+    """
+    from spec.check import guards_of
     from spec.guards import load_guards
+    from spec.models import load_models
 
     if not names:
-        return None, None if guards else []
-    known = load_guards()
-    folders = {model.folder for model in load_models().values()}
-    mutants = [guard.id for name in names for guard in known.values() if name in {guard.id, guard.switch}]
-    models = [name for name in names if not any(name in {guard.id, guard.switch} for guard in known.values())]
-    if guards:
-        of_folders = [name for name in models if name in folders]
-        rows = load_models()
-        mutants += [g.id for g in known.values() if g.model in rows and rows[g.model].folder in of_folders]
-    return models, list(dict.fromkeys(mutants))
+        return None, None if guards else [], set()
+    known = {name: guard.id for guard in load_guards().values() for name in (guard.id, guard.switch)}
+    asked = [known[name] for name in names if name in known]
+    models = [name for name in names if name not in known]
+    folders = {model.folder for model in load_models().values()}.intersection(models) if guards else set()
+    brought = [guard.id for folder in sorted(folders) for guard in guards_of(folder)]
+    return models, list(dict.fromkeys([*asked, *brought])), set(asked)
 
 
-def summary(results: "Sequence[ModelResult]") -> dict[str, Any]:
-    """What `--json` prints: design.md, section 4."""
+def summary(results: "Sequence[ModelResult]", told: Collection[str] = ()) -> dict[str, Any]:
+    """What `--json` prints: design.md, section 4. Guards of `told` and whatever was not expected bring their steps."""
     return {
         "models": [
             {
-                "model": result.model,
+                "model": result.model.name,
                 "verdict": result.verdict,
                 "states": result.outcome.distinct if result.outcome.distinct >= 0 else result.outcome.generated,
                 "depth": result.outcome.depth,
                 "seconds": round(result.outcome.seconds, 1),
+                "faults": result.faults,
+                **_steps(result, told),
             }
             for result in results
             if not result.guard
@@ -85,16 +92,31 @@ def summary(results: "Sequence[ModelResult]") -> dict[str, Any]:
         "guards": [
             {
                 "guard": result.guard,
-                "model": result.model,
-                "expected": "violated",
+                "model": result.model.name,
+                "expected": "holds" if result.mutant and result.mutant.redundant else "violated",
                 "seen": result.seen,
                 "property": result.outcome.broken,
                 "length": len(result.outcome.trace),
+                "also_off": result.mutant.also_off if result.mutant else (),
+                "states": result.outcome.distinct,
+                "seconds": round(result.outcome.seconds, 1),
+                "faults": result.faults,
+                **_steps(result, told),
             }
             for result in results
             if result.guard
         ],
     }
+
+
+def _steps(result: "ModelResult", told: Collection[str]) -> dict[str, Any]:
+    """A counterexample, step by step, where somebody wants to see it."""
+    from dataclasses import asdict
+
+    from spec.story import story
+
+    shown = result.outcome.trace and (result.faults or result.guard in told)
+    return {"steps": [asdict(beat) for beat in story(result.outcome.trace)]} if shown else {}
 
 
 @contextmanager
@@ -133,34 +155,98 @@ def _line(result: "ModelResult") -> str:
     outcome = result.outcome
     when = f"{outcome.seconds:.1f} s" + (", cached" if result.cached else "")
     mark = {"valid": "ok", "invalid": "FAILS"}.get(result.verdict, "unknown")
-    if result.guard:
-        seen = f"{outcome.broken} broken in {len(outcome.trace)} states" if outcome.trace else outcome.reason or "holds"
-        return f"{mark:8}without {result.guard:24} {seen} ({when})"
     counts = f"{outcome.distinct:,} states, depth {outcome.depth}" if outcome.distinct >= 0 else ""
-    walked = f"{outcome.generated:,} states in random walks" if not counts else ""
-    said = outcome.reason if result.verdict == "unknown" else outcome.broken or counts or walked
-    if result.states not in {-1, outcome.distinct} and not outcome.broken:
-        said += f", but manifest.toml says {result.states:,}: find out why, or correct it"
-    return f"{mark:8}{result.model:32} {said} ({when})"
+    walked = f"{outcome.generated:,} states in random walks"
+    said = outcome.reason if result.verdict == "unknown" else "; ".join(result.faults) or counts or walked
+    if result.mutant is None:
+        return f"{mark:8}{result.model.name:32} {said} ({when})"
+    if outcome.trace and not result.faults:
+        said = f"{outcome.broken} broken in {len(outcome.trace)} states"
+    elif not result.faults and result.mutant.redundant:
+        said = f"redundant: holds in {outcome.distinct:,} states"
+    together = " and ".join([result.guard, *result.mutant.also_off])
+    return f"{mark:8}without {together:24} {said} ({result.model.name}, {when})"
 
 
 def _print_story(result: "ModelResult", *, always: bool) -> None:
     """Whatever was not expected, and the mutants that were asked for by name."""
-    if result.verdict == "valid" and not always:
-        return
-    if result.expected and result.verdict != "valid":
-        expected = f"{result.expected.property} broken in {result.expected.length} states"
-        typer.echo(f"\nwithout {result.guard}: expected {expected}")
-    if result.outcome.trace:
+    if result.outcome.trace and (always or result.verdict != "valid"):
         rule = f", without {result.guard}" if result.guard else ""
-        typer.echo(f"\n{result.model}{rule}: {result.outcome.broken} breaks like this\n{result.story()}")
+        typer.echo(f"\n{result.model.name}{rule}: {result.outcome.broken} breaks like this\n{result.story()}")
 
 
 def _print_totals(results: "Sequence[ModelResult]") -> None:
     models = [result for result in results if not result.guard]
     mutants = [result for result in results if result.guard]
     good = [sum(result.verdict == "valid" for result in each) for each in (models, mutants)]
-    typer.echo(f"{good[0]} of {len(models)} models hold, {good[1]} of {len(mutants)} mutants break as expected")
+    guards = len({result.guard for result in mutants})
+    typer.echo(
+        f"{good[0]} of {len(models)} models hold, {good[1]} of {len(mutants)} mutants as expected, guards: {guards}"
+    )
+
+
+@spec_app.command("prove")
+def prove_command(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="All, if none is named.")] = None,
+    seed: Annotated[int, typer.Option(help="Of z3's own chance.")] = 0,
+    drops: Annotated[bool, typer.Option("--drops", help="Also each protocol without each of its guards.")] = False,
+    profile: Annotated[str, typer.Option(help="fast; deep: also --drops, --research, comparisons with TLA+.")] = "fast",
+    research: Annotated[
+        bool, typer.Option("--research", help="Also crashes that lose a suffix inside the ISR.")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Prove the protocols for any number of brokers, members, partitions, offsets and epochs, with z3.
+
+    Exit code 0 only if all are proved, research apart; what is open shows a counterexample to induction. A guard that
+    is dropped must break a promise, or be proved to be redundant; a protocol that is named tells how.
+
+    Examples: highwater spec prove · highwater spec prove isr_commit --drops
+    """
+    from spec.models import PROFILES
+    from spec.proofs import report
+    from spec.proofs.running import run, run_research
+
+    if profile not in PROFILES:
+        raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
+    deep, wanted = profile != "fast", names or [*report.PROTOCOLS, report.RESEARCH]
+    protocols = [report.load(name) for name in wanted]
+    proved = [each for each in protocols if each.name != report.RESEARCH]
+    say = (lambda line: None) if json_ else typer.echo
+    proofs, dropped, verdict = run(proved, say, seed=seed, drops=drops, deep=deep, told=bool(names))
+    asked = research or deep or report.RESEARCH in (names or ())
+    found = run_research(say, seed=seed, asked=asked) if asked or not names else {}
+    if json_:
+        _print_json({**report.summary(proofs, dropped), "research": found})
+    raise typer.Exit(EXIT_OF_VERDICT[verdict])
+
+
+@spec_app.command("draw")
+def draw_command(
+    name: Annotated[str, typer.Argument(metavar="GUARD|MODEL", help="What to draw; see highwater guards.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Default: NAME.svg.")] = None,
+    states: Annotated[int, typer.Option(help="Of a model: at most so many states.")] = 40,
+) -> None:
+    """A picture (SVG): of a guard the counterexample without it, of a model its first states.
+
+    Examples: highwater spec draw TruncateByEpoch · highwater spec draw MCHwTruncation --states 25 -o states.svg
+    """
+    from spec.check import check, known_names
+    from spec.draw import draw_counterexample, draw_states
+    from spec.guards import load_guards
+    from spec.models import load_models
+
+    guards = {key: guard.id for guard in load_guards().values() for key in (guard.id, guard.switch)}
+    if name in guards:
+        results = check(models=[], guards=[guards[name]], jobs=1)
+        picture = draw_counterexample(next((each for each in results if each.outcome.trace), results[0]))
+    elif name in load_models():
+        picture = draw_states(load_models()[name], states)
+    else:
+        raise UsageError(f"no model or guard {name!r}", mend=f"known: {', '.join(known_names())}")
+    path = out or Path(f"{name}.svg")
+    path.write_text(picture)
+    typer.echo(f"wrote {path}")
 
 
 @spec_app.command("trace")

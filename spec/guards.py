@@ -9,23 +9,38 @@ from typing import Final
 import msgspec
 
 from spec.formats.verdict import UsageError
+from spec.models import FAST, Profile
 
 FILE: Final = Path(__file__).with_name("guards.toml")
 DUE: Final = "due"
 NONE_BECAUSE: Final = "none, because "
 
 
-class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What TLC shows when the guard is off: the broken property, and the states up to there, the first included.
+class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model without the guard, and what TLC makes of it.
 
-    `bounds` replaces constants of the model's cfg, in which each bound that is not named is the least;
-    `cfg` names a committed configuration instead.
+    Either `breaks` (in the file: `property`) does so after `length` states, the first included; or the guard is
+    `redundant` there, for the reason given, and all `states` (distinct) hold.  `constants` replace those of the
+    model; `also_off` (in the file: `with`) are guards that must be off too.
     """
 
-    property: str
-    length: int
-    bounds: dict[str, int] = {}
-    cfg: str = ""
+    model: str
+    breaks: str = msgspec.field(name="property", default="")
+    length: int = 0
+    redundant: str = ""
+    states: int = -1
+    constants: dict[str, int | str] = {}
+    also_off: tuple[str, ...] = msgspec.field(name="with", default=())
+    profile: Profile = FAST
+
+    def __post_init__(self) -> None:
+        if bool(self.breaks) == bool(self.redundant):
+            raise ValueError("say which property breaks, or why the guard is redundant: one of the two")
+
+    @property
+    def text(self) -> str:
+        together = f" with {', '.join(self.also_off)}" if self.also_off else ""
+        return f"{self.breaks}, {self.length} states{together}" if self.breaks else "redundant"
 
 
 class Witnesses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +52,7 @@ class Witnesses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One load-bearing rule. `model` is a row of the manifest whose module has the constant `id`."""
+    """One load-bearing rule: a constant `id` in the modules of the models that `tlc` names."""
 
     id: str
     rule: str
@@ -45,8 +60,11 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str
     clauses: tuple[str, ...]
     witnesses: Witnesses
-    tlc: Counterexample | str
-    model: str = ""
+    tlc: tuple[Mutant, ...] | str
+
+    @property
+    def mutants(self) -> tuple[Mutant, ...]:
+        return self.tlc if isinstance(self.tlc, tuple) else ()
 
     @property
     def switch(self) -> str:
@@ -56,9 +74,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def texts(self) -> dict[str, str]:
         """All four witnesses as text."""
-        shown = self.tlc
-        if isinstance(shown, Counterexample):
-            shown = f"{shown.property}, {shown.length} states"
+        shown = self.tlc if isinstance(self.tlc, str) else "; ".join(dict.fromkeys(each.text for each in self.tlc))
         return {"tlc": shown, **msgspec.structs.asdict(self.witnesses)}
 
 
@@ -76,9 +92,10 @@ def load_guards(path: Path = FILE) -> dict[str, Guard]:
         for witness, text in row.texts.items():
             if not text.strip() or text == NONE_BECAUSE.strip():
                 raise UsageError(f"{row.id}: witness {witness} says nothing", where=str(path), mend="say why")
-        if isinstance(row.tlc, Counterexample) and not row.model:
-            raise UsageError(f"{row.id}: tlc without model", where=str(path), mend="name a row of manifest.toml")
         guards[row.id] = row
+    for row in guards.values():
+        for other in (each for mutant in row.mutants for each in mutant.also_off if each not in guards):
+            raise UsageError(f"{row.id}: with an unknown guard {other}", where=str(path), mend="correct the name")
     return guards
 
 

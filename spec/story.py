@@ -65,7 +65,7 @@ def plain_action(name: str) -> str:
 
 
 def differences(path: str, before: Value, after: Value) -> Iterator[Change]:
-    """The smallest parts of a value that changed: into functions and records, and into the items of a grown tuple."""
+    """The smallest parts of a value that changed: into functions and records, tuples and sets of records."""
     if before == after:
         return
     if isinstance(before, Function) and isinstance(after, Function) and before.keys() == after.keys():
@@ -76,6 +76,9 @@ def differences(path: str, before: Value, after: Value) -> Iterator[Change]:
         for slot in range(max(len(before), len(after))):
             old, new = (items[slot] if slot < len(items) else ABSENT for items in (before, after))
             yield from differences(f"{path}[{slot}]", old, new)
+    elif isinstance(before, frozenset) and isinstance(after, frozenset) and _holds_records(tuple(before | after)):
+        yield from (Change(path, to_tla(item), str(ABSENT)) for item in sorted(before - after, key=str))
+        yield from (Change(path, str(ABSENT), to_tla(item)) for item in sorted(after - before, key=str))
     else:
         yield Change(path, to_tla(before), to_tla(after))
 

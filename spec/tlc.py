@@ -32,8 +32,8 @@ class Progress:
 class Options:
     """How to run.
 
-    `simulate` = (walks, depth, seed) walks at random; `library` holds modules beside those in the root's folder;
-    `small` starts the JVM for a run of a few seconds.
+    `simulate` = (walks, depth, seed) walks at random; `library`: folders of modules, beside the root's own;
+    `small` starts the JVM for a run of a few seconds; `dump` is where to write every state, as `<dump>.dot`.
     """
 
     workers: int = 1
@@ -42,8 +42,9 @@ class Options:
     deadlock: bool = False
     coverage: bool = False
     simulate: tuple[int, int, int] | None = None
-    library: Path | None = None
+    library: tuple[Path, ...] = ()
     small: bool = False
+    dump: Path | None = None
 
 
 def run_tlc(
@@ -80,14 +81,18 @@ def _start(module: Path, config: Path, options: Options, scratch: Path) -> subpr
     # Names inside these folders collide within a second, so each run has fresh ones.
     metadata, temporary = scratch / "metadata", scratch / "tmp"
     temporary.mkdir()
-    library = [f"-DTLA-Library={options.library.resolve()}"] if options.library else []
+    folders = os.pathsep.join(str(folder.resolve()) for folder in options.library)
+    library = [f"-DTLA-Library={folders}"] if folders else []
     arguments = [
         *(str(java().executable), *(QUIET_JVM if options.small else FAST_JVM), f"-Xmx{options.memory_mb}m", "-Xss16m"),
         *(f"-Djava.io.tmpdir={temporary}", *library, "-cp", str(tlc_jar().path), "tlc2.TLC", "-tool"),
+        # Liveness only at the end and always the same fingerprints: or chance would pick the counterexample.
+        *("-lncheck", "final", "-fp", "0"),
         *("-workers", str(options.workers), "-checkpoint", "0", "-metadir", str(metadata)),
         *([] if options.deadlock else ["-deadlock"]),  # TLC's flag turns the check off
         *(["-coverage", "1"] if options.coverage else []),
         *_simulation(options),
+        *(["-dump", "dot,actionlabels", str(options.dump)] if options.dump else []),
         *("-config", str(config.resolve()), module.name),
     ]
     return subprocess.Popen(

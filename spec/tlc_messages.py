@@ -21,10 +21,12 @@ END: Final = "@!@!@ENDMSG"
 VERSION, SUCCESS, TOTALS, PROGRESS, PROGRESS_SIMULATION, DEPTH = 2262, 2193, 2199, 2200, 2209, 2194
 STATE, STUTTERING, BACK_TO, COVERAGE = 2217, 2218, 2122, 2772
 INVARIANT, INVARIANT_INITIALLY, ACTION_PROPERTY, TEMPORAL, DEADLOCK = 2110, 2107, 2112, 2116, 2114
+PROPERTY_INITIALLY = 2108
 BROKEN: Final = {
     INVARIANT: re.compile(r"Invariant (\S+) is violated"),
     INVARIANT_INITIALLY: re.compile(r"Invariant (\S+) is violated"),
-    ACTION_PROPERTY: re.compile(r"Action property (\S+) is violated"),
+    ACTION_PROPERTY: re.compile(r"Action property (.+?) is violated"),
+    PROPERTY_INITIALLY: re.compile(r"[Pp]roperty (.+?) is violated"),
     TEMPORAL: re.compile(r"(Temporal properties)"),
     DEADLOCK: re.compile(r"(Deadlock)"),
 }

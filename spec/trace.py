@@ -18,6 +18,7 @@ import msgspec
 
 from spec.formats.trace import Step, read_trace
 from spec.formats.verdict import UsageError, Verdict, worst
+from spec.models import CONTRACTS
 from spec.tla_values import Function, Value, parse, to_tla
 from spec.tlc import Options, run_tlc
 from spec.tlc_messages import TlcResult
@@ -163,7 +164,7 @@ def _run(model: str, rows: Sequence[Value], members: frozenset[Value], shown: in
         run = Path(folder) / "Run.tla"
         run.write_text(text)
         config = shutil.copy(module.with_suffix(".cfg"), folder)
-        options = Options(timeout_s=timeout_s, library=module.parent, small=len(rows) < 2000)
+        options = Options(timeout_s=timeout_s, library=(module.parent, CONTRACTS), small=len(rows) < 2000)
         return run_tlc(run, Path(config), options)
 
 

@@ -6,22 +6,24 @@ import pytest
 
 from reference.guards import Guards
 from spec.formats.verdict import UsageError
-from spec.guards import load_guards
+from spec.guards import Guard, load_guards
+
+SWITCHES = {field.name for field in dataclasses.fields(Guards)}
+SWITCHED = [guard for guard in load_guards().values() if guard.switch in SWITCHES]
 
 
-def test_every_guard_has_a_switch_and_every_switch_a_guard() -> None:
-    assert {field.name for field in dataclasses.fields(Guards)} == {guard.switch for guard in load_guards().values()}
+def test_every_switch_is_a_guard_and_what_the_simulator_shows_has_a_switch() -> None:
+    assert len(SWITCHED) == len(SWITCHES)
+    shown = {guard.id for guard in load_guards().values() if guard.witnesses.simulator.startswith("seed ")}
+    assert shown <= {guard.id for guard in SWITCHED}
 
 
 def test_all_are_on_unless_switched_off() -> None:
     assert all(dataclasses.astuple(Guards()))
 
 
-@pytest.mark.parametrize("guard", load_guards().values(), ids=lambda guard: guard.id)
-def test_a_guard_is_switched_off_by_either_name(guard: object) -> None:
-    from spec.guards import Guard
-
-    assert isinstance(guard, Guard)
+@pytest.mark.parametrize("guard", SWITCHED, ids=lambda guard: guard.id)
+def test_a_guard_is_switched_off_by_either_name(guard: Guard) -> None:
     off = Guards().without(guard.id)
     assert off == Guards().without(guard.switch)
     assert [field.name for field in dataclasses.fields(off) if not getattr(off, field.name)] == [guard.switch]

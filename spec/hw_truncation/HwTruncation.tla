@@ -8,7 +8,7 @@
 (*                                                                         *)
 (* Requests and replies are messages: late, lost, served by a zombie.  A   *)
 (* crash loses any suffix of the log that was not flushed, within the      *)
-(* fault budget (MayLose, MayCrash).  Elections are clean.                      *)
+(* fault budget (MayLose, MayCrash).  Elections are clean.                 *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
 (* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
@@ -22,13 +22,13 @@ CONSTANTS
     InFlight    \* how many requests of one follower may be on their way at once
 
 CONSTANTS
-    TruncateByEpoch, FenceStaleFetch,
+    TruncateByEpoch, TruncateToCommonEpoch, FenceStaleFetch, ForgetTruncatedEpochs, TruncateBeforeHw,
     HwNeedsWholeIsr, AckAfterCommit,
     ExpandOnlyCaughtUp, ExpandAfterEpochStart, IsrCas,
     FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr
 
-ASSUME {TruncateByEpoch, FenceStaleFetch, HwNeedsWholeIsr, AckAfterCommit, ExpandOnlyCaughtUp,
-        ExpandAfterEpochStart, IsrCas, FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr} \subseteq BOOLEAN
+ASSUME {TruncateByEpoch, TruncateToCommonEpoch, FenceStaleFetch, ForgetTruncatedEpochs, TruncateBeforeHw,
+        HwNeedsWholeIsr, AckAfterCommit, ExpandOnlyCaughtUp, ExpandAfterEpochStart, IsrCas, FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr} \subseteq BOOLEAN
 
 VARIABLE metadata       \* the store, by leader epoch (from 0): leader, isr, partitionEpoch as last written in that epoch
 VARIABLE unclean        \* members of the ISR that registered after a crash, and have not left it since
@@ -101,7 +101,7 @@ LeaderOf(f) == IF status[f] = "active" /\ leaderEpoch[f] >= 0 THEN InEpoch(leade
 \* The cache of epochs forgets what lies past the log end, even if no record goes (KAFKA-10706).
 Truncate(b, end) ==
     /\ log' = [log EXCEPT ![b] = Take(@, end)]
-    /\ latestEpoch' = [latestEpoch EXCEPT ![b] = LastEpoch(log'[b])]
+    /\ latestEpoch' = [latestEpoch EXCEPT ![b] = IF ForgetTruncatedEpochs THEN LastEpoch(log'[b]) ELSE @]
 
 -----------------------------------------------------------------------------
 (* Controller and store *)
@@ -263,7 +263,7 @@ Diverges(l, request) ==
     LET end == EpochEnd(log[l], request.lastEpoch, LogEnd(l)) IN
     IF ~TruncateByEpoch THEN request.offset > LogEnd(l)
     ELSE IF end < request.offset THEN TRUE
-    ELSE end > 0 /\ request.lastEpoch \notin {Unknown, latestEpoch[l], log[l][end]}
+    ELSE TruncateToCommonEpoch /\ end > 0 /\ request.lastEpoch \notin {Unknown, latestEpoch[l], log[l][end]}
 
 FetchResult(l, request) ==
     CASE ~Leads(l)                                                  -> "not_leader"
@@ -335,9 +335,10 @@ FollowerAppend(f, count) ==
     /\ reply' = [reply EXCEPT ![f] = NoReply]
     /\ UNCHANGED <<store, roles, leading, fetch, committed>>
 
-\* KIP-279: both logs are asked for the epoch, so that each reply gets the follower to an epoch that both know.
+\* KIP-279: both logs are asked for the epoch, so that each reply gets the follower to an epoch that both know.  KIP-101
+\* asked the leader only.
 TruncationPoint(f, answer) ==
-    Min(answer.end, IF TruncateByEpoch THEN EpochEnd(log[f], answer.epoch, LogEnd(f)) ELSE LogEnd(f))
+    Min(answer.end, IF TruncateByEpoch /\ TruncateToCommonEpoch THEN EpochEnd(log[f], answer.epoch, LogEnd(f)) ELSE LogEnd(f))
 
 TruncateToEpochEnd(f) ==
     LET end == TruncationPoint(f, reply[f]) IN
@@ -347,6 +348,15 @@ TruncateToEpochEnd(f) ==
     /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, end)]
     /\ reply' = [reply EXCEPT ![f] = NoReply]
     /\ UNCHANGED <<store, roles, leading, fetch, committed>>
+
+\* What must not be (KAFKA-14704): told the leader's high watermark together with where the logs part, a follower raises
+\* its own first, and shows readers what it is about to cut off.
+FollowerRaiseHw(f, l) ==
+    /\ ~TruncateBeforeHw
+    /\ LeaderOf(f) = l /\ f # l /\ Up(l)
+    /\ FetchResult(l, Request(f)) = "diverging"
+    /\ highWatermark' = [highWatermark EXCEPT ![f] = Max(@, Min(highWatermark[l], LogEnd(f)))]
+    /\ UNCHANGED <<store, roles, log, latestEpoch, leading, messages, committed>>
 
 -----------------------------------------------------------------------------
 (* Crashes *)
@@ -404,6 +414,23 @@ Init ==
 -----------------------------------------------------------------------------
 (* What holds *)
 
+Numbers == Nat \union {Unknown}
+TypeOK ==
+    /\ \A n \in 1 .. Len(metadata) : metadata[n] \in [leader : Brokers \union {None}, isr : SUBSET Brokers,
+                                                       partitionEpoch : Nat]
+    /\ unclean \subseteq Brokers
+    /\ status \in [Brokers -> {"down", "starting", "starting clean", "idle", "active"}]
+    /\ brokerEpoch \in [Brokers -> Nat] /\ leaderEpoch \in [Brokers -> Numbers]
+    /\ log \in [Brokers -> Seq(Nat)] /\ latestEpoch \in [Brokers -> Numbers] /\ highWatermark \in [Brokers -> Nat]
+    /\ \A l \in Brokers :
+          /\ leading[l].isr \subseteq Brokers /\ DOMAIN leading[l].proposed \subseteq Brokers
+          /\ {leading[l].partitionEpoch, leading[l].epochStart} \subseteq Numbers /\ leading[l].applied \in BOOLEAN
+          /\ leading[l].fetched \in [Brokers -> [end : Numbers, brokerEpoch : Numbers]]
+    /\ \A f \in Brokers :
+          /\ \A n \in 1 .. Len(fetch[f]) : fetch[f][n].offset \in Nat /\ fetch[f][n].awaited \in BOOLEAN
+          /\ reply[f].result \in {"none", "records", "diverging"} /\ reply[f].records \in Seq(Nat)
+    /\ committed \in Seq(Nat)
+
 \* Everything ever committed is on every member of the ISR that has not crashed since it joined (StrongIsr).
 CommittedOnIsr == metadata # <<>> => \A m \in Store.isr : Clean(m) => IsPrefix(committed, log[m])
 
@@ -413,6 +440,9 @@ AckedSurvives == metadata # <<>> => \E m \in Store.isr : IsPrefix(committed, log
 \* No leader, however late, believes something committed that is not.
 LeadersAgree == \A l \in Brokers : Leads(l) => Agree(Take(log[l], highWatermark[l]), committed)
 
+\* No reader is shown anything else, by whomever.
+ReadersAgree == \A b \in Brokers : Agree(Take(log[b], highWatermark[b]), committed)
+
 \* Two logs that agree on one record agree on all before it.
 LogMatching ==
     \A a, b \in Brokers : \A n \in 1 .. Min(LogEnd(a), LogEnd(b)) :
@@ -421,4 +451,14 @@ LogMatching ==
 EpochsAscend == \A b \in Brokers : \A n \in 2 .. LogEnd(b) : log[b][n - 1] <= log[b][n]
 
 HwWithinLog == \A b \in Brokers : highWatermark[b] <= LogEnd(b)
+
+\* What users are promised: the log is what the next leader has of what was committed.
+Heir == CHOOSE m \in Store.isr : \A other \in Store.isr : Clean(other) => Clean(m)
+Promise == INSTANCE PartitionLog WITH
+    Replicas <- Brokers,
+    LosesItsEnd <- FALSE,
+    log <- IF metadata = <<>> THEN <<>> ELSE Take(log[Heir], Min(Len(committed), LogEnd(Heir))),
+    acked <- Len(committed),
+    served <- [b \in Brokers |-> IF Leads(b) THEN Take(log[b], highWatermark[b]) ELSE <<>>]
+RefinesPartitionLog == Promise!Spec
 =============================================================================

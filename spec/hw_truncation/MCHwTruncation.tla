@@ -39,7 +39,7 @@ MCLeaderProposeIsr(l) ==
           LeaderProposeIsr(l, IF f \in leading[l].isr THEN leading[l].isr \ {f} ELSE leading[l].isr \union {f})
 
 \* A fetch in one step: sent, served, and its reply taken or lost (README.md, "Fewer states").
-MCFetch(l, f) ==
+FetchAtOnce(l, f, taken) ==
     LET request == Request(f)
         lead == AfterFetch(l, f, request)
         hw == CommittedEnd(l, lead) IN
@@ -47,16 +47,18 @@ MCFetch(l, f) ==
     /\ FetchResult(l, request) = "records"
     /\ leading' = [leading EXCEPT ![l] = lead]
     /\ committed' = Told(l, hw)
-    /\ \E taken \in BOOLEAN :
-          IF taken
-          THEN LET records == log[f] \o SubSeq(log[l], request.offset + 1, LogEnd(l)) IN
-               /\ log' = [log EXCEPT ![f] = records]
-               /\ latestEpoch' = [latestEpoch EXCEPT ![f] = IF LogEnd(l) = request.offset THEN @ ELSE LastEpoch(records)]
-               /\ highWatermark' = [highWatermark EXCEPT ![l] = hw, ![f] = Max(@, Min(hw, Len(records)))]
-          ELSE /\ LogEnd(l) > request.offset        \* else the reply tells nothing of note
-               /\ UNCHANGED <<log, latestEpoch>>
-               /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
+    /\ IF taken
+       THEN LET records == log[f] \o SubSeq(log[l], request.offset + 1, LogEnd(l)) IN
+            /\ log' = [log EXCEPT ![f] = records]
+            /\ latestEpoch' = [latestEpoch EXCEPT ![f] = IF LogEnd(l) = request.offset THEN @ ELSE LastEpoch(records)]
+            /\ highWatermark' = [highWatermark EXCEPT ![l] = hw, ![f] = Max(@, Min(hw, Len(records)))]
+       ELSE /\ LogEnd(l) > request.offset        \* else the reply tells nothing of note
+            /\ UNCHANGED <<log, latestEpoch>>
+            /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
     /\ UNCHANGED <<store, roles, messages>>
+
+MCFetch(l, f) == \E taken \in BOOLEAN : FetchAtOnce(l, f, taken)
+MCFetchTaken(l, f) == FetchAtOnce(l, f, TRUE)
 
 \* The same when the leader tells where the logs part.
 MCTruncate(l, f) ==
@@ -80,6 +82,7 @@ Others ==
     \/ \E l \in Brokers : MCLeaderWrite(l) \/ MCLeaderAdvanceHw(l) \/ MCLeaderAck(l)
     \/ \E l \in Brokers : MCLeaderProposeIsr(l) \/ LeaderChangeIsr(l) \/ LeaderLearnIsr(l, TRUE) \/ LeaderLearnIsr(l, FALSE)
     \/ \E b \in Brokers : MCCrash(b) \/ MCRestart(b) \/ Register(b)
+    \/ \E f, l \in Brokers : FollowerRaiseHw(f, l)
 
 MCSpec == Init /\ [][Others \/ \E l, f \in Brokers : MCFetch(l, f) \/ MCTruncate(l, f)]_vars
 
@@ -93,4 +96,29 @@ SIMSpec ==
           \/ \E l, f \in Brokers, i \in 1 .. InFlight : LeaderServeFetch(l, f, i) \/ LeaderParkFetch(l, f, i)]_vars
 
 Symmetry == Permutations(Brokers)
+
+-----------------------------------------------------------------------------
+(* In the end: when elections, crashes and writes are over, every follower that is up has the leader's log.  Each step that
+   a broker takes by itself must happen if it stays possible (weak fairness); nothing forces clients or the controller. *)
+
+LiveSpec ==
+    /\ MCSpec
+    /\ \A b \in Brokers :
+          /\ WF_vars(MCBecomeLeader(b)) /\ WF_vars(MCBecomeFollower(b))
+          /\ WF_vars(MCRestart(b)) /\ WF_vars(Register(b))
+          /\ \A l \in Brokers : WF_vars(MCFetchTaken(l, b)) /\ WF_vars(MCTruncate(l, b))
+
+Settled ==
+    metadata # <<>> /\ Store.leader # None /\ Leads(Store.leader) =>
+        \A f \in Brokers : Leads(Store.leader) /\ leaderEpoch[f] = Epoch => log[f] = log[Store.leader]
+FollowersConverge == <>[]Settled
+
+-----------------------------------------------------------------------------
+(* Situations that must come up, or the claims would be empty *)
+
+ZombieLeader == \E l \in Brokers : Leads(l) /\ leaderEpoch[l] < Epoch
+DivergingLogs == \E a, b \in Brokers : LogEnd(a) > 0 /\ LogEnd(b) > 0 /\ ~Agree(log[a], log[b])
+CommittedAndCrashed == committed # <<>> /\ \E b \in Brokers : ~Up(b)
+UncleanInIsr == metadata # <<>> /\ unclean # {}
+NobodyLeads == metadata # <<>> /\ Store.leader = None
 =============================================================================

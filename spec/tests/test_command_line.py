@@ -33,7 +33,9 @@ def test_check_prints_one_object_for_machines() -> None:
         "guard": "AckAfterCommit", "model": "MCHwTruncation", "expected": "violated", "seen": "violated",
         "property": "CommittedOnIsr", "length": 5,
     }  # fmt: skip
-    assert (code, json.loads(said)) == (ExitCode.HELD, {"models": [], "guards": [row]})
+    shown = json.loads(said)["guards"][0]
+    assert (code, {key: shown[key] for key in row}) == (ExitCode.HELD, row)
+    assert [step["action"] for step in shown["steps"]] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
 
 
 def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None:
@@ -42,13 +44,22 @@ def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None
     assert code == ExitCode.HELD
     assert "cached" in said
     assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in said
-    assert "0 of 0 models hold, 1 of 1 mutants break as expected" in said
+    assert "0 of 0 models hold, 2 of 2 mutants as expected, guards: 1" in said
 
 
-@pytest.mark.parametrize("name", ["Nothing", "HwNeedsMinIsr"])
-def test_check_refuses_what_it_cannot_run(name: str) -> None:
-    with pytest.raises(UsageError, match=name):
-        run("spec", "check", name)
+def test_check_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(UsageError, match=r"no model 'Nothing'; known: .*hw_truncation"):
+        run("spec", "check", "Nothing")
+    with pytest.raises(UsageError, match="no profile 'quick'; known: fast, deep, soak"):
+        run("spec", "check", "--profile", "quick")
+
+
+def test_draw_writes_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    assert run("spec", "draw", "ack_after_commit", "--out", str(path)) == (ExitCode.HELD, f"wrote {path}\n")
+    assert path.read_text().startswith("<svg")
+    with pytest.raises(UsageError, match="no model or guard 'Nothing'"):
+        run("spec", "draw", "Nothing")
 
 
 def test_trace_says_accepted() -> None:

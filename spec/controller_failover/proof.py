@@ -1,0 +1,470 @@
+"""Controller failover, for any number of controllers, brokers, partitions and epochs.
+
+A controller that was replaced never hears of it, except by a refused write: until then it elects, and sends for ever.
+LeaderAndIsr requests may be late, lost, doubled and out of order.
+
+The pivot is history: `leader_in[p, e]` is who the store made leader of p in leader epoch e, `claimant_of[e]` who
+claimed controller epoch e.  Store, caches, requests and brokers all agree with it at the epoch they know, and none is
+ahead of the store.  Two brokers that lead in one epoch are then the same broker.
+"""
+
+from typing import Final
+
+from spec.proofs.language import (
+    Action,
+    And,
+    Claim,
+    Drop,
+    Finite,
+    Formula,
+    If,
+    Implies,
+    Message,
+    Not,
+    Number,
+    Or,
+    Protocol,
+    Sort,
+    State,
+    Step,
+    Term,
+    relation,
+    step,
+    table,
+    value,
+)
+
+CONTROLLER: Final = Sort("Controller")
+BROKER: Final = Sort("Broker")
+PARTITION: Final = Sort("Partition")
+EPOCH: Final = Number("ControllerEpoch")
+LEADER_EPOCH: Final = Number("LeaderEpoch")
+VERSION: Final = Number("PartitionEpoch")
+LIFE: Final = Number("BrokerEpoch")
+
+LEADER_AND_ISR: Final = Message(
+    "request",
+    {
+        "partition": value(PARTITION),
+        "controller_epoch": value(EPOCH),
+        "leader": value(BROKER),
+        "leader_epoch": value(LEADER_EPOCH),
+        "isr": relation(BROKER),
+        "partition_epoch": value(VERSION),
+        "broker_epoch": table(BROKER, to=LIFE),  # of each receiver, as the controller knew it
+    },
+)
+
+VARIABLES: Final = {
+    # The store.
+    "controller_epoch": value(EPOCH),
+    "leader": table(PARTITION, to=BROKER),
+    "leader_epoch": table(PARTITION, to=LEADER_EPOCH),
+    "isr": relation(PARTITION, BROKER),
+    "partition_epoch": table(PARTITION, to=VERSION),
+    # A controller: it has read the epoch that it means to replace; it has claimed one; what it loaded of a partition.
+    "candidate": relation(CONTROLLER),
+    "read_epoch": table(CONTROLLER, to=EPOCH),
+    "active": relation(CONTROLLER),
+    "claimed_epoch": table(CONTROLLER, to=EPOCH),
+    "loaded": relation(CONTROLLER, PARTITION),
+    "cached_leader": table(CONTROLLER, PARTITION, to=BROKER),
+    "cached_leader_epoch": table(CONTROLLER, PARTITION, to=LEADER_EPOCH),
+    "cached_isr": relation(CONTROLLER, PARTITION, BROKER),
+    "cached_partition_epoch": table(CONTROLLER, PARTITION, to=VERSION),
+    # A broker: how often it has registered, and what the last request that it followed said.
+    "broker_epoch": table(BROKER, to=LIFE),
+    "known_controller_epoch": table(BROKER, to=EPOCH),
+    "known_leader": table(BROKER, PARTITION, to=BROKER),
+    "known_leader_epoch": table(BROKER, PARTITION, to=LEADER_EPOCH),
+    "known_isr": relation(BROKER, PARTITION, BROKER),
+    "known_partition_epoch": table(BROKER, PARTITION, to=VERSION),
+    # History: the last claimant, the claimant of each controller epoch, the leader of each leader epoch, and which
+    # controller wrote a partition last.
+    "claimant": value(CONTROLLER),
+    "claimant_of": table(EPOCH, to=CONTROLLER),
+    "leader_in": table(PARTITION, LEADER_EPOCH, to=BROKER),
+    "writer": table(PARTITION, to=CONTROLLER),
+    **LEADER_AND_ISR.variables,
+}
+
+UNKNOWN: Final = -1  # before a broker has heard of a partition
+
+
+def init(s: State) -> Term:
+    return And(
+        s.controller_epoch == 0,
+        s.claimant == s.no_controller,
+        s.all(lambda c: And(Not(s.active[c]), Not(s.candidate[c]), s.claimed_epoch[c] == 0, s.read_epoch[c] == 0)),
+        s.all(lambda c, p: Not(s.loaded[c, p])),
+        s.all(lambda p: And(s.leader[p] == s.nobody, s.leader_epoch[p] == 0, s.partition_epoch[p] == 0)),
+        s.all(lambda p: And(s.leader_in[p, 0] == s.nobody, s.writer[p] == s.no_controller)),
+        s.all(lambda m: Not(s.request_sent[m])),
+        s.all(lambda b: And(s.broker_epoch[b] == 0, s.known_controller_epoch[b] == 0)),
+        s.all(lambda b, p: And(s.known_leader_epoch[b, p] == UNKNOWN, s.known_leader[b, p] == s.nobody)),
+    )
+
+
+def read_epoch(s: State, c: Term) -> Step:
+    """A candidate reads the controller epoch."""
+    return step(
+        c != s.no_controller, candidate=s.candidate.but(c, True), read_epoch=s.read_epoch.but(c, s.controller_epoch)
+    )
+
+
+def claim(s: State, c: Term) -> Step:
+    """It claims the next one, and starts with an empty cache."""
+    epoch = s.read_epoch[c] + 1
+    return step(
+        s.candidate[c],
+        s.guard("ClaimCas", s.read_epoch[c] == s.controller_epoch),
+        controller_epoch=epoch,
+        candidate=s.candidate.but(c, False),
+        active=s.active.but(c, True),
+        claimed_epoch=s.claimed_epoch.but(c, epoch),
+        loaded=s.loaded.but(c, lambda p: False),
+        claimant=c,
+        claimant_of=s.claimant_of.but(epoch, c),
+    )
+
+
+def load(s: State, c: Term, p: Term) -> Step:
+    """It reads a partition's state; also after a refused write."""
+    return step(
+        s.active[c],
+        loaded=s.loaded.but((c, p), True),
+        cached_leader=s.cached_leader.but((c, p), s.leader[p]),
+        cached_leader_epoch=s.cached_leader_epoch.but((c, p), s.leader_epoch[p]),
+        cached_isr=s.cached_isr.but((c, p), lambda b: s.isr[p, b]),
+        cached_partition_epoch=s.cached_partition_epoch.but((c, p), s.partition_epoch[p]),
+    )
+
+
+def accepted(s: State, c: Term, p: Term) -> Term:
+    """The store takes the write of a controller."""
+    return And(
+        s.guard("ControllerEpochCas", s.claimed_epoch[c] == s.controller_epoch),
+        s.guard("VersionCas", s.cached_partition_epoch[c, p] == s.partition_epoch[p]),
+    )
+
+
+def written(s: State, c: Term, p: Term, leader: Term, isr: Formula) -> dict[str, Term]:
+    """What a write leaves in the store, in the writer's cache and in history."""
+    epoch, version = next_leader_epoch(s, c, p), s.partition_epoch[p] + 1
+    return {
+        "leader": s.leader.but(p, leader),
+        "leader_epoch": s.leader_epoch.but(p, epoch),
+        "isr": s.isr.but(p, isr),
+        "partition_epoch": s.partition_epoch.but(p, version),
+        "cached_leader": s.cached_leader.but((c, p), leader),
+        "cached_leader_epoch": s.cached_leader_epoch.but((c, p), epoch),
+        "cached_isr": s.cached_isr.but((c, p), isr),
+        "cached_partition_epoch": s.cached_partition_epoch.but((c, p), version),
+        "leader_in": s.leader_in.but((p, epoch), leader),
+        "writer": s.writer.but(p, c),
+    }
+
+
+def next_leader_epoch(s: State, c: Term, p: Term) -> Term:
+    return s.cached_leader_epoch[c, p] + 1 if s.on("BumpLeaderEpoch") else s.cached_leader_epoch[c, p]
+
+
+def elect(s: State, c: Term, p: Term, b: Term) -> Step:
+    """It writes a leader out of the ISR, or none."""
+    return step(
+        And(s.active[c], s.loaded[c, p], accepted(s, c, p)),
+        Or(b == s.nobody, s.cached_isr[c, p, b]),
+        **written(s, c, p, b, lambda k: s.cached_isr[c, p, k]),
+    )
+
+
+def shrink_isr(s: State, c: Term, p: Term, b: Term) -> Step:
+    """It writes that a dead broker is out of the ISR, and leads no more."""
+    leader = If(s.cached_leader[c, p] == b, s.nobody, s.cached_leader[c, p])
+    return step(
+        And(s.active[c], s.loaded[c, p], accepted(s, c, p)),
+        And(b != s.nobody, s.cached_isr[c, p, b]),
+        **written(s, c, p, leader, lambda k: And(k != b, s.cached_isr[c, p, k])),
+    )
+
+
+def resign(s: State, c: Term, p: Term) -> Step:
+    """Its write was refused: it resigns. Nothing makes it do so at once."""
+    fresh = And(s.claimed_epoch[c] == s.controller_epoch, s.cached_partition_epoch[c, p] == s.partition_epoch[p])
+    return step(
+        And(s.active[c], s.loaded[c, p], Not(fresh)),
+        active=s.active.but(c, False),
+        loaded=s.loaded.but(c, lambda q: False),
+    )
+
+
+def request(s: State, c: Term, p: Term, m: Term, leader: Term, epoch: Term, version: Term) -> dict[str, Term]:
+    return s.send(
+        LEADER_AND_ISR,
+        m,
+        partition=p,
+        controller_epoch=s.claimed_epoch[c],
+        leader=leader,
+        leader_epoch=epoch,
+        isr=lambda b: s.cached_isr[c, p, b],
+        partition_epoch=version,
+        broker_epoch=lambda b: s.broker_epoch[b],
+    )
+
+
+def send(s: State, c: Term, p: Term, m: Term) -> Step:
+    """It tells the brokers what it has written, as often as it likes."""
+    leader, epoch = s.cached_leader[c, p], s.cached_leader_epoch[c, p]
+    return step(
+        And(s.active[c], s.loaded[c, p], Not(s.request_sent[m])),
+        **request(s, c, p, m, leader, epoch, s.cached_partition_epoch[c, p]),
+    )
+
+
+def send_first(s: State, c: Term, p: Term, b: Term, m: Term) -> Step:
+    """It tells the brokers what it is about to write."""
+    return step(
+        And(s.active[c], s.loaded[c, p], Not(s.request_sent[m]), s.cached_isr[c, p, b]),
+        **request(s, c, p, m, b, next_leader_epoch(s, c, p), s.cached_partition_epoch[c, p] + 1),
+    )
+
+
+def leader_change_isr(s: State, b: Term, p: Term, k: Term) -> Step:
+    """A leader takes a replica into the ISR or out of it, and rewrites leader and epoch from memory."""
+    version = s.partition_epoch[p] + 1
+
+    def isr(x: Term) -> Term:
+        return If(x == k, Not(s.known_isr[b, p, k]), s.known_isr[b, p, x])
+
+    return step(
+        And(b != s.nobody, k != s.nobody, k != b, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0),
+        s.guard("IsrCas", s.known_partition_epoch[b, p] == s.partition_epoch[p]),
+        leader=s.leader.but(p, b),
+        leader_epoch=s.leader_epoch.but(p, s.known_leader_epoch[b, p]),
+        isr=s.isr.but(p, isr),
+        partition_epoch=s.partition_epoch.but(p, version),
+        known_isr=s.known_isr.but((b, p), isr),
+        known_partition_epoch=s.known_partition_epoch.but((b, p), version),
+        writer=s.writer.but(p, s.no_controller),
+    )
+
+
+def follow(s: State, b: Term, m: Term) -> Step:
+    """A broker does as a LeaderAndIsr request says."""
+    p = s.request_partition[m]
+    return step(
+        And(s.request_sent[m], b != s.nobody),
+        s.guard("FenceStaleController", s.request_controller_epoch[m] >= s.known_controller_epoch[b]),
+        s.guard("FenceStaleLeaderAndIsr", s.request_leader_epoch[m] > s.known_leader_epoch[b, p]),
+        s.guard("FenceOldBrokerEpoch", s.request_broker_epoch[m, b] >= s.broker_epoch[b]),
+        known_controller_epoch=s.known_controller_epoch.but(b, s.request_controller_epoch[m]),
+        known_leader=s.known_leader.but((b, p), s.request_leader[m]),
+        known_leader_epoch=s.known_leader_epoch.but((b, p), s.request_leader_epoch[m]),
+        known_isr=s.known_isr.but((b, p), lambda k: s.request_isr[m, k]),
+        known_partition_epoch=s.known_partition_epoch.but((b, p), s.request_partition_epoch[m]),
+    )
+
+
+def restart(s: State, b: Term) -> Step:
+    """A broker forgets all and registers anew."""
+    return step(
+        b != s.nobody,
+        broker_epoch=s.broker_epoch.but(b, s.broker_epoch[b] + 1),
+        known_controller_epoch=s.known_controller_epoch.but(b, 0),
+        known_leader=s.known_leader.but(b, lambda p: s.nobody),
+        known_leader_epoch=s.known_leader_epoch.but(b, lambda p: UNKNOWN),
+    )
+
+
+def leads(s: State, b: Term, p: Term) -> Term:
+    return And(b != s.nobody, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0)
+
+
+INVARIANT: Final = (
+    Claim(
+        "OneLeaderPerEpoch",
+        "Brokers that believe to lead a partition in the same leader epoch are one broker.",
+        lambda s, a, b, p: Implies(
+            And(leads(s, a, p), leads(s, b, p), s.known_leader_epoch[a, p] == s.known_leader_epoch[b, p]), a == b
+        ),
+    ),
+    Claim(
+        "BrokersNotAhead",
+        "No broker knows an epoch that the store has not reached.",
+        lambda s, b, p: And(
+            s.known_leader_epoch[b, p] <= s.leader_epoch[p], s.known_controller_epoch[b] <= s.controller_epoch
+        ),
+    ),
+    Claim(
+        "BrokersAgree",
+        "A broker that knows the current leader epoch knows the current leader.",
+        lambda s, b, p: Implies(
+            And(s.known_leader_epoch[b, p] >= 0, s.known_leader_epoch[b, p] == s.leader_epoch[p]),
+            s.known_leader[b, p] == s.leader[p],
+        ),
+    ),
+    Claim(
+        "StoreIsHistory",
+        "The store's leader is the one that history has for its leader epoch.",
+        lambda s, p: And(s.leader_epoch[p] >= 0, s.leader_in[p, s.leader_epoch[p]] == s.leader[p]),
+    ),
+    Claim(
+        "CachesAreHistory",
+        "What a controller has loaded was so in the store, at that epoch and version.",
+        lambda s, c, p: Implies(
+            s.loaded[c, p],
+            And(
+                And(s.cached_leader_epoch[c, p] >= 0, s.cached_leader_epoch[c, p] <= s.leader_epoch[p]),
+                s.cached_partition_epoch[c, p] <= s.partition_epoch[p],
+                s.leader_in[p, s.cached_leader_epoch[c, p]] == s.cached_leader[c, p],
+            ),
+        ),
+    ),
+    Claim(
+        "CurrentCaches",
+        "A cache of the current version has the current leader and epoch.",
+        lambda s, c, p: Implies(
+            And(s.loaded[c, p], s.cached_partition_epoch[c, p] == s.partition_epoch[p]),
+            And(s.cached_leader_epoch[c, p] == s.leader_epoch[p], s.cached_leader[c, p] == s.leader[p]),
+        ),
+    ),
+    Claim(
+        "RequestsAreHistory",
+        "What a request says was so in the store, at that epoch and version.",
+        lambda s, m: Implies(
+            s.request_sent[m],
+            And(
+                s.request_leader_epoch[m] >= 0,
+                s.request_leader_epoch[m] <= s.leader_epoch[s.request_partition[m]],
+                s.request_partition_epoch[m] <= s.partition_epoch[s.request_partition[m]],
+                s.leader_in[s.request_partition[m], s.request_leader_epoch[m]] == s.request_leader[m],
+                s.request_controller_epoch[m] <= s.controller_epoch,
+            ),
+        ),
+    ),
+    Claim(
+        "CurrentRequests",
+        "A request of the current version has the current leader epoch.",
+        lambda s, m: Implies(
+            And(s.request_sent[m], s.request_partition_epoch[m] == s.partition_epoch[s.request_partition[m]]),
+            s.request_leader_epoch[m] == s.leader_epoch[s.request_partition[m]],
+        ),
+    ),
+    Claim(
+        "BrokersAreHistory",
+        "What a broker knows was so in the store, at that epoch and version.",
+        lambda s, b, p: Implies(
+            s.known_leader_epoch[b, p] >= 0,
+            And(
+                s.known_partition_epoch[b, p] <= s.partition_epoch[p],
+                s.leader_in[p, s.known_leader_epoch[b, p]] == s.known_leader[b, p],
+            ),
+        ),
+    ),
+    Claim(
+        "CurrentBrokers",
+        "A broker that knows the current version knows the current leader epoch.",
+        lambda s, b, p: Implies(
+            And(s.known_leader_epoch[b, p] >= 0, s.known_partition_epoch[b, p] == s.partition_epoch[p]),
+            s.known_leader_epoch[b, p] == s.leader_epoch[p],
+        ),
+    ),
+    Claim(
+        "OneClaimant",
+        "Each controller epoch was claimed by the controller that believes to hold it, and none is ahead of the store.",
+        lambda s, c: And(
+            And(s.claimed_epoch[c] >= 0, s.claimed_epoch[c] <= s.controller_epoch),
+            s.read_epoch[c] <= s.controller_epoch,
+            Implies(s.active[c], s.claimed_epoch[c] >= 1),
+            Implies(s.claimed_epoch[c] >= 1, s.claimant_of[s.claimed_epoch[c]] == c),
+        ),
+    ),
+    Claim(
+        "LastClaimant",
+        "The last to claim holds the store's controller epoch.",
+        lambda s: Implies(s.controller_epoch >= 1, s.claimant_of[s.controller_epoch] == s.claimant),
+    ),
+    Claim(
+        "LoadedAfterClaim",
+        "Only who has claimed an epoch loads.",
+        lambda s, c, p: Implies(s.loaded[c, p], s.claimed_epoch[c] >= 1),
+    ),
+)
+
+STEPS: Final = (
+    Claim(
+        "StaleWritesRefused",
+        "A controller that changes a partition in the store was the last to claim.",
+        lambda s, t, p: Or(
+            t.partition_epoch[p] == s.partition_epoch[p], t.writer[p] == s.no_controller, t.writer[p] == s.claimant
+        ),
+    ),
+    Claim(
+        "BrokersNeverGoBack",
+        "Between its restarts a broker follows only leader epochs that rise.",
+        lambda s, t, b, p: Implies(
+            t.broker_epoch[b] == s.broker_epoch[b], t.known_leader_epoch[b, p] >= s.known_leader_epoch[b, p]
+        ),
+    ),
+)
+
+CURRENT_CONTROLLER: Final = Claim(
+    "CurrentController",
+    "Who holds the store's controller epoch has loaded the current leaders and leader epochs.",
+    lambda s, c, p: Implies(
+        And(s.loaded[c, p], s.claimed_epoch[c] == s.controller_epoch),
+        And(s.cached_leader_epoch[c, p] == s.leader_epoch[p], s.cached_leader[c, p] == s.leader[p]),
+    ),
+)
+
+DROPS: Final = (
+    Drop("ClaimCas", breaks="StaleWritesRefused", steps=6),
+    Drop("ControllerEpochCas", breaks="StaleWritesRefused", steps=6),
+    Drop(
+        "VersionCas",
+        redundant="Only the last to claim may write, and leaders change no leader epoch: what it loaded is current.",
+        more=(CURRENT_CONTROLLER,),
+    ),
+    Drop("PersistBeforeSend", breaks="OneLeaderPerEpoch", steps=7),
+    Drop("BumpLeaderEpoch", breaks="OneLeaderPerEpoch", steps=9),
+    Drop("IsrCas", breaks="BrokersNotAhead", steps=10),
+    Drop("FenceStaleLeaderAndIsr", breaks="BrokersNeverGoBack", steps=8),
+    Drop("FenceStaleController", redundant="Leader epochs order all requests about a partition."),
+    Drop("FenceOldBrokerEpoch", redundant="What a former life was told is still so in history, whoever follows it."),
+)
+
+PROTOCOL: Final = Protocol(
+    name="controller_failover",
+    variables=VARIABLES,
+    constants={"nobody": BROKER, "no_controller": CONTROLLER},
+    messages=(LEADER_AND_ISR,),
+    ghosts=("claimant", "claimant_of", "leader_in", "writer"),
+    words={
+        "c": CONTROLLER,
+        "p": PARTITION,
+        "m": LEADER_AND_ISR,
+        **dict.fromkeys("abk", BROKER),
+    },
+    init=init,
+    actions=tuple(
+        Action(run, without=without)
+        for run, without in (
+            *((run, "") for run in (read_epoch, claim, load, elect, shrink_isr, resign, send)),
+            (send_first, "PersistBeforeSend"),
+            *((run, "") for run in (leader_change_isr, follow, restart)),
+        )
+    ),
+    invariant=INVARIANT,
+    steps=STEPS,
+    promises=("OneLeaderPerEpoch", "BrokersNotAhead", "BrokersAgree", "StaleWritesRefused", "BrokersNeverGoBack"),
+    small=Finite(
+        sizes={CONTROLLER: 3, BROKER: 3, PARTITION: 1, LEADER_AND_ISR: 2},
+        numbers={EPOCH: range(4), LEADER_EPOCH: range(-1, 4), VERSION: range(4), LIFE: range(4)},
+    ),
+    tiny=Finite(
+        sizes={CONTROLLER: 3, BROKER: 3, PARTITION: 1, LEADER_AND_ISR: 1},
+        numbers={EPOCH: range(2), LEADER_EPOCH: range(-1, 2), VERSION: range(3), LIFE: range(2)},
+    ),
+    start={"isr": lambda p, b: b > 0, "known_leader_epoch": UNKNOWN},
+    drops=DROPS,
+)

@@ -1,0 +1,509 @@
+"""Cooperative rebalance (KIP-429, KIP-792), for any number of members, partitions and generations.
+
+A member keeps what it owns while it joins, and claims it in its join request.  Requests and replies may be late, lost,
+doubled and out of order; a member id that was expelled never comes back.  Main claim: at no time do two members of the
+group own one partition.
+
+The pivot: nobody but whom a partition is assigned to owns it; who has joined in this round owns no more than it claims,
+and the same holds of its newer requests that are still on their way (`fresh`).  A sequence number orders a member's
+requests, and ties a reply to its request.  The claims of two members never overlap, so that the highest generation
+decides a conflict of claims is a second line of defence.
+"""
+
+from typing import Final
+
+from spec.proofs.language import (
+    Action,
+    And,
+    Choice,
+    Claim,
+    Drop,
+    Finite,
+    If,
+    Implies,
+    Message,
+    Not,
+    Number,
+    Or,
+    Protocol,
+    Sort,
+    State,
+    Step,
+    Table,
+    Term,
+    relation,
+    step,
+    table,
+    value,
+)
+
+MEMBER: Final = Sort("Member")
+PARTITION: Final = Sort("Partition")
+GENERATION: Final = Number("Generation")
+SEQUENCE: Final = Number("Sequence")
+GROUP: Final = Choice("GroupState", ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"))
+CLIENT: Final = Choice("MemberState", ("Unjoined", "Joining", "Syncing", "Joined"))
+ASSIGNMENT: Final = table(PARTITION, to=MEMBER)
+
+JOIN: Final = Message(
+    "request",
+    {
+        "member": value(MEMBER),
+        "sequence": value(SEQUENCE),
+        "owned": relation(PARTITION),
+        "generation": value(GENERATION),  # in which it was granted them
+    },
+)
+REPLY: Final = Message(
+    "reply", {"member": value(MEMBER), "generation": value(GENERATION), "granted": relation(PARTITION)}
+)
+
+VARIABLES: Final = {
+    # The coordinator; what a member claimed when it last joined, in which generation and request.
+    "group": value(GROUP),
+    "generation": value(GENERATION),
+    "member": relation(MEMBER),
+    "joined": relation(MEMBER),
+    "fenced": relation(MEMBER),
+    "assigned": table(PARTITION, to=MEMBER),
+    "claimed": relation(MEMBER, PARTITION),
+    "claim_generation": table(MEMBER, to=GENERATION),
+    "last_sequence": table(MEMBER, to=SEQUENCE),
+    # A member id: in use, or given up for another; its state, generation, and what it owns since which.
+    "used": relation(MEMBER),
+    "retired": relation(MEMBER),
+    "client": table(MEMBER, to=CLIENT),
+    "sequence": table(MEMBER, to=SEQUENCE),
+    "known_generation": table(MEMBER, to=GENERATION),
+    "granted_generation": table(MEMBER, to=GENERATION),
+    "owned": relation(MEMBER, PARTITION),
+    "join_reply_sent": relation(MEMBER, SEQUENCE, GENERATION),
+    **JOIN.variables,
+    **REPLY.variables,
+}
+
+
+def init(s: State) -> Term:
+    return And(
+        And(s.group == s.Empty, s.generation == 0),
+        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.fenced[i]), Not(s.used[i]), Not(s.retired[i]))),
+        s.all(lambda i: And(s.last_sequence[i] == 0, s.sequence[i] == 0, s.client[i] == s.Unjoined)),
+        s.all(lambda i: And(s.known_generation[i] == 0, s.granted_generation[i] == 0, s.claim_generation[i] == 0)),
+        s.all(lambda i, p: And(Not(s.claimed[i, p]), Not(s.owned[i, p]))),
+        s.all(lambda p: s.assigned[p] == s.nobody),
+        s.all(lambda x: Not(s.request_sent[x])),
+        s.all(lambda z: Not(s.reply_sent[z])),
+        s.all(lambda i, n, g: Not(s.join_reply_sent[i, n, g])),
+    )
+
+
+def send_join(s: State, i: Term, x: Term) -> Step:
+    """A member joins, retries, or joins again after it has revoked what it must: with a new sequence number."""
+    return step(
+        And(i != s.nobody, s.used[i], Not(s.retired[i]), Not(s.request_sent[x])),
+        **s.send(
+            JOIN,
+            x,
+            member=i,
+            sequence=s.sequence[i] + 1,
+            owned=lambda p: s.owned[i, p],
+            generation=s.granted_generation[i],
+        ),
+        sequence=s.sequence.but(i, s.sequence[i] + 1),
+        client=s.client.but(i, s.Joining),
+    )
+
+
+def join(s: State, x: Term, i: Term) -> Step:
+    """The coordinator takes a join request, and remembers the claim."""
+    preparing = s.group == s.PreparingRebalance
+    return step(
+        And(s.request_sent[x], s.request_member[x] == i),
+        s.guard("FenceOldJoin", s.request_sequence[x] > s.last_sequence[i]),
+        s.guard("FenceUnknownMember", Not(s.fenced[i])),
+        group=s.PreparingRebalance,
+        member=s.member.but(i, True),
+        joined=lambda j: Or(j == i, And(preparing, s.joined[j])),
+        claimed=s.claimed.but(i, lambda p: s.request_owned[x, p]),
+        claim_generation=s.claim_generation.but(i, s.request_generation[x]),
+        last_sequence=s.last_sequence.but(i, s.request_sequence[x]),
+    )
+
+
+def complete_join(s: State) -> Step:
+    """All members have joined: a generation begins, with nothing assigned."""
+    generation = s.generation + 1
+
+    def answered(i: Term, n: Term, g: Term) -> Term:
+        return And(s.member[i], s.joined[i], n == s.last_sequence[i], g == generation)
+
+    return step(
+        s.group == s.PreparingRebalance,
+        s.guard("AwaitAllMembers", s.all(lambda i: Implies(s.member[i], s.joined[i]))),
+        group=s.CompletingRebalance,
+        generation=generation,
+        assigned=lambda p: s.nobody,
+        join_reply_sent=lambda i, n, g: Or(s.join_reply_sent[i, n, g], answered(i, n, g)),
+    )
+
+
+def take_join_reply(s: State, i: Term, n: Term, g: Term) -> Step:
+    """A member hears its generation."""
+    return step(
+        And(s.join_reply_sent[i, n, g], s.client[i] == s.Joining),
+        s.guard("MatchReplies", n == s.sequence[i]),
+        client=s.client.but(i, s.Syncing),
+        known_generation=s.known_generation.but(i, g),
+    )
+
+
+def keeps(s: State, i: Term, j: Term, p: Term) -> Term:
+    """Members i and j both claim p: i may keep it if it was granted it later."""
+    later = s.guard("HighestClaimWins", s.claim_generation[i] > s.claim_generation[j])
+    return And(s.claimed[i, p], later)
+
+
+def assign(s: State, assignment: Table) -> Step:
+    """The leader assigns as it likes, but withholds what another member still claims."""
+
+    def withheld(p: Term, j: Term) -> Term:
+        i = assignment[p]
+        claims = And(i != s.nobody, j != i, s.member[j], s.claimed[j, p])
+        return Implies(claims, keeps(s, i, j, p))
+
+    return step(
+        s.group == s.CompletingRebalance,
+        s.all(lambda p: Or(assignment[p] == s.nobody, s.member[assignment[p]])),
+        s.guard("WithholdClaimed", s.all(withheld)),
+        assigned=lambda p: assignment[p],
+        group=s.Stable,
+    )
+
+
+def answer_sync(s: State, i: Term, z: Term) -> Step:
+    """The coordinator tells a member its part."""
+    return step(
+        And(s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
+        **s.send(REPLY, z, member=i, generation=s.generation, granted=lambda p: s.assigned[p] == i),
+    )
+
+
+def take_assignment(s: State, z: Term, i: Term) -> Step:
+    """A member hears what it owns from now on; what is missing it has revoked."""
+    return step(
+        And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
+        s.guard("MatchReplies", s.reply_generation[z] == s.known_generation[i]),
+        owned=s.owned.but(i, lambda p: s.reply_granted[z, p]),
+        client=s.client.but(i, s.Joined),
+        granted_generation=s.granted_generation.but(i, s.known_generation[i]),
+    )
+
+
+def expel(s: State, i: Term) -> Step:
+    """A session expires: the id is fenced."""
+    preparing = s.group == s.PreparingRebalance
+    return step(
+        s.member[i],
+        member=s.member.but(i, False),
+        fenced=s.fenced.but(i, True),
+        group=s.PreparingRebalance,
+        joined=lambda j: And(j != i, preparing, s.joined[j]),
+    )
+
+
+def revoke(s: State, i: Term, p: Term) -> Step:
+    """A member gives up a partition."""
+    return step(s.owned[i, p], owned=s.owned.but((i, p), False))
+
+
+def take_new_id(s: State, i: Term, j: Term) -> Step:
+    """The member behind i goes on as j (UNKNOWN_MEMBER_ID), and its partitions are lost; behind nobody, it is new."""
+
+    lost = s.on("DropOnLost")
+
+    def owned(k: Term, p: Term) -> Term:
+        return If(k == i, False, If(k == j, False if lost else s.owned[i, p], s.owned[k, p]))
+
+    return step(
+        And(j != s.nobody, i != j, Not(s.used[j])),
+        Or(i == s.nobody, And(s.used[i], Not(s.retired[i]))),
+        used=s.used.but(j, True),
+        retired=lambda k: Or(And(k == i, i != s.nobody), s.retired[k]),
+        owned=owned,
+        client=s.client.but(i, s.Unjoined),
+    )
+
+
+def waiting(s: State, i: Term) -> Term:
+    """It has joined in the round that is being prepared."""
+    return And(s.group == s.PreparingRebalance, s.joined[i])
+
+
+def fresh(s: State, x: Term) -> Term:
+    """A join request that the coordinator would still take."""
+    i = s.request_member[x]
+    return And(s.request_sent[x], s.request_sequence[x] > s.last_sequence[i], Not(s.fenced[i]))
+
+
+def in_round(s: State) -> Term:
+    return Or(s.group == s.PreparingRebalance, s.group == s.CompletingRebalance)
+
+
+def newcomer(s: State, i: Term) -> Term:
+    return And(Not(s.member[i]), Not(s.fenced[i]))
+
+
+OWNERS: Final = (
+    Claim(
+        "OneOwner",
+        "Members of the group that own a partition are one member.",
+        lambda s, i, j, p: Implies(And(s.member[i], s.member[j], s.owned[i, p], s.owned[j, p]), i == j),
+    ),
+    Claim(
+        "OnlyAssignedOwn",
+        "Nobody in the group but whom a partition is assigned to owns it.",
+        lambda s, i, p: Implies(And(s.assigned[p] != s.nobody, s.assigned[p] != i, s.member[i]), Not(s.owned[i, p])),
+    ),
+    Claim(
+        "OwnedIsClaimed",
+        "Who has joined in this round owns no more than it claims.",
+        lambda s, i, p: Implies(And(s.member[i], s.joined[i], in_round(s), s.owned[i, p]), s.claimed[i, p]),
+    ),
+    Claim(
+        "OwnedIsInFreshRequests",
+        "Nor more than its requests claim that are still on their way.",
+        lambda s, x, i, p: Implies(And(fresh(s, x), s.request_member[x] == i, s.owned[i, p]), s.request_owned[x, p]),
+    ),
+    Claim(
+        "NewcomersOwnNothing",
+        "Who is not in the group yet owns nothing.",
+        lambda s, i, p: Implies(newcomer(s, i), Not(s.owned[i, p])),
+    ),
+)
+
+ROUNDS: Final = (
+    Claim(
+        "CompletedByAll",
+        "While a rebalance completes, all members have joined.",
+        lambda s, i: Implies(And(s.group == s.CompletingRebalance, s.member[i]), s.joined[i]),
+    ),
+    Claim(
+        "NothingAssignedYet",
+        "While a rebalance completes, nothing is assigned.",
+        lambda s, p: Implies(s.group == s.CompletingRebalance, s.assigned[p] == s.nobody),
+    ),
+    Claim(
+        "SequencesAscend",
+        "The coordinator has seen no request that was not sent.",
+        lambda s, i: And(s.last_sequence[i] >= 0, s.last_sequence[i] <= s.sequence[i]),
+    ),
+    Claim(
+        "RequestsAreNumbered",
+        "Requests are numbered from one to the last that was sent.",
+        lambda s, x: Implies(
+            s.request_sent[x],
+            And(s.request_sequence[x] >= 1, s.request_sequence[x] <= s.sequence[s.request_member[x]]),
+        ),
+    ),
+    Claim(
+        "JoinRepliesNotAhead",
+        "Join replies answer requests that the coordinator has seen, in generations that have begun.",
+        lambda s, i, n, g: Implies(
+            s.join_reply_sent[i, n, g], And(n <= s.last_sequence[i], g <= s.generation, Or(s.member[i], s.fenced[i]))
+        ),
+    ),
+    Claim(
+        "LastJoinReplyIsCurrent",
+        "The reply to a member's last request is of this generation, and it waits for no other.",
+        lambda s, i, n, g: Implies(
+            And(s.join_reply_sent[i, n, g], s.member[i], n == s.last_sequence[i]),
+            And(g == s.generation, Not(waiting(s, i))),
+        ),
+    ),
+    Claim(
+        "SyncingIsCurrent",
+        "A syncing member knows this generation, and its last request has been answered.",
+        lambda s, i: Implies(
+            And(s.member[i], s.client[i] == s.Syncing),
+            And(s.known_generation[i] == s.generation, s.last_sequence[i] == s.sequence[i], Not(waiting(s, i))),
+        ),
+    ),
+    Claim(
+        "RepliesNotAhead",
+        "Sync replies are of generations that are assigned.",
+        lambda s, z: Implies(
+            s.reply_sent[z],
+            And(
+                s.reply_generation[z] <= s.generation,
+                Implies(s.group == s.CompletingRebalance, s.reply_generation[z] < s.generation),
+            ),
+        ),
+    ),
+    Claim(
+        "RepliesGrantAssigned",
+        "A sync reply of this generation grants what is assigned to its member.",
+        lambda s, z, p: Implies(
+            And(s.reply_sent[z], s.reply_generation[z] == s.generation, s.reply_granted[z, p]),
+            And(s.assigned[p] == s.reply_member[z], s.reply_member[z] != s.nobody),
+        ),
+    ),
+    Claim(
+        "NewcomersDoNotSync",
+        "Who is not in the group yet does not sync.",
+        lambda s, i: Implies(newcomer(s, i), s.client[i] != s.Syncing),
+    ),
+    Claim(
+        "UnusedIds",
+        "An id that is not in use has sent nothing and is no member.",
+        lambda s, i: Implies(
+            Not(s.used[i]),
+            And(s.sequence[i] == 0, Not(s.member[i]), Not(s.fenced[i]), s.client[i] == s.Unjoined),
+        ),
+    ),
+    Claim("NobodyIsUnused", "Nobody is no id.", lambda s: Not(s.used[s.nobody])),
+    Claim(
+        "SendersAreUsed",
+        "Requests come from ids in use.",
+        lambda s, x: Implies(s.request_sent[x], s.used[s.request_member[x]]),
+    ),
+    Claim("FencedAreNoMembers", "A fenced id is no member.", lambda s, i: Not(And(s.fenced[i], s.member[i]))),
+)
+
+CLAIMS: Final = (
+    Claim(
+        "ClaimsDisjoint",
+        "Members of the group that claim a partition are one member.",
+        lambda s, i, j, p: Implies(And(s.member[i], s.member[j], s.claimed[i, p], s.claimed[j, p]), i == j),
+    ),
+    Claim(
+        "FreshAgainstClaimed",
+        "No fresh request claims what another member has claimed.",
+        lambda s, x, j, p: Implies(
+            And(fresh(s, x), s.request_owned[x, p], s.member[j], s.claimed[j, p]), s.request_member[x] == j
+        ),
+    ),
+    Claim(
+        "FreshDisjoint",
+        "Fresh requests that claim a partition are of one member.",
+        lambda s, x, y, p: Implies(
+            And(fresh(s, x), fresh(s, y), s.request_owned[x, p], s.request_owned[y, p]),
+            s.request_member[x] == s.request_member[y],
+        ),
+    ),
+    Claim(
+        "OwnedAgainstClaimed",
+        "No member owns what another has claimed.",
+        lambda s, i, j, p: Implies(And(s.member[i], s.member[j], s.owned[i, p], s.claimed[j, p]), i == j),
+    ),
+    Claim(
+        "OwnedAgainstFresh",
+        "No member owns what another's fresh request claims.",
+        lambda s, i, x, p: Implies(
+            And(s.member[i], s.owned[i, p], fresh(s, x), s.request_owned[x, p]), i == s.request_member[x]
+        ),
+    ),
+    Claim(
+        "AssignedAgainstClaimed",
+        "Nothing is assigned that another member has claimed.",
+        lambda s, p, j: Implies(And(s.assigned[p] != s.nobody, s.member[j], s.claimed[j, p]), j == s.assigned[p]),
+    ),
+    Claim(
+        "AssignedAgainstFresh",
+        "Nothing is assigned that another member's fresh request claims.",
+        lambda s, p, x: Implies(
+            And(s.assigned[p] != s.nobody, fresh(s, x), s.request_owned[x, p]), s.request_member[x] == s.assigned[p]
+        ),
+    ),
+    Claim(
+        "FreshIsClaimed",
+        "A fresh request of who has joined in this round claims no more than it did.",
+        lambda s, x, p: Implies(
+            And(
+                And(fresh(s, x), s.member[s.request_member[x]], s.joined[s.request_member[x]]),
+                And(in_round(s), s.request_owned[x, p]),
+            ),
+            s.claimed[s.request_member[x], p],
+        ),
+    ),
+    Claim(
+        "FreshShrink",
+        "A later fresh request claims no more than an earlier one.",
+        lambda s, x, y, p: Implies(
+            And(
+                And(fresh(s, x), fresh(s, y), s.request_member[x] == s.request_member[y]),
+                And(s.request_sequence[x] < s.request_sequence[y], s.request_owned[y, p]),
+            ),
+            s.request_owned[x, p],
+        ),
+    ),
+    Claim(
+        "NewcomersClaimNothing",
+        "Who is not in the group yet claims nothing.",
+        lambda s, x, p: Implies(And(s.request_sent[x], newcomer(s, s.request_member[x])), Not(s.request_owned[x, p])),
+    ),
+    Claim(
+        "SequencesUnique",
+        "No two requests of a member have one number.",
+        lambda s, x, y: Implies(
+            And(
+                And(s.request_sent[x], s.request_sent[y], s.request_member[x] == s.request_member[y]),
+                s.request_sequence[x] == s.request_sequence[y],
+            ),
+            x == y,
+        ),
+    ),
+)
+
+
+def instance(members: int, requests: int, replies: int) -> Finite:
+    return Finite(
+        sizes={MEMBER: members, PARTITION: 1, JOIN: requests, REPLY: replies},
+        numbers={GENERATION: range(4), SEQUENCE: range(4)},
+    )
+
+
+DROPS: Final = (
+    Drop("WithholdClaimed", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
+    Drop("DropOnLost", breaks="OneOwner", steps=20, instance=instance(4, 3, 2)),
+    Drop("HighestClaimWins", redundant="With fenced ids the claims of two members never overlap."),
+    Drop("MatchReplies", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
+    Drop("AwaitAllMembers", breaks="OneOwner", steps=16, instance=instance(3, 4, 3)),
+    Drop("FenceOldJoin", breaks="OneOwner", steps=17, instance=instance(3, 4, 3)),
+    Drop("FenceUnknownMember", breaks="OneOwner", steps=19, instance=instance(3, 4, 3)),
+)
+
+PROTOCOL: Final = Protocol(
+    name="cooperative_rebalance",
+    variables=VARIABLES,
+    constants={"nobody": MEMBER},
+    messages=(JOIN, REPLY),
+    words={
+        **dict.fromkeys("ijk", MEMBER),
+        "p": PARTITION,
+        "g": GENERATION,
+        "n": SEQUENCE,
+        **dict.fromkeys("xy", JOIN),
+        "z": REPLY,
+        "assignment": ASSIGNMENT,
+    },
+    init=init,
+    actions=tuple(
+        Action(run)
+        for run in (
+            *(send_join, join, complete_join, take_join_reply, assign, answer_sync, take_assignment),
+            *(expel, revoke, take_new_id),
+        )
+    ),
+    invariant=(*OWNERS, *ROUNDS, *CLAIMS),
+    promises=("OneOwner",),
+    small=Finite(
+        sizes={MEMBER: 3, PARTITION: 2, JOIN: 2, REPLY: 2},
+        numbers={GENERATION: range(4), SEQUENCE: range(4)},
+    ),
+    tiny=Finite(
+        sizes={MEMBER: 3, PARTITION: 1, JOIN: 2, REPLY: 1},
+        numbers={GENERATION: range(3), SEQUENCE: range(3)},
+    ),
+    start={},
+    drops=DROPS,
+)

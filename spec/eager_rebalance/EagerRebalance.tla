@@ -1,0 +1,446 @@
+--------------------------- MODULE EagerRebalance ---------------------------
+(***************************************************************************)
+(* The classic consumer group protocol, eager: on every change of members  *)
+(* everybody gives up everything, joins anew (JoinGroup), and is told what *)
+(* it gets (SyncGroup).  The coordinator counts generations and lets one   *)
+(* member, the leader, divide the partitions.                              *)
+(*                                                                         *)
+(* A member gives up waiting and asks again, so that two requests of one   *)
+(* member are on their way.  Sessions expire, processes restart, the       *)
+(* coordinator fails over and knows only what it has stored.  Static       *)
+(* members (KIP-345) come back under a new member id while the old process *)
+(* may still run.                                                          *)
+(*                                                                         *)
+(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
+(* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
+(* broker and wire.                                                        *)
+(***************************************************************************)
+EXTENDS Integers, FiniteSets
+
+CONSTANTS
+    Clients,        \* processes that consume
+    Twins,          \* those among them that were started under one group.instance.id; the others are dynamic members
+    Partitions,     \* what is shared out
+    None,           \* in place of a member id, or of an assignment: there is none
+    LateJoins       \* BOOLEAN: a JoinGroup that its sender gave up may still be handled (README.md, "A late JoinGroup")
+
+CONSTANTS
+    RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAssignsMembersOnly,
+    AwaitAllMembers, ExpireUnsyncedMembers, RequireMemberId, PersistBeforeSyncReply,
+    FenceStaleGeneration, FenceStaleSync, FenceStaleHeartbeat, MembersCommitOnly,
+    FenceInstance, NewMemberIdOnStaticRejoin, PersistStaticRejoin
+
+ASSUME {RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAssignsMembersOnly,
+        AwaitAllMembers, ExpireUnsyncedMembers, RequireMemberId, PersistBeforeSyncReply,
+        FenceStaleGeneration, FenceStaleSync, FenceStaleHeartbeat, MembersCommitOnly,
+        FenceInstance, NewMemberIdOnStaticRejoin, PersistStaticRejoin} \subseteq BOOLEAN
+ASSUME Twins \subseteq Clients /\ LateJoins \in BOOLEAN
+
+VARIABLE group      \* in the coordinator's memory: state, generation, members (their ids), leader, assignment
+VARIABLE stored     \* the same, as last written to __consumer_offsets
+VARIABLE pending    \* member ids given out to clients that have not joined with them yet (KIP-394)
+VARIABLE issued     \* of a client: how many member ids were made for it
+coordinator == <<group, stored, pending, issued>>
+
+VARIABLE client     \* of a client: phase, member id, generation, partitions owned (see NewClient)
+VARIABLE calls      \* requests on their way or waiting at the coordinator, and replies on their way (see NewCall)
+
+VARIABLE committed  \* of a partition: who committed last, and in which generation
+VARIABLE replaced   \* history: member ids whose place a newer one of the same static member took
+histories == <<committed, replaced>>
+
+vars == <<coordinator, client, calls, histories>>
+
+-----------------------------------------------------------------------------
+(* Words *)
+
+NoGeneration == 0
+
+Nobody == [p \in Partitions |-> None]
+
+NewGroup == [state      |-> "Empty",    \* Empty, PreparingRebalance, CompletingRebalance, Stable
+             generation |-> NoGeneration,
+             members    |-> {},
+             leader     |-> None,
+             assignment |-> Nobody]     \* of a partition: the member that has it
+
+NewClient == [phase      |-> "out",     \* out: it must join; joining and syncing: it waits; member; closed: for good
+              id         |-> None,
+              generation |-> NoGeneration,
+              owned      |-> {}]
+
+\* A request is sent, may be parked at the coordinator until the others have come, and is answered.
+NewCall == [client     |-> None,
+            kind       |-> "JoinGroup", \* JoinGroup, SyncGroup, OffsetCommit
+            at         |-> "sent",      \* sent, parked, answered
+            awaited    |-> TRUE,        \* its sender still waits for it
+            id         |-> None,
+            generation |-> NoGeneration,
+            members    |-> {},          \* in a leader's JoinGroup reply
+            assignment |-> None,        \* in a leader's SyncGroup
+            partitions |-> {}]          \* in a SyncGroup reply: what the member gets; in an OffsetCommit: for what
+
+MemberId == Clients \X Nat              \* whom the coordinator made it for, and the how-manieth
+
+IsStatic(id) == id # None /\ id[1] \in Twins
+Assigned(id) == {p \in Partitions : group.assignment[p] = id}
+
+Sent(kind) == {call \in calls : call.kind = kind /\ call.at = "sent"}
+Answered(kind) == {call \in calls : call.kind = kind /\ call.at = "answered"}
+Parked(kind) == {call \in calls : call.kind = kind /\ call.at = "parked"}
+Waiting(kind) == {call.id : call \in Parked(kind)}
+
+\* A reply that nobody awaits is as good as lost, unless replies are not matched.
+Heard(replies) == {reply \in replies : reply.awaited \/ ~MatchReplies}
+
+\* Its sender gave the call up, or is no more: it is late or lost.
+Forgotten(c, late) ==
+    LET mine == {call \in calls : call.client = c /\ call.awaited}
+        kept == {call \in mine : \/ call.at = "parked"
+                                 \/ call.at = "sent" /\ late /\ (call.kind = "JoinGroup" => LateJoins)
+                                 \/ call.at = "answered" /\ late /\ ~MatchReplies} IN
+    (calls \ mine) \union {[call EXCEPT !.awaited = FALSE] : call \in kept}
+
+Awaits(c) == \E call \in calls : call.client = c /\ call.awaited
+
+\* Another process has the place of this static member.
+Fenced(id) == IsStatic(id) /\ id \notin group.members /\ \E m \in group.members : IsStatic(m)
+
+-----------------------------------------------------------------------------
+(* Members *)
+
+\* It is no member any more, or not of this generation: others may have its partitions.
+Lost(c, id) == [NewClient EXCEPT !.id = id, !.owned = IF DropOnLost THEN {} ELSE client[c].owned]
+
+\* What a client makes of an error: another process under its instance id closes it; an id that is still known it keeps.
+After(c, error) ==
+    CASE error = "FENCED_INSTANCE_ID"                       -> [NewClient EXCEPT !.phase = "closed"]
+      [] error = "UNKNOWN_MEMBER_ID"                        -> Lost(c, None)
+      [] error = "ILLEGAL_GENERATION"                       -> Lost(c, client[c].id)
+      [] error = "REBALANCE_IN_PROGRESS"                    -> [client[c] EXCEPT !.phase = "out"]
+
+\* JoinGroup without a member id is answered by MEMBER_ID_REQUIRED and an id to come back with (KIP-394).
+TakeMemberId(c) ==
+    LET id == <<c, issued[c] + 1>> IN
+    /\ RequireMemberId /\ c \notin Twins
+    /\ client[c].phase = "out" /\ client[c].id = None
+    /\ client' = [client EXCEPT ![c].id = id]
+    /\ pending' = pending \union {id}
+    /\ issued' = [issued EXCEPT ![c] = @ + 1]
+    /\ UNCHANGED <<group, stored, calls, histories>>
+
+\* Whoever was expelled has lost its partitions before; whoever is a member revokes them now.
+SendJoin(c) ==
+    LET keeps == client[c].generation = NoGeneration \/ ~RevokeBeforeJoin IN
+    /\ client[c].phase = "out"
+    /\ RequireMemberId /\ c \notin Twins => client[c].id # None
+    /\ client' = [client EXCEPT ![c].phase = "joining", ![c].owned = IF keeps THEN @ ELSE {}]
+    /\ calls' = calls \union {[NewCall EXCEPT !.client = c, !.id = client[c].id]}
+    /\ UNCHANGED <<coordinator, histories>>
+
+\* The leader divides the partitions among the members of which the reply tells, as it likes.
+Assignments(members) ==
+    IF members = {} THEN {None}
+    ELSE [Partitions -> IF LeaderAssignsMembersOnly THEN members ELSE {<<c, n>> \in Clients \X {1, 2} : n <= issued[c]}]
+
+SyncRequest(call, assignment) ==
+    [NewCall EXCEPT !.client = call.client, !.kind = "SyncGroup", !.id = call.id, !.generation = call.generation,
+                    !.assignment = assignment]
+
+TakeJoinReply(call) ==
+    LET c == call.client IN
+    /\ call \in Heard(Answered("JoinGroup"))
+    /\ client[c].phase = "joining"
+    /\ client' = [client EXCEPT ![c].phase = "syncing", ![c].id = call.id, ![c].generation = call.generation]
+    /\ \E assignment \in Assignments(call.members) :
+          calls' = (Forgotten(c, TRUE) \ {call}) \union {SyncRequest(call, assignment)}
+    /\ UNCHANGED <<coordinator, histories>>
+
+TakeSyncReply(call) ==
+    LET c == call.client IN
+    /\ call \in Heard(Answered("SyncGroup"))
+    /\ client[c].phase = "syncing"
+    /\ client' = [client EXCEPT ![c].phase = "member", ![c].owned = call.partitions]
+    /\ calls' = Forgotten(c, TRUE) \ {call}
+    /\ UNCHANGED <<coordinator, histories>>
+
+\* No reply came in time, or the connection broke, or the coordinator dropped the call: the client asks again.
+GiveUp(c, late) ==
+    /\ client[c].phase \in {"joining", "syncing"}
+    /\ client' = [client EXCEPT ![c].phase = "out"]
+    /\ calls' = Forgotten(c, late)
+    /\ UNCHANGED <<coordinator, histories>>
+
+CommitRequest(c, p) ==
+    [NewCall EXCEPT !.client = c, !.kind = "OffsetCommit", !.id = client[c].id, !.generation = client[c].generation,
+                    !.awaited = FALSE, !.partitions = {p}]
+
+SendCommit(c, p) ==
+    /\ p \in client[c].owned
+    /\ calls' = calls \union {CommitRequest(c, p)}
+    /\ UNCHANGED <<coordinator, client, histories>>
+
+\* The process ends and starts anew, with no memory.  The coordinator finds out when the session expires.
+Restart(c) ==
+    /\ client[c].phase # "closed"
+    /\ client' = [client EXCEPT ![c] = NewClient]
+    /\ calls' = Forgotten(c, FALSE)
+    /\ UNCHANGED <<coordinator, histories>>
+
+\* Request and reply in one: a heartbeat changes nothing but the session, and late it does no harm.
+HeartbeatError(c) ==
+    LET id == client[c].id
+        current == client[c].generation = group.generation IN
+    CASE Fenced(id) /\ FenceInstance                                        -> "FENCED_INSTANCE_ID"
+      [] id \notin group.members                                            -> "UNKNOWN_MEMBER_ID"
+      [] ~current /\ FenceStaleHeartbeat                                    -> "ILLEGAL_GENERATION"
+      [] group.state = "PreparingRebalance" /\ RejoinOnRebalance            -> "REBALANCE_IN_PROGRESS"
+      [] OTHER                                                              -> "NONE"
+
+Heartbeat(c) ==
+    /\ client[c].phase = "member"
+    /\ HeartbeatError(c) # "NONE"
+    /\ client' = [client EXCEPT ![c] = After(c, HeartbeatError(c))]
+    /\ UNCHANGED <<coordinator, calls, histories>>
+
+-----------------------------------------------------------------------------
+(* Coordinator: joining *)
+
+\* A refusal is heard at once, if anybody listens.
+Refuse(call, error) ==
+    /\ calls' = calls \ {call}
+    /\ client' = IF call.awaited THEN [client EXCEPT ![call.client] = After(call.client, error)] ELSE client
+
+\* Whoever waits with SyncGroup hears that a rebalance has begun, and whoever asks twice is answered once.
+Park(call, id) ==
+    LET dropped == {call} \union Parked("SyncGroup") \union {other \in Parked("JoinGroup") : other.id = id} IN
+    calls' = (calls \ dropped) \union {[call EXCEPT !.at = "parked", !.id = id]}
+
+Preparing(members, assignment) ==
+    [group EXCEPT !.state = "PreparingRebalance", !.members = members, !.leader = None, !.assignment = assignment]
+
+\* A member's place, and what it has, goes to a new member id; also while a rebalance is under way (KAFKA-8500).  If
+\* another process waits under the old id, it is told.
+ReplaceStatic(call, old, new) ==
+    LET assignment == [p \in Partitions |-> IF group.assignment[p] = old THEN new ELSE group.assignment[p]]
+        members == (group.members \ {old}) \union {new}
+        successor == [group EXCEPT !.members = members, !.assignment = assignment,
+                                   !.leader = IF @ = old THEN new ELSE @]
+        told == [call EXCEPT !.at = "answered", !.id = new, !.generation = group.generation]
+        ousted == {other \in calls : other.at = "parked" /\ other.id = old} IN
+    /\ issued' = [issued EXCEPT ![call.client] = @ + 1]
+    /\ replaced' = replaced \union {old}
+    /\ client' = [c \in Clients |-> IF FenceInstance /\ \E other \in ousted : other.client = c /\ other.awaited
+                                    THEN After(c, "FENCED_INSTANCE_ID") ELSE client[c]]
+    /\ IF group.state = "Stable"
+       THEN /\ group' = successor
+            /\ stored' = IF PersistStaticRejoin THEN successor ELSE stored
+            /\ calls' = (calls \ {call}) \union {told}
+       ELSE /\ group' = Preparing(members, assignment)
+            /\ stored' = stored
+            /\ calls' = (calls \ (ousted \union {call} \union Parked("SyncGroup"))) \union
+                            {[call EXCEPT !.at = "parked", !.id = new]}
+    /\ UNCHANGED <<pending, committed>>
+
+JoinStatic(call) ==
+    LET old == CHOOSE m \in group.members : IsStatic(m) IN
+    IF NewMemberIdOnStaticRejoin \/ group.state = "Stable"
+    THEN ReplaceStatic(call, old, <<call.client, issued[call.client] + 1>>)
+    ELSE /\ group' = Preparing(group.members, group.assignment)
+         /\ Park(call, old)
+         /\ UNCHANGED <<stored, pending, issued, client, histories>>
+
+JoinNew(call) ==
+    LET id == IF call.id = None THEN <<call.client, issued[call.client] + 1>> ELSE call.id IN
+    /\ issued' = [issued EXCEPT ![call.client] = IF call.id = None THEN @ + 1 ELSE @]
+    /\ pending' = pending \ {id}
+    /\ group' = Preparing(group.members \union {id}, group.assignment)
+    /\ Park(call, id)
+    /\ UNCHANGED <<stored, client, histories>>
+
+JoinReply(call, id, g) ==
+    [call EXCEPT !.at = "answered", !.id = id, !.generation = g.generation,
+                 !.members = IF id = g.leader THEN g.members ELSE {}]
+
+\* JoinGroup tells no generation.  Of a member that is known it begins a rebalance, unless it may be a repeated one.
+JoinKnown(call) ==
+    IF \/ group.state = "CompletingRebalance"
+       \/ group.state = "Stable" /\ call.id # group.leader
+    THEN /\ calls' = (calls \ {call}) \union {JoinReply(call, call.id, group)}
+         /\ UNCHANGED <<coordinator, client, histories>>
+    ELSE /\ group' = Preparing(group.members, group.assignment)
+         /\ Park(call, call.id)
+         /\ UNCHANGED <<stored, pending, issued, client, histories>>
+
+JoinRefused(call) ==
+    /\ Refuse(call, IF Fenced(call.id) /\ FenceInstance THEN "FENCED_INSTANCE_ID" ELSE "UNKNOWN_MEMBER_ID")
+    /\ UNCHANGED <<coordinator, histories>>
+
+HandleJoin(call) ==
+    /\ call \in Sent("JoinGroup")
+    /\ CASE call.id = None /\ call.client \in Twins /\ (\E m \in group.members : IsStatic(m))   -> JoinStatic(call)
+         [] call.id = None \/ call.id \in pending                                               -> JoinNew(call)
+         [] call.id \in group.members                                                           -> JoinKnown(call)
+         [] OTHER                                                                               -> JoinRefused(call)
+
+\* Everybody is there, or the time is over: then who did not come is out, static members excepted.
+CompleteJoin(timedOut) ==
+    LET present == group.members \intersect Waiting("JoinGroup")
+        absent == group.members \ present
+        members == IF timedOut THEN {m \in group.members : m \in present \/ IsStatic(m)} ELSE group.members IN
+    /\ group.state = "PreparingRebalance" /\ present # {}
+    /\ IF timedOut THEN absent # {} ELSE AwaitAllMembers => absent = {}
+    /\ \E leader \in present :
+          LET next == [state |-> "CompletingRebalance", generation |-> group.generation + 1,
+                       members |-> members, leader |-> leader, assignment |-> Nobody]
+              replies == {JoinReply(call, call.id, next) : call \in Parked("JoinGroup")} IN
+          /\ group' = next
+          /\ calls' = (calls \ Parked("JoinGroup")) \union Heard(replies)
+    /\ UNCHANGED <<stored, pending, issued, client, histories>>
+
+-----------------------------------------------------------------------------
+(* Coordinator: syncing *)
+
+SyncReply(call, g) ==
+    [call EXCEPT !.at = "answered", !.assignment = None, !.partitions = {p \in Partitions : g.assignment[p] = call.id}]
+
+\* What the leader gives to strangers is given to nobody.  It is stored before anybody hears of it.
+LeaderSync(call) ==
+    LET given == [p \in Partitions |-> IF call.assignment[p] \in group.members THEN call.assignment[p] ELSE None]
+        next == [group EXCEPT !.state = "Stable", !.assignment = given]
+        waiting == {call} \union Parked("SyncGroup") IN
+    /\ group' = next
+    /\ stored' = IF PersistBeforeSyncReply THEN next ELSE stored
+    /\ calls' = (calls \ waiting) \union Heard({SyncReply(each, next) : each \in waiting})
+    /\ UNCHANGED <<pending, issued, client, histories>>
+
+SyncError(call) ==
+    CASE Fenced(call.id) /\ FenceInstance                               -> "FENCED_INSTANCE_ID"
+      [] call.id \notin group.members                                   -> "UNKNOWN_MEMBER_ID"
+      [] call.generation # group.generation /\ FenceStaleSync           -> "ILLEGAL_GENERATION"
+      [] group.state = "PreparingRebalance"                             -> "REBALANCE_IN_PROGRESS"
+      [] OTHER                                                          -> "NONE"
+
+HandleSync(call) ==
+    /\ call \in Sent("SyncGroup")
+    /\ CASE SyncError(call) # "NONE" ->
+                Refuse(call, SyncError(call)) /\ UNCHANGED <<coordinator, histories>>
+         [] SyncError(call) = "NONE" /\ group.state = "Stable" ->
+                /\ calls' = (calls \ {call}) \union Heard({SyncReply(call, group)})
+                /\ UNCHANGED <<coordinator, client, histories>>
+         [] SyncError(call) = "NONE" /\ group.state # "Stable" /\ call.id = group.leader /\ call.assignment # None ->
+                LeaderSync(call)
+         [] OTHER ->
+                /\ calls' = (calls \ {call}) \union {[call EXCEPT !.at = "parked"]}
+                /\ UNCHANGED <<coordinator, client, histories>>
+
+-----------------------------------------------------------------------------
+(* Coordinator: commits, sessions, failover *)
+
+\* Before the leader's SyncGroup nobody of the generation has anything to commit (REBALANCE_IN_PROGRESS).
+CommitAccepted(call) ==
+    /\ group.state \in {"Stable", "PreparingRebalance"}
+    /\ ~(Fenced(call.id) /\ FenceInstance)
+    /\ MembersCommitOnly => call.id \in group.members
+    /\ FenceStaleGeneration => call.generation = group.generation
+
+HandleCommit(call) ==
+    LET commit == [member |-> call.id, generation |-> call.generation]
+        accepted == IF CommitAccepted(call) THEN call.partitions ELSE {} IN
+    /\ call \in Sent("OffsetCommit")
+    /\ calls' = calls \ {call}
+    /\ committed' = [p \in Partitions |-> IF p \in accepted THEN commit ELSE committed[p]]
+    /\ UNCHANGED <<coordinator, client, replaced>>
+
+\* Without these members.  The last one's end is the group's: Empty, in a new generation, and stored.
+Expel(gone) ==
+    LET members == group.members \ gone
+        left == [p \in Partitions |-> IF group.assignment[p] \in gone THEN None ELSE group.assignment[p]]
+        empty == [NewGroup EXCEPT !.generation = group.generation + 1] IN
+    /\ gone # {}
+    /\ group' = IF members = {} THEN empty ELSE Preparing(members, left)
+    /\ stored' = IF members = {} THEN empty ELSE stored
+    /\ calls' = {call \in calls \ Parked("SyncGroup") : ~(call.at = "parked" /\ call.id \in gone)}
+    /\ UNCHANGED <<pending, issued, client, histories>>
+
+\* No heartbeat came.  Who leaves (LeaveGroup) looks the same to the others.
+ExpireSession(id) ==
+    /\ id \in group.members \ (Waiting("JoinGroup") \union Waiting("SyncGroup"))
+    /\ Expel({id})
+
+\* It sends heartbeats, but no SyncGroup: everybody waits for it (KAFKA-12890).
+ExpireUnsynced ==
+    /\ ExpireUnsyncedMembers
+    /\ group.state = "CompletingRebalance"
+    /\ Expel(group.members \ Waiting("SyncGroup"))
+
+\* Another broker takes over with what is stored.  What was sent to the old one is refused (NOT_COORDINATOR).
+Failover ==
+    /\ group' = stored
+    /\ pending' = {}
+    /\ calls' = {call \in calls : call.at = "answered"}
+    /\ UNCHANGED <<stored, issued, client, histories>>
+
+-----------------------------------------------------------------------------
+Init ==
+    /\ group = NewGroup
+    /\ stored = NewGroup
+    /\ pending = {}
+    /\ issued = [c \in Clients |-> 0]
+    /\ client = [c \in Clients |-> NewClient]
+    /\ calls = {}
+    /\ committed = [p \in Partitions |-> None]
+    /\ replaced = {}
+
+-----------------------------------------------------------------------------
+(* What holds *)
+
+States == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
+Group == [state : States, generation : Nat, members : SUBSET MemberId, leader : {None} \union MemberId,
+          assignment : [Partitions -> {None} \union MemberId]]
+Client == [phase : {"out", "joining", "syncing", "member", "closed"}, id : {None} \union MemberId, generation : Nat,
+           owned : SUBSET Partitions]
+Call == [client : Clients, kind : {"JoinGroup", "SyncGroup", "OffsetCommit"}, at : {"sent", "parked", "answered"},
+         awaited : BOOLEAN, id : {None} \union MemberId, generation : Nat, members : SUBSET MemberId,
+         assignment : {None} \union [Partitions -> MemberId], partitions : SUBSET Partitions]
+
+TypeOK ==
+    /\ group \in Group /\ stored \in Group
+    /\ pending \subseteq MemberId
+    /\ issued \in [Clients -> Nat]
+    /\ client \in [Clients -> Client]
+    /\ calls \subseteq Call
+    /\ committed \in [Partitions -> {None} \union [member : MemberId, generation : Nat]]
+    /\ replaced \subseteq MemberId
+
+\* A client waits for one reply at a time.
+OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
+
+\* What the coordinator would take a commit for, and from whom.
+Grants ==
+    IF group.state \in {"Stable", "PreparingRebalance"}
+    THEN {<<group.assignment[p], p>> : p \in {each \in Partitions : group.assignment[each] # None}} ELSE {}
+
+Contract == INSTANCE GroupOwnership WITH generation <- stored.generation, grants <- Grants
+OwnershipKept == Contract!Spec
+
+Current(c) == client[c].id \in group.members /\ client[c].generation = group.generation
+
+\* No two processes own a partition in the current generation.  Who is behind may believe what it likes.
+OneOwner == \A c, d \in Clients : c # d /\ Current(c) /\ Current(d) => client[c].owned \intersect client[d].owned = {}
+
+\* The barrier: when a generation is complete, nobody in it owns anything, static members excepted, which may be late.
+Barrier ==
+    group.state = "CompletingRebalance" =>
+        \A c \in Clients \ Twins : client[c].id \in group.members => client[c].owned = {}
+
+\* A generation that has begun leaves no partition without a member.
+AllAssigned == group.state = "Stable" => \A p \in Partitions : group.assignment[p] \in group.members
+
+\* A generation that is stored has one leader and one assignment for good: only a static member's id may change in it.
+OneAssignmentAGeneration ==
+    [][stored' # stored =>
+        \/ stored'.generation > stored.generation
+        \/ stored'.generation = stored.generation /\ replaced' # replaced]_vars
+
+=============================================================================

@@ -1,0 +1,418 @@
+"""Eager rebalance, for any number of members, partitions and generations.
+
+Any request or reply may be late, lost, doubled and out of order; a member that was expelled may not know it.  Main
+claims: in one generation a partition has one owner; what is committed was committed by whom the group's leader assigned
+the partition to, and commits never go back to an older generation.
+
+The pivot is history: of each generation its members, its leader and, once the leader's sync has come, its assignment.
+Owners, sync replies and commits agree with it; while a rebalance completes, its assignment is not decided yet.
+"""
+
+from typing import Final
+
+from spec.proofs.language import (
+    TRUTH,
+    Action,
+    And,
+    Choice,
+    Claim,
+    Drop,
+    Finite,
+    Implies,
+    Message,
+    Not,
+    Number,
+    Or,
+    Protocol,
+    Sort,
+    State,
+    Step,
+    Table,
+    Term,
+    relation,
+    step,
+    table,
+    value,
+)
+
+MEMBER: Final = Sort("Member")
+PARTITION: Final = Sort("Partition")
+GENERATION: Final = Number("Generation")
+GROUP: Final = Choice("GroupState", ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"))
+CLIENT: Final = Choice("MemberState", ("Unjoined", "Joining", "Syncing", "Joined"))
+ASSIGNMENT: Final = table(PARTITION, to=MEMBER)
+
+SYNC: Final = Message(
+    "sync",
+    {"member": value(MEMBER), "generation": value(GENERATION), "leads": value(TRUTH), "assignment": ASSIGNMENT},
+)
+REPLY: Final = Message(
+    "reply", {"member": value(MEMBER), "generation": value(GENERATION), "granted": relation(PARTITION)}
+)
+
+HISTORY: Final = {
+    "decided": relation(GENERATION),
+    "assigned_in": table(GENERATION, PARTITION, to=MEMBER),
+    "leader_in": table(GENERATION, to=MEMBER),
+    "member_in": relation(GENERATION, MEMBER),
+}
+
+VARIABLES: Final = {
+    # The coordinator.
+    "group": value(GROUP),
+    "generation": value(GENERATION),
+    "member": relation(MEMBER),
+    "joined": relation(MEMBER),
+    "leader": value(MEMBER),
+    "assigned": table(PARTITION, to=MEMBER),
+    "committed_generation": table(PARTITION, to=GENERATION),
+    "committed_by": table(PARTITION, to=MEMBER),
+    # A member: its state, what the last join reply told it, and what it owns.
+    "client": table(MEMBER, to=CLIENT),
+    "known_generation": table(MEMBER, to=GENERATION),
+    "leads": relation(MEMBER),
+    "known_member": relation(MEMBER, MEMBER),
+    "owned": relation(MEMBER, PARTITION),
+    # Messages that say no more than who sent them, or of which generation they are.
+    "join_sent": relation(MEMBER),
+    "join_reply_sent": relation(MEMBER, GENERATION),
+    "commit_sent": relation(MEMBER, GENERATION, PARTITION),
+    **SYNC.variables,
+    **REPLY.variables,
+    **HISTORY,
+}
+
+
+def init(s: State) -> Term:
+    return And(
+        And(s.group == s.Empty, s.generation == 0, s.leader == s.nobody),
+        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.leads[i]), Not(s.join_sent[i]))),
+        s.all(lambda i: And(s.client[i] == s.Unjoined, s.known_generation[i] == 0)),
+        s.all(lambda i, p: Not(s.owned[i, p])),
+        s.all(lambda p: And(s.assigned[p] == s.nobody, s.committed_generation[p] == 0, s.committed_by[p] == s.nobody)),
+        s.all(lambda i, j: Not(s.known_member[i, j])),
+        s.all(lambda i, g: And(Not(s.join_reply_sent[i, g]), Not(s.member_in[g, i]))),
+        s.all(lambda i, g, p: Not(s.commit_sent[i, g, p])),
+        s.all(lambda q: Not(s.sync_sent[q])),
+        s.all(lambda z: Not(s.reply_sent[z])),
+        s.all(lambda g: And(Not(s.decided[g]), s.leader_in[g] == s.nobody)),
+        s.all(lambda g, p: s.assigned_in[g, p] == s.nobody),
+    )
+
+
+def send_join(s: State, i: Term) -> Step:
+    """A member asks to join, or joins again; before that it gives up all that it owns."""
+    revoked = {"owned": s.owned.but(i, lambda p: False)} if s.on("RevokeBeforeJoin") else {}
+    return step(i != s.nobody, client=s.client.but(i, s.Joining), join_sent=s.join_sent.but(i, True), **revoked)
+
+
+def join(s: State, i: Term) -> Step:
+    """The coordinator takes a join request, also of an expelled member, and an old one."""
+    preparing = s.group == s.PreparingRebalance
+    return step(
+        And(s.join_sent[i], i != s.nobody),
+        group=s.PreparingRebalance,
+        member=s.member.but(i, True),
+        joined=lambda j: Or(j == i, And(preparing, s.joined[j])),
+    )
+
+
+def complete_join(s: State, i: Term) -> Step:
+    """All members have joined: a generation begins, i leads it."""
+    generation = s.generation + 1
+    return step(
+        And(s.group == s.PreparingRebalance, s.member[i], s.joined[i]),
+        s.guard("AwaitAllMembers", s.all(lambda j: Implies(s.member[j], s.joined[j]))),
+        group=s.CompletingRebalance,
+        generation=generation,
+        leader=i,
+        leader_in=s.leader_in.but(generation, i),
+        assigned=lambda p: s.nobody,
+        member_in=s.member_in.but(generation, lambda j: s.member[j]),
+        join_reply_sent=lambda j, g: Or(s.join_reply_sent[j, g], And(s.member[j], s.joined[j], g == generation)),
+    )
+
+
+def take_join_reply(s: State, i: Term, g: Term) -> Step:
+    """A member hears its generation; the leader also who the members are."""
+    return step(
+        And(s.join_reply_sent[i, g], s.client[i] == s.Joining),
+        client=s.client.but(i, s.Syncing),
+        known_generation=s.known_generation.but(i, g),
+        leads=s.leads.but(i, s.leader_in[g] == i),
+        known_member=s.known_member.but(i, lambda j: s.member_in[g, j]),
+    )
+
+
+def send_sync(s: State, i: Term, q: Term, assignment: Table) -> Step:
+    """A member asks for its part; the leader sends the assignment along, whichever its assignor likes."""
+    return step(
+        And(s.client[i] == s.Syncing, Not(s.sync_sent[q])),
+        s.guard(
+            "LeaderAssignsMembersOnly",
+            s.all(lambda p: Or(assignment[p] == s.nobody, s.known_member[i, assignment[p]])),
+        ),
+        **s.send(
+            SYNC,
+            q,
+            member=i,
+            generation=s.known_generation[i],
+            leads=s.leads[i],
+            assignment=lambda p: assignment[p],
+        ),
+    )
+
+
+def leader_sync(s: State, q: Term) -> Step:
+    """The coordinator takes the leader's assignment."""
+    i = s.sync_member[q]
+    return step(
+        And(s.sync_sent[q], s.sync_leads[q], s.group == s.CompletingRebalance, s.member[i], i == s.leader),
+        s.guard("FenceStaleSync", s.sync_generation[q] == s.generation),
+        assigned=lambda p: s.sync_assignment[q, p],
+        group=s.Stable,
+        decided=s.decided.but(s.generation, True),
+        assigned_in=s.assigned_in.but(s.generation, lambda p: s.sync_assignment[q, p]),
+    )
+
+
+def answer_sync(s: State, q: Term, z: Term) -> Step:
+    """The coordinator tells a member its part; the reply finds the request that it answers."""
+    i = s.sync_member[q]
+    return step(
+        And(s.sync_sent[q], s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
+        s.guard("FenceStaleSync", s.sync_generation[q] == s.generation),
+        **s.send(REPLY, z, member=i, generation=s.sync_generation[q], granted=lambda p: s.assigned[p] == i),
+    )
+
+
+def take_assignment(s: State, z: Term, i: Term) -> Step:
+    """A member hears what it owns."""
+    return step(
+        And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
+        s.reply_generation[z] == s.known_generation[i],
+        owned=s.owned.but(i, lambda p: s.reply_granted[z, p]),
+        client=s.client.but(i, s.Joined),
+    )
+
+
+def expel(s: State, i: Term) -> Step:
+    """A session expires, or a member leaves."""
+    preparing = s.group == s.PreparingRebalance
+    return step(
+        s.member[i],
+        member=s.member.but(i, False),
+        group=s.PreparingRebalance,
+        joined=lambda j: And(j != i, preparing, s.joined[j]),
+    )
+
+
+def hear_of_loss(s: State, i: Term) -> Step:
+    """A member hears that it is none (UNKNOWN_MEMBER_ID), and that its partitions are lost."""
+    dropped = {"owned": s.owned.but(i, lambda p: False)} if s.on("DropOnLost") else {}
+    return step(Not(s.member[i]), client=s.client.but(i, s.Unjoined), **dropped)
+
+
+def send_commit(s: State, i: Term, p: Term) -> Step:
+    """An owner commits how far it has come."""
+    return step(
+        And(s.owned[i, p], s.client[i] == s.Joined),
+        commit_sent=s.commit_sent.but((i, s.known_generation[i], p), True),
+    )
+
+
+def take_commit(s: State, i: Term, g: Term, p: Term) -> Step:
+    """The coordinator stores a commit."""
+    return step(
+        And(s.commit_sent[i, g, p], s.group != s.CompletingRebalance),
+        s.guard("MembersCommitOnly", s.member[i]),
+        s.guard("FenceStaleGeneration", g == s.generation),
+        committed_generation=s.committed_generation.but(p, g),
+        committed_by=s.committed_by.but(p, i),
+    )
+
+
+def was_assigned(s: State, g: Term, p: Term, i: Term) -> Term:
+    """In generation g the leader gave p to i."""
+    return And(s.decided[g], s.assigned_in[g, p] == i, g >= 1, i != s.nobody)
+
+
+INVARIANT: Final = (
+    Claim(
+        "OneOwnerPerGeneration",
+        "Members that own a partition in the current generation are one member.",
+        lambda s, i, j, p: Implies(
+            And(
+                And(s.owned[i, p], s.owned[j, p]),
+                And(s.known_generation[i] == s.generation, s.known_generation[j] == s.generation),
+            ),
+            i == j,
+        ),
+    ),
+    Claim(
+        "OwnersCommitted",
+        "What is committed was committed by whom the leader of that generation assigned the partition to.",
+        lambda s, p: And(
+            s.committed_generation[p] <= s.generation,
+            Implies(s.committed_generation[p] > 0, was_assigned(s, s.committed_generation[p], p, s.committed_by[p])),
+        ),
+    ),
+    Claim(
+        "MembersAssigned",
+        "While the group is stable, only members are assigned partitions.",
+        lambda s, p: Implies(And(s.group == s.Stable, s.assigned[p] != s.nobody), s.member[s.assigned[p]]),
+    ),
+    Claim(
+        "OneLeader",
+        "Members that believe to lead one generation are one member.",
+        lambda s, i, j: Implies(
+            And(
+                And(s.client[i] == s.Syncing, s.client[j] == s.Syncing, s.leads[i], s.leads[j]),
+                s.known_generation[i] == s.known_generation[j],
+            ),
+            i == j,
+        ),
+    ),
+    Claim(
+        "OwnersAreHistory",
+        "Who owns a partition was assigned it in the generation that it knows, and is not joining.",
+        lambda s, i, p: Implies(
+            s.owned[i, p],
+            And(
+                was_assigned(s, s.known_generation[i], p, i),
+                Or(s.client[i] == s.Joined, s.client[i] == s.Unjoined),
+            ),
+        ),
+    ),
+    Claim(
+        "RepliesAreHistory",
+        "What a sync reply grants was assigned in its generation.",
+        lambda s, z, p: Implies(
+            And(s.reply_sent[z], s.reply_granted[z, p]), was_assigned(s, s.reply_generation[z], p, s.reply_member[z])
+        ),
+    ),
+    Claim(
+        "AssignedIsHistory",
+        "While the group is stable, the coordinator has its generation's assignment.",
+        lambda s, p: Implies(
+            s.group == s.Stable, And(s.decided[s.generation], s.assigned_in[s.generation, p] == s.assigned[p])
+        ),
+    ),
+    Claim(
+        "DecidedBefore",
+        "No later generation is decided; while a rebalance completes, nor is this one.",
+        lambda s, g: And(
+            s.generation >= 0,
+            Implies(
+                s.decided[g],
+                And(g <= s.generation, Implies(s.group == s.CompletingRebalance, g < s.generation)),
+            ),
+        ),
+    ),
+    Claim(
+        "CommitsAreHistory",
+        "Who sent a commit was assigned the partition in the commit's generation.",
+        lambda s, i, g, p: Implies(s.commit_sent[i, g, p], was_assigned(s, g, p, i)),
+    ),
+    Claim(
+        "JoinRepliesNotAhead",
+        "Join replies are of generations that have begun.",
+        lambda s, i, g: Implies(s.join_reply_sent[i, g], And(g >= 1, g <= s.generation, i != s.nobody)),
+    ),
+    Claim(
+        "MembersNotAhead",
+        "No member knows a generation that has not begun.",
+        lambda s, i: And(
+            s.known_generation[i] <= s.generation,
+            Implies(s.client[i] == s.Syncing, And(s.known_generation[i] >= 1, i != s.nobody)),
+        ),
+    ),
+    Claim(
+        "MembersAreHistory",
+        "While a rebalance completes, the members are those with which it began.",
+        lambda s, i: Implies(s.group == s.CompletingRebalance, s.member_in[s.generation, i] == s.member[i]),
+    ),
+    Claim(
+        "ListsAreHistory",
+        "The members that a syncing member knows are those of its generation.",
+        lambda s, i, j: Implies(
+            s.client[i] == s.Syncing, s.known_member[i, j] == s.member_in[s.known_generation[i], j]
+        ),
+    ),
+    Claim(
+        "LeadersAreHistory",
+        "A syncing member believes to lead if it leads its generation.",
+        lambda s, i: Implies(s.client[i] == s.Syncing, s.leads[i] == (s.leader_in[s.known_generation[i]] == i)),
+    ),
+    Claim(
+        "SyncsNotAhead",
+        "Sync requests are of generations that have begun.",
+        lambda s, q: Implies(
+            s.sync_sent[q],
+            And(s.sync_generation[q] <= s.generation, s.sync_generation[q] >= 1, s.sync_member[q] != s.nobody),
+        ),
+    ),
+    Claim(
+        "SyncsAssignMembers",
+        "A sync request assigns to members of its generation.",
+        lambda s, q, p: Implies(
+            And(s.sync_sent[q], s.sync_assignment[q, p] != s.nobody),
+            s.member_in[s.sync_generation[q], s.sync_assignment[q, p]],
+        ),
+    ),
+    Claim("NobodyIsNoMember", "Nobody is no member.", lambda s: Not(s.member[s.nobody])),
+)
+
+STEPS: Final = (
+    Claim(
+        "CommitsNeverGoBack",
+        "Commits of a partition are never of an older generation than the one before.",
+        lambda s, t, p: t.committed_generation[p] >= s.committed_generation[p],
+    ),
+)
+
+THREE: Final = Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 3, REPLY: 3}, numbers={GENERATION: range(4)})
+
+DROPS: Final = (
+    Drop("RevokeBeforeJoin", breaks="OneOwnerPerGeneration", steps=19, instance=THREE),
+    Drop("AwaitAllMembers", redundant="Who is left behind keeps an older generation, in which it owns what it owned."),
+    Drop("FenceStaleGeneration", breaks="CommitsNeverGoBack", steps=20, instance=THREE),
+    Drop("FenceStaleSync", breaks="MembersAssigned", steps=11),
+    Drop("MembersCommitOnly", redundant="Who is no member any more commits what it was assigned in this generation."),
+    Drop("DropOnLost", redundant="Who was expelled owns what it was assigned, in a generation that is none of theirs."),
+    Drop("LeaderAssignsMembersOnly", breaks="MembersAssigned", steps=6),
+)
+
+PROTOCOL: Final = Protocol(
+    name="eager_rebalance",
+    variables=VARIABLES,
+    constants={"nobody": MEMBER},
+    messages=(SYNC, REPLY),
+    ghosts=("decided", "assigned_in"),
+    words={
+        **dict.fromkeys("ij", MEMBER),
+        "p": PARTITION,
+        "g": GENERATION,
+        "q": SYNC,
+        "z": REPLY,
+        "assignment": ASSIGNMENT,
+    },
+    init=init,
+    actions=tuple(
+        Action(run)
+        for run in (
+            *(send_join, join, complete_join, take_join_reply, send_sync, leader_sync, answer_sync),
+            *(take_assignment, expel, hear_of_loss, send_commit, take_commit),
+        )
+    ),
+    invariant=INVARIANT,
+    steps=STEPS,
+    promises=("OneOwnerPerGeneration", "OwnersCommitted", "MembersAssigned", "OneLeader", "CommitsNeverGoBack"),
+    small=Finite(
+        sizes={MEMBER: 3, PARTITION: 1, SYNC: 2, REPLY: 2},
+        numbers={GENERATION: range(4)},
+    ),
+    tiny=Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 1, REPLY: 1}, numbers={GENERATION: range(2)}),
+    start={},
+    drops=DROPS,
+)

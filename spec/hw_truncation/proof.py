@@ -1,0 +1,353 @@
+"""Truncation by leader epoch (KIP-101, 279, 320), for any number of brokers, offsets and epochs.
+
+A follower whose last record is of an epoch that its leader's log has otherwise, or not at all, is told where that epoch
+ends there, and cuts its log; until then the leader counts nothing of it.  A broker outside the ISR may crash and lose
+any suffix.  Main claims: whatever was ever below a high watermark is in the log of every ISR member; two logs that
+agree on one record agree on all before it.
+
+Why what is committed stays is told in spec/proofs/commitment.py.  Here it is about the shape of logs: each record is
+where its epoch's leader wrote it, and epochs never fall along a log.  So a follower's last epoch tells how far its log
+is its leader's; beyond what it has fetched in an epoch, a log may still be wrong.
+"""
+
+from typing import Final
+
+from spec.proofs import commitment
+from spec.proofs.commitment import (
+    BROKER,
+    BROKERS,
+    COMMITMENT,
+    END,
+    EPOCH,
+    FETCHED,
+    HISTORY,
+    LEADERS,
+    MEMBERS,
+    OFFSET,
+    PROMISED,
+    SHAPE,
+    STORE,
+    UNKNOWN,
+    WORDS,
+    begin_epoch,
+    commit,
+    hears,
+    leader_write,
+    next_epoch,
+    stays,
+)
+from spec.proofs.language import (
+    Action,
+    And,
+    Claim,
+    Drop,
+    Finite,
+    If,
+    Implies,
+    Not,
+    Or,
+    Protocol,
+    State,
+    Step,
+    Term,
+    smaller,
+    step,
+)
+
+VARIABLES: Final = {**STORE, **BROKERS, **HISTORY}
+
+
+def reaches(s: State, b: Term, source: Term) -> Term:
+    """A follower asks a leader."""
+    fence = s.guard("FenceStaleFetch", s.known_epoch[b] == s.known_epoch[source])
+    return And(b != source, s.leads[source], Not(s.leads[b]), fence)
+
+
+def is_epoch_end(s: State, b: Term, epoch: Term, end: Term) -> Term:
+    """Where the epochs up to `epoch` end in b's log."""
+    return And(
+        And(end >= 0, end <= s.log_end[b]),
+        Or(end == 0, s.log[b, end - 1] <= epoch),
+        Or(end == s.log_end[b], s.log[b, end] > epoch),
+    )
+
+
+def fetch(s: State, b: Term, source: Term, n: Term) -> Step:
+    """Its log is a beginning of the leader's, as its last epoch tells: it takes a record, if there is one."""
+    e, end = s.known_epoch[source], s.log_end[b]
+    last, more = s.log[b, end - 1], end < s.log_end[source]
+    new_end = If(more, end + 1, end)
+    same = And(is_epoch_end(s, source, last, n), n > 0, end <= n, s.log[source, n - 1] == last)
+    return step(
+        And(reaches(s, b, source), end <= s.log_end[source]),
+        s.guard("TruncateByEpoch", Or(end == 0, same)),
+        fetched=s.fetched.but((e, b), end),
+        log=lambda c, o: If(And(more, c == b, o == end), s.log[source, end], s.log[c, o]),
+        log_end=s.log_end.but(b, new_end),
+        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[source], new_end)),
+    )
+
+
+def truncate(s: State, b: Term, source: Term, n: Term, k: Term) -> Step:
+    """The logs part: n is where its last epoch ends at the leader, k where the epoch found there ends here."""
+    end = s.log_end[b]
+    last, found = s.log[b, end - 1], s.log[source, n - 1]
+    cut = smaller(n, k)
+    return step(
+        And(s.on("TruncateByEpoch"), reaches(s, b, source), end > 0, is_epoch_end(s, source, last, n)),
+        Or(n < end, n == 0, found != last),
+        And(k >= 0, k <= end, Or(k == 0, And(n > 0, s.log[b, k - 1] <= found))),
+        Or(k == end, n == 0, s.log[b, k] > found),
+        log_end=s.log_end.but(b, cut),
+        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[b], cut)),
+    )
+
+
+def advance_hw(s: State, b: Term, h: Term) -> Step:
+    """Every member of the ISR has fetched so far."""
+    e = s.known_epoch[b]
+    return step(
+        And(s.leads[b], s.high_watermark[b] < h, h <= s.log_end[b]),
+        s.guard("HwNeedsWholeIsr", s.all(lambda c: Implies(s.known_isr[b, c], s.fetched[e, c] >= h))),
+        **commit(s, b, h),
+    )
+
+
+def may_write_isr(s: State, b: Term) -> Term:
+    """The store takes the ISR of the current leader, if it changes what is there."""
+    current = s.all(lambda c: s.known_isr[b, c] == s.isr[s.leader_epoch, c])
+    return And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.guard("IsrCas", current))
+
+
+def expand_isr(s: State, b: Term, c: Term) -> Step:
+    """A follower has caught up with the high watermark, and with the start of the epoch."""
+    e = s.known_epoch[b]
+    return step(
+        And(may_write_isr(s, b), Not(s.known_isr[b, c]), s.fetched[e, c] >= 0),
+        s.guard("ExpandOnlyCaughtUp", s.fetched[e, c] >= s.high_watermark[b]),
+        s.guard("ExpandAfterEpochStart", s.fetched[e, c] >= s.epoch_start[e]),
+        isr=s.isr.but(s.leader_epoch, lambda d: Or(d == c, s.known_isr[b, d])),
+        known_isr=s.known_isr.but((b, c), True),
+    )
+
+
+def shrink_isr(s: State, b: Term, c: Term) -> Step:
+    """A follower has fallen behind."""
+    return step(
+        And(may_write_isr(s, b), s.known_isr[b, c], c != b),
+        isr=s.isr.but(s.leader_epoch, lambda d: And(d != c, s.known_isr[b, d])),
+        known_isr=s.known_isr.but((b, c), False),
+    )
+
+
+def controller_shrink(s: State, c: Term) -> Step:
+    """The controller drops a follower."""
+    return step(And(s.isr[s.leader_epoch, c], c != s.leader[s.leader_epoch]), isr=s.isr.but((s.leader_epoch, c), False))
+
+
+def elect_leader(s: State, c: Term) -> Step:
+    """The controller begins a leader epoch."""
+    return step(s.guard("ElectFromIsr", stays(s, c)), **next_epoch(s, c))
+
+
+def learn_isr(s: State, b: Term) -> Step:
+    """The leader reads the ISR that the store has."""
+    return step(
+        And(s.leads[b], s.known_epoch[b] == s.leader_epoch),
+        known_isr=s.known_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
+    )
+
+
+def become_leader(s: State, b: Term, e: Term) -> Step:
+    """It hears that it leads."""
+    return step(And(hears(s, b, e), s.leader[e] == b), **begin_epoch(s, b, e))
+
+
+def become_follower(s: State, b: Term, e: Term) -> Step:
+    """It hears of another leader; until KIP-101 it cut its log at its own high watermark, which lags."""
+    cut = {} if s.on("TruncateByEpoch") else {"log_end": s.log_end.but(b, s.high_watermark[b])}
+    return step(
+        And(hears(s, b, e), s.leader[e] != b),
+        known_epoch=s.known_epoch.but(b, e),
+        leads=s.leads.but(b, False),
+        **cut,
+    )
+
+
+def crash(s: State, b: Term, h: Term) -> Step:
+    """It loses a suffix and registers anew; nobody counts what its former life had fetched (KIP-903)."""
+    forgotten = {"fetched": s.fetched.but((s.leader_epoch, b), UNKNOWN)} if s.on("RefuseFormerLife") else {}
+    may_be = s.isr[s.leader_epoch, b] if not s.on("UncleanRestartLeavesIsr") else False
+    return step(
+        And(h >= 0, h < s.log_end[b], s.leader[s.leader_epoch] != b),
+        Or(Not(s.isr[s.leader_epoch, b]), may_be),
+        log_end=s.log_end.but(b, h),
+        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[b], h)),
+        leads=s.leads.but(b, False),
+        known_epoch=s.known_epoch.but(b, s.leader_epoch),
+        **forgotten,
+    )
+
+
+def before(s: State, b: Term, q: Term, o: Term) -> Term:
+    """Offsets q <= o of b's log."""
+    return And(q >= 0, q <= o, o < s.log_end[b])
+
+
+def before_in(s: State, e: Term, q: Term, o: Term) -> Term:
+    """Offsets q <= o of an epoch's log."""
+    return And(s.started[e], q >= 0, q <= o, o < s.epoch_end[e])
+
+
+VIEWS: Final = (
+    Claim(
+        "TypeBrokers",
+        "No broker is ahead of the store; a high watermark is at most the log end.",
+        lambda s, b: And(
+            And(s.committed_end >= 0, s.leader_epoch >= 0),
+            And(s.known_epoch[b] >= 0, s.known_epoch[b] <= s.leader_epoch),
+            And(s.high_watermark[b] >= 0, s.high_watermark[b] <= s.log_end[b]),
+        ),
+    ),
+    Claim(
+        "LeadersLead",
+        "Who leads was elected in the epoch that it knows, has its whole log and is in its own ISR.",
+        lambda s, b: Implies(
+            s.leads[b],
+            And(
+                And(s.leader[s.known_epoch[b]] == b, s.started[s.known_epoch[b]], s.known_isr[b, b]),
+                And(s.log_end[b] == s.epoch_end[s.known_epoch[b]], s.fetched[s.known_epoch[b], b] == s.log_end[b]),
+            ),
+        ),
+    ),
+    Claim(
+        "LeaderCountsItsIsr",
+        "A leader, zombies included, counts every member of its epoch's last ISR.",
+        lambda s, b, c: Implies(And(s.leads[b], s.isr[s.known_epoch[b], c]), s.known_isr[b, c]),
+    ),
+    Claim(
+        "FetchedIsThere",
+        "Who has fetched in an epoch still has as much, until it hears of a later epoch.",
+        lambda s, e, c: Implies(
+            And(s.started[e], s.fetched[e, c] >= 0),
+            And(s.known_epoch[c] >= e, Implies(s.known_epoch[c] == e, s.fetched[e, c] <= s.log_end[c])),
+        ),
+    ),
+    Claim(
+        "FetchedIsHistory",
+        "As far as a broker has fetched in its epoch, its log is that epoch's.",
+        lambda s, c, o: Implies(
+            And(s.started[s.known_epoch[c]], o >= 0, o < s.fetched[s.known_epoch[c], c]),
+            s.log[c, o] == s.history[s.known_epoch[c], o],
+        ),
+    ),
+)
+
+RECORDS: Final = (
+    Claim(
+        "RecordsHaveEpochs",
+        "A record is of an epoch that has started and that its broker knows, and lies within it.",
+        lambda s, b, o: Implies(
+            before(s, b, o, o),
+            And(
+                And(s.started[s.log[b, o]], s.log[b, o] <= s.known_epoch[b]),
+                And(s.epoch_start[s.log[b, o]] <= o, o < s.epoch_end[s.log[b, o]]),
+            ),
+        ),
+    ),
+    Claim(
+        "RecordsAreHistory",
+        "Up to a record, a log is that of the record's epoch.",
+        lambda s, b, o, q: Implies(before(s, b, q, o), s.log[b, q] == s.history[s.log[b, o], q]),
+    ),
+    Claim(
+        "HistoryHasEpochs",
+        "The same of the logs of epochs; their own records are those from their start on.",
+        lambda s, e, o: Implies(
+            before_in(s, e, o, o),
+            And(
+                And(s.started[s.history[e, o]], s.history[e, o] <= e),
+                (s.history[e, o] == e) == (o >= s.epoch_start[e]),
+                And(s.epoch_start[s.history[e, o]] <= o, o < s.epoch_end[s.history[e, o]]),
+            ),
+        ),
+    ),
+    Claim(
+        "HistoryIsHistory",
+        "Up to a record, an epoch's log is that of the record's epoch.",
+        lambda s, e, o, q: Implies(before_in(s, e, q, o), s.history[e, q] == s.history[s.history[e, o], q]),
+    ),
+    Claim(
+        "EpochsAscend",
+        "Leader epochs never fall along a log.",
+        lambda s, b, o, q: Implies(before(s, b, q, o), s.log[b, q] <= s.log[b, o]),
+    ),
+    Claim(
+        "EpochsAscendInHistory",
+        "Nor along the log of an epoch.",
+        lambda s, e, o, q: Implies(before_in(s, e, q, o), s.history[e, q] <= s.history[e, o]),
+    ),
+)
+
+IMPLIED: Final = (
+    Claim(
+        "LogMatching",
+        "Two logs that agree on one record agree on all before it.",
+        lambda s, b, c, o, q: Implies(
+            And(before(s, b, q, o), o < s.log_end[c], s.log[b, o] == s.log[c, o]), s.log[b, q] == s.log[c, q]
+        ),
+    ),
+    Claim(
+        "LeadersAgree",
+        "No leader, however late, takes something for committed that an ISR member lacks.",
+        lambda s, b, c, o: Implies(
+            And(s.leads[b], stays(s, c), o >= 0, o < s.high_watermark[b]),
+            And(o < s.log_end[c], s.log[c, o] == s.log[b, o]),
+        ),
+    ),
+)
+
+SHORT: Final = Finite(
+    sizes={BROKER: 3},
+    numbers={EPOCH: range(3), OFFSET: range(2), END: range(3), FETCHED: range(-1, 3)},
+)
+
+DROPS: Final = (
+    Drop("TruncateByEpoch", breaks="CommittedOnIsr", steps=6, instance=SHORT),
+    Drop("FenceStaleFetch", breaks="CommittedOnIsr", steps=8, instance=SHORT),
+    Drop("HwNeedsWholeIsr", breaks="CommittedOnIsr", steps=2, instance=SHORT),
+    Drop("ExpandOnlyCaughtUp", breaks="CommittedOnIsr", steps=4, instance=SHORT),
+    Drop("ExpandAfterEpochStart", breaks="CommittedOnIsr", steps=11, instance=SHORT),
+    Drop("IsrCas", breaks="CommittedOnIsr", steps=9, instance=SHORT),
+    Drop("ElectFromIsr", breaks="CommittedOnIsr", steps=3, instance=SHORT),
+    Drop("UncleanRestartLeavesIsr", breaks="CommittedOnIsr", steps=5, instance=SHORT),
+    Drop("RefuseFormerLife", breaks="CommittedOnIsr", steps=6, instance=SHORT),
+)
+
+PROTOCOL: Final = Protocol(
+    name="hw_truncation",
+    variables=VARIABLES,
+    ghosts=tuple(HISTORY),
+    words=WORDS,
+    init=commitment.init,
+    actions=tuple(
+        Action(run)
+        for run in (
+            *(leader_write, fetch, truncate, advance_hw, expand_isr, shrink_isr, controller_shrink),
+            *(elect_leader, learn_isr, become_leader, become_follower, crash),
+        )
+    ),
+    invariant=(*PROMISED, *SHAPE, *LEADERS, *MEMBERS, *COMMITMENT, *VIEWS, *RECORDS),
+    implied=IMPLIED,
+    promises=("CommittedOnIsr", "HighWatermarksAreCommitted", "EpochsAscend", "LogMatching", "LeadersAgree"),
+    small=Finite(
+        sizes={BROKER: 3},
+        numbers={EPOCH: range(3), OFFSET: range(3), END: range(4), FETCHED: range(-1, 4)},
+    ),
+    tiny=Finite(
+        sizes={BROKER: 2},
+        numbers={EPOCH: range(2), OFFSET: range(2), END: range(3), FETCHED: range(-1, 3)},
+    ),
+    start=commitment.START,
+    drops=DROPS,
+)

@@ -1,0 +1,169 @@
+--------------------------- MODULE IsrCommitCore ---------------------------
+(***************************************************************************)
+(* The transition system that proof.py proves, for comparison on a tiny    *)
+(* instance: both must reach the same states (spec/proofs/crosscheck.py).  *)
+(* Guards are on; requests are a set that only grows.  A log is a table    *)
+(* whose first logEnd places count, since that is what it is in the proof. *)
+(*                                                                         *)
+(* Left out of IsrCommit: the older way by ZooKeeper, min.insync.replicas  *)
+(* and eligible leader replicas, registration and crashes, answers to      *)
+(* requests (a leader hears of the current state instead), fetches that    *)
+(* travel on their own, and no leader at all.                              *)
+(***************************************************************************)
+EXTENDS Integers, FiniteSets
+
+CONSTANTS Brokers, First, MaxLeaderEpoch, MaxPartitionEpoch, MaxOffset, MaxRequests
+
+VARIABLE leaderEpoch    \* the controller, by leader epoch: leader and isr as last written in it
+VARIABLE leader
+VARIABLE isr
+VARIABLE partitionEpoch
+controller == <<leaderEpoch, leader, isr, partitionEpoch>>
+
+VARIABLE knownEpoch     \* of a broker: what it has heard of
+VARIABLE knownVersion
+VARIABLE leads          \* brokers that believe to lead
+VARIABLE mustTruncate   \* brokers that must first find where their log leaves the leader's
+VARIABLE knownIsr       \* of a leader
+VARIABLE maximalIsr     \* ... with those that it has proposed
+views == <<knownEpoch, knownVersion, leads, mustTruncate, knownIsr, maximalIsr>>
+
+VARIABLE log
+VARIABLE logEnd
+VARIABLE highWatermark
+VARIABLE fetched        \* by leader epoch and broker: its fetch offset, -1 if there is none
+replicas == <<log, logEnd, highWatermark, fetched>>
+
+VARIABLE requests       \* AlterPartition
+
+vars == <<controller, views, replicas, requests>>
+
+Epochs == 0 .. MaxLeaderEpoch
+Min(a, b) == IF a < b THEN a ELSE b
+
+LeaderWrite(b) ==
+    /\ b \in leads /\ logEnd[b] <= MaxOffset
+    /\ log' = [log EXCEPT ![b][logEnd[b]] = knownEpoch[b]]
+    /\ logEnd' = [logEnd EXCEPT ![b] = @ + 1]
+    /\ fetched' = [fetched EXCEPT ![knownEpoch[b]][b] = logEnd[b] + 1]
+    /\ UNCHANGED <<controller, views, highWatermark, requests>>
+
+Fetch(b, l) ==
+    /\ b # l /\ l \in leads /\ b \notin leads \union mustTruncate
+    /\ knownEpoch[b] = knownEpoch[l] /\ logEnd[b] <= logEnd[l]
+    /\ LET end == logEnd[b]
+           new == IF end < logEnd[l] THEN end + 1 ELSE end IN
+       /\ fetched' = [fetched EXCEPT ![knownEpoch[l]][b] = end]
+       /\ log' = IF new > end THEN [log EXCEPT ![b][end] = log[l][end]] ELSE log
+       /\ logEnd' = [logEnd EXCEPT ![b] = new]
+       /\ highWatermark' = [highWatermark EXCEPT ![b] = Min(highWatermark[l], new)]
+    /\ UNCHANGED <<controller, views, requests>>
+
+AdvanceHw(b, h) ==
+    /\ b \in leads /\ highWatermark[b] < h /\ h <= logEnd[b]
+    /\ \A c \in maximalIsr[b] : fetched[knownEpoch[b]][c] >= h
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = h]
+    /\ UNCHANGED <<controller, views, log, logEnd, fetched, requests>>
+
+Propose(b, new) ==
+    /\ b \in leads
+    /\ requests' = requests \union {[leaderEpoch |-> knownEpoch[b], partitionEpoch |-> knownVersion[b], isr |-> new]}
+    /\ maximalIsr' = [maximalIsr EXCEPT ![b] = @ \union new]
+    /\ UNCHANGED <<controller, knownEpoch, knownVersion, leads, mustTruncate, knownIsr, replicas>>
+
+\* Where b's leader epoch began: its first own record, or its log end.
+Own(b) == {o \in 0 .. logEnd[b] - 1 : log[b][o] = knownEpoch[b]}
+EpochStart(b) == IF Own(b) = {} THEN logEnd[b] ELSE CHOOSE o \in Own(b) : \A q \in Own(b) : o <= q
+
+ProposeExpand(b, c) ==
+    LET end == fetched[knownEpoch[b]][c] IN
+    /\ c \notin knownIsr[b] /\ end >= highWatermark[b] /\ end >= EpochStart(b)
+    /\ Propose(b, knownIsr[b] \union {c})
+
+ProposeShrink(b, c) ==
+    /\ c \in knownIsr[b] /\ c # b
+    /\ Propose(b, knownIsr[b] \ {c})
+
+ChangeIsr(r) ==
+    /\ r.leaderEpoch = leaderEpoch /\ r.partitionEpoch = partitionEpoch
+    /\ isr' = [isr EXCEPT ![leaderEpoch] = r.isr]
+    /\ partitionEpoch' = partitionEpoch + 1
+    /\ UNCHANGED <<leaderEpoch, leader, views, replicas, requests>>
+
+ControllerShrink(c) ==
+    /\ c \in isr[leaderEpoch] /\ c # leader[leaderEpoch]
+    /\ isr' = [isr EXCEPT ![leaderEpoch] = @ \ {c}]
+    /\ partitionEpoch' = partitionEpoch + 1
+    /\ UNCHANGED <<leaderEpoch, leader, views, replicas, requests>>
+
+ElectLeader(c) ==
+    /\ c \in isr[leaderEpoch] /\ leaderEpoch < MaxLeaderEpoch
+    /\ leaderEpoch' = leaderEpoch + 1
+    /\ partitionEpoch' = partitionEpoch + 1
+    /\ leader' = [leader EXCEPT ![leaderEpoch + 1] = c]
+    /\ isr' = [isr EXCEPT ![leaderEpoch + 1] = isr[leaderEpoch]]
+    /\ UNCHANGED <<views, replicas, requests>>
+
+LearnIsr(b) ==
+    /\ b \in leads /\ knownEpoch[b] = leaderEpoch /\ knownVersion[b] < partitionEpoch
+    /\ knownVersion' = [knownVersion EXCEPT ![b] = partitionEpoch]
+    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[leaderEpoch]]
+    /\ maximalIsr' = [maximalIsr EXCEPT ![b] = isr[leaderEpoch]]
+    /\ UNCHANGED <<controller, knownEpoch, leads, mustTruncate, replicas, requests>>
+
+\* The request may be late: others may have begun later epochs by now.  Then its version is of no use any more.
+Hears(b, e) ==
+    /\ e <= leaderEpoch /\ knownEpoch[b] < e
+    /\ knownEpoch' = [knownEpoch EXCEPT ![b] = e]
+    /\ knownVersion' = IF e = leaderEpoch THEN [knownVersion EXCEPT ![b] = partitionEpoch] ELSE knownVersion
+
+BecomeLeader(b, e) ==
+    /\ Hears(b, e) /\ leader[e] = b
+    /\ leads' = leads \union {b}
+    /\ mustTruncate' = mustTruncate \ {b}
+    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[e]]
+    /\ maximalIsr' = [maximalIsr EXCEPT ![b] = isr[e]]
+    /\ fetched' = [fetched EXCEPT ![e] = [c \in Brokers |-> IF c = b THEN logEnd[b] ELSE -1]]
+    /\ UNCHANGED <<controller, log, logEnd, highWatermark, requests>>
+
+BecomeFollower(b, e) ==
+    /\ Hears(b, e) /\ leader[e] # b
+    /\ leads' = leads \ {b}
+    /\ mustTruncate' = mustTruncate \union {b}
+    /\ UNCHANGED <<controller, knownIsr, maximalIsr, replicas, requests>>
+
+\* The longest common beginning of the two logs.
+Truncate(b, l, n) ==
+    /\ b \in mustTruncate /\ l \in leads /\ knownEpoch[b] = knownEpoch[l]
+    /\ n <= Min(logEnd[b], logEnd[l])
+    /\ \A o \in 0 .. n - 1 : log[b][o] = log[l][o]
+    /\ n < Min(logEnd[b], logEnd[l]) => log[b][n] # log[l][n]
+    /\ logEnd' = [logEnd EXCEPT ![b] = n]
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = Min(@, n)]
+    /\ mustTruncate' = mustTruncate \ {b}
+    /\ UNCHANGED <<controller, knownEpoch, knownVersion, leads, knownIsr, maximalIsr, log, fetched, requests>>
+
+Init ==
+    /\ leaderEpoch = 0 /\ partitionEpoch = 0
+    /\ leader = [e \in Epochs |-> First]
+    /\ isr = [e \in Epochs |-> IF e = 0 THEN Brokers ELSE {}]
+    /\ knownEpoch = [b \in Brokers |-> 0] /\ knownVersion = [b \in Brokers |-> 0]
+    /\ leads = {First} /\ mustTruncate = {}
+    /\ knownIsr = [b \in Brokers |-> IF b = First THEN Brokers ELSE {}] /\ maximalIsr = knownIsr
+    /\ log = [b \in Brokers |-> [o \in 0 .. MaxOffset |-> 0]]
+    /\ logEnd = [b \in Brokers |-> 0] /\ highWatermark = [b \in Brokers |-> 0]
+    /\ fetched = [e \in Epochs |-> [b \in Brokers |-> IF e = 0 /\ b = First THEN 0 ELSE -1]]
+    /\ requests = {}
+
+Next ==
+    \/ \E b \in Brokers : LeaderWrite(b) \/ ControllerShrink(b) \/ ElectLeader(b) \/ LearnIsr(b)
+    \/ \E b \in Brokers, e \in Epochs : BecomeLeader(b, e) \/ BecomeFollower(b, e)
+    \/ \E b, c \in Brokers : Fetch(b, c) \/ ProposeExpand(b, c) \/ ProposeShrink(b, c)
+    \/ \E r \in requests : ChangeIsr(r)
+    \/ \E b \in Brokers, n \in 0 .. MaxOffset + 1 : AdvanceHw(b, n)
+    \/ \E b, c \in Brokers, n \in 0 .. MaxOffset + 1 : Truncate(b, c, n)
+
+Bounds == partitionEpoch <= MaxPartitionEpoch /\ Cardinality(requests) <= MaxRequests
+
+Spec == Init /\ [][Next]_vars
+=============================================================================

@@ -1,0 +1,72 @@
+---------------------------- MODULE MCIsrCommit ----------------------------
+(* IsrCommit, bounded so that TLC sees every state. *)
+EXTENDS IsrCommit, TLC
+
+CONSTANTS MaxLeaderEpoch, MaxPartitionEpoch, MaxRecords, MaxCrashes
+
+Records == UNION {{<<n, log[b][n]>> : n \in 1 .. LogEnd(b)} : b \in Brokers}
+Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF b \in up THEN 0 ELSE 1})
+Bounded == PartitionEpoch' <= MaxPartitionEpoch /\ Now.leaderEpoch' <= MaxLeaderEpoch
+
+MCWrite(l) == Cardinality(Records) < MaxRecords /\ Write(l)
+MCCrash(b, end) == Crashes < MaxCrashes /\ Crash(b, end)
+MCHandleAlterPartition(l) == HandleAlterPartition(l) /\ Bounded
+MCWriteToZooKeeper(l, isr) == WriteToZooKeeper(l, isr) /\ Bounded
+MCFence(b) == b \in Eligible /\ Fence(b) /\ Bounded
+MCUnfence(b) == Unfence(b) /\ Bounded
+MCRegister(b) == Register(b) /\ Bounded
+
+\* A fetch that brings nothing new and tells nothing new is no step.
+MCFetch(f, l, arrives) == (arrives \/ LogEnd(l) > LogEnd(f)) /\ Fetch(f, l, arrives)
+
+\* To a follower only leader and leader epoch matter.
+MCLearn(b, epoch) ==
+    /\ epoch \in 1 .. PartitionEpoch
+    /\ \/ metadata[epoch].leader = b
+       \/ epoch > 1 => metadata[epoch].leaderEpoch # metadata[epoch - 1].leaderEpoch
+    /\ Learn(b, epoch)
+
+MCNext ==
+    \/ \E l \in Brokers : MCWrite(l) \/ \E waits \in BOOLEAN : AdvanceHw(l, waits)
+    \/ \E l \in Brokers : GiveUp(l) \/ Resend(l) \/ MCHandleAlterPartition(l) \/ RefuseNewerLeader(l)
+    \/ \E l \in Brokers, end \in 1 .. MaxRecords : Ack(l, end)
+    \/ \E f, l \in Brokers : Truncate(f, l) \/ \E arrives \in BOOLEAN : MCFetch(f, l, arrives)
+    \/ \E l \in Brokers, isr \in SUBSET Brokers : Propose(l, isr) \/ MCWriteToZooKeeper(l, isr)
+    \/ \E b \in Brokers, epoch \in 1 .. MaxPartitionEpoch : MCLearn(b, epoch)
+    \/ \E b \in Brokers : MCFence(b) \/ MCUnfence(b) \/ MCRegister(b)
+    \/ \E b \in Brokers, end \in 0 .. MaxRecords : MCCrash(b, end)
+
+MCSpec == Init /\ [][MCNext]_vars
+
+Symmetry == Permutations(Brokers)
+
+-----------------------------------------------------------------------------
+(* In the end: a proposal is answered, and a leader with enough in sync commits what it has.  Each step that a broker or the
+   controller takes by itself must happen if it stays possible (weak fairness); the high watermark must move if it may
+   again and again (strong: a proposal that is refused for ever holds it back in between).  Nothing forces crashes, lost sessions,
+   writes or proposals, nor brokers without a session to fetch.  At the bound on partition epochs the controller answers no more. *)
+
+LiveSpec ==
+    /\ MCSpec
+    /\ \A l \in Brokers :
+          /\ WF_vars(MCHandleAlterPartition(l)) /\ SF_vars(AdvanceHw(l, TRUE)) /\ WF_vars(\E e \in 1 .. MaxPartitionEpoch : MCLearn(l, e))
+          /\ \A f \in Brokers : WF_vars(Truncate(f, l)) /\ WF_vars(f \notin fenced /\ MCFetch(f, l, TRUE))
+
+Open(l) == Leads(l) /\ leading[l].proposed # NoProposal /\ PartitionEpoch < MaxPartitionEpoch
+ProposalsAreAnswered == \A l \in Brokers : Open(l) ~> ~Open(l)
+
+Enough == Now.leader # None /\ Now.isr \subseteq up /\ (Cardinality(Now.isr) >= MinIsr \/ ~HwNeedsMinIsr)
+LeaderCommits == <>[](Enough => Leads(Now.leader) /\ highWatermark[Now.leader] = LogEnd(Now.leader))
+
+-----------------------------------------------------------------------------
+(* Situations that must come up, or the claims would be empty *)
+
+IsrOfOne == Cardinality(Now.isr) = 1
+EmptyIsr == Now.isr = {}
+EligibleLeads == Now.leader # None /\ PartitionEpoch > 1 /\ Now.leader \in metadata[PartitionEpoch - 1].elr
+ZombieWithRecords == \E l \in Brokers : IsZombie(l) /\ LogEnd(l) > 0
+ProposalAccepted == \E l \in Brokers : Leads(l) /\ leading[l].proposed # NoProposal /\ view[l] < PartitionEpoch
+HwStandsStill == \E l \in Brokers : Leads(l) /\ Cardinality(Seen(l).isr) < MinIsr /\ LogEnd(l) > highWatermark[l]
+CommittedAfterCrash == committed # <<>> /\ unclean # {} /\ up = Brokers
+FencedLeaderLives == \E l \in Brokers \intersect fenced : Leads(l)
+=============================================================================

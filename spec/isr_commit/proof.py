@@ -1,0 +1,410 @@
+"""ISR commit (KIP-497), for any number of brokers, offsets, epochs and AlterPartition requests.
+
+Main claim: whatever was ever below a high watermark is in the log of every member of the controller's ISR.  Why what is
+committed stays is told in spec/proofs/commitment.py.  Here it is about who counts: a leader waits for whom it has
+proposed (`maximal_isr`), so a request that the controller takes late lets nobody in who lacks what is committed.
+
+How a follower finds where its log leaves the leader's is not the question here (hw_truncation): it knows.
+"""
+
+from typing import Final
+
+from spec.proofs import commitment
+from spec.proofs.commitment import (
+    BROKER,
+    BROKERS,
+    COMMITMENT,
+    END,
+    EPOCH,
+    FETCHED,
+    HISTORY,
+    LEADERS,
+    MEMBERS,
+    OFFSET,
+    PROMISED,
+    SHAPE,
+    STORE,
+    WORDS,
+    begin_epoch,
+    commit,
+    hears,
+    in_isr,
+    is_committed,
+    leader_write,
+    next_epoch,
+)
+from spec.proofs.language import (
+    Action,
+    And,
+    Claim,
+    Drop,
+    Finite,
+    Formula,
+    If,
+    Implies,
+    Message,
+    Not,
+    Number,
+    Or,
+    Protocol,
+    State,
+    Step,
+    Term,
+    relation,
+    smaller,
+    step,
+    table,
+    value,
+)
+
+VERSION: Final = Number("PartitionEpoch")
+
+ALTER: Final = Message(
+    "request", {"leader_epoch": value(EPOCH), "partition_epoch": value(VERSION), "isr": relation(BROKER)}
+)
+
+VARIABLES: Final = {
+    **STORE,
+    "partition_epoch": value(VERSION),
+    **BROKERS,
+    "known_version": table(BROKER, to=VERSION),
+    "must_truncate": relation(BROKER),
+    "maximal_isr": relation(BROKER, BROKER),  # the ISR that a leader knows, and those that it has proposed
+    **ALTER.variables,
+    **HISTORY,
+}
+
+
+def init(s: State) -> Term:
+    return And(
+        commitment.init(s),
+        s.partition_epoch == 0,
+        s.all(lambda b: And(s.known_version[b] == 0, Not(s.must_truncate[b]))),
+        s.all(lambda b, c: s.maximal_isr[b, c] == s.known_isr[b, c]),
+        s.all(lambda r: Not(s.request_sent[r])),
+    )
+
+
+def fetch(s: State, b: Term, source: Term) -> Step:
+    """A follower asks from its log end, which tells the leader what it has; it takes one record, if there is one."""
+    e, end = s.known_epoch[source], s.log_end[b]
+    more = end < s.log_end[source]
+    new_end = If(more, end + 1, end)
+    return step(
+        And(b != source, s.leads[source], Not(s.leads[b]), Not(s.must_truncate[b]), end <= s.log_end[source]),
+        s.guard("FenceStaleFetch", s.known_epoch[b] == e),
+        fetched=s.fetched.but((e, b), end),
+        log=lambda c, o: If(And(more, c == b, o == end), s.log[source, end], s.log[c, o]),
+        log_end=s.log_end.but(b, new_end),
+        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[source], new_end)),
+    )
+
+
+def advance_hw(s: State, b: Term, h: Term) -> Step:
+    """Every member of the ISR has fetched so far, and every proposed one: the controller may have let it in already."""
+    e = s.known_epoch[b]
+    counted = s.maximal_isr if s.on("HwWaitsForProposed") else s.known_isr
+    return step(
+        And(s.leads[b], s.high_watermark[b] < h, h <= s.log_end[b]),
+        s.all(lambda c: Implies(counted[b, c], s.fetched[e, c] >= h)),
+        **commit(s, b, h),
+    )
+
+
+def proposed(s: State, b: Term, r: Term, isr: Formula) -> dict[str, Term]:
+    """An AlterPartition request, late or lost as any other; until it is answered its members count."""
+    still = s.maximal_isr if s.on("KeepProposalUntilAnswered") else s.known_isr
+    return {
+        **s.send(ALTER, r, leader_epoch=s.known_epoch[b], partition_epoch=s.known_version[b], isr=isr),
+        "maximal_isr": s.maximal_isr.but(b, lambda c: Or(isr(c), still[b, c])),
+    }
+
+
+def propose_expand(s: State, b: Term, c: Term, r: Term) -> Step:
+    """A follower has caught up with the high watermark, and with the start of the epoch."""
+    e = s.known_epoch[b]
+    return step(
+        And(s.leads[b], Not(s.known_isr[b, c]), Not(s.request_sent[r]), s.fetched[e, c] >= 0),
+        s.guard("ExpandOnlyCaughtUp", s.fetched[e, c] >= s.high_watermark[b]),
+        s.guard("ExpandAfterEpochStart", s.fetched[e, c] >= s.epoch_start[e]),
+        **proposed(s, b, r, lambda d: Or(d == c, s.known_isr[b, d])),
+    )
+
+
+def propose_shrink(s: State, b: Term, c: Term, r: Term) -> Step:
+    """A follower has fallen behind."""
+    return step(
+        And(s.leads[b], s.known_isr[b, c], c != b, Not(s.request_sent[r])),
+        **proposed(s, b, r, lambda d: And(d != c, s.known_isr[b, d])),
+    )
+
+
+def change_isr(s: State, r: Term) -> Step:
+    """The controller takes a proposal."""
+    return step(
+        s.request_sent[r],
+        s.guard("FenceOldLeader", s.request_leader_epoch[r] == s.leader_epoch),
+        s.guard("IsrCas", s.request_partition_epoch[r] == s.partition_epoch),
+        isr=s.isr.but(s.leader_epoch, lambda c: s.request_isr[r, c]),
+        partition_epoch=s.partition_epoch + 1,
+    )
+
+
+def controller_shrink(s: State, c: Term) -> Step:
+    """The controller fences a follower."""
+    return step(
+        And(s.isr[s.leader_epoch, c], c != s.leader[s.leader_epoch]),
+        isr=s.isr.but((s.leader_epoch, c), False),
+        partition_epoch=s.partition_epoch + 1,
+    )
+
+
+def elect_leader(s: State, c: Term) -> Step:
+    """The controller begins a leader epoch."""
+    return step(s.guard("ElectFromIsr", in_isr(s, c)), partition_epoch=s.partition_epoch + 1, **next_epoch(s, c))
+
+
+def learn_isr(s: State, b: Term) -> Step:
+    """The leader hears of the current ISR: the answer to a proposal, or the controller's own change."""
+    return step(
+        And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.known_version[b] < s.partition_epoch),
+        known_version=s.known_version.but(b, s.partition_epoch),
+        known_isr=s.known_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
+        maximal_isr=s.maximal_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
+    )
+
+
+def version_heard(s: State, b: Term, e: Term) -> Term:
+    """What comes late carries an old version, with which nobody can write any more."""
+    return s.known_version.but(b, If(e == s.leader_epoch, s.partition_epoch, s.known_version[b]))
+
+
+def become_leader(s: State, b: Term, e: Term) -> Step:
+    """It hears that it leads."""
+    return step(
+        And(hears(s, b, e), s.leader[e] == b),
+        known_version=version_heard(s, b, e),
+        must_truncate=s.must_truncate.but(b, False),
+        maximal_isr=s.maximal_isr.but(b, lambda c: s.isr[e, c]),
+        **begin_epoch(s, b, e),
+    )
+
+
+def become_follower(s: State, b: Term, e: Term) -> Step:
+    """It hears of another leader, and must first drop what that leader never had."""
+    return step(
+        And(hears(s, b, e), s.leader[e] != b),
+        known_epoch=s.known_epoch.but(b, e),
+        known_version=version_heard(s, b, e),
+        leads=s.leads.but(b, False),
+        must_truncate=s.must_truncate.but(b, True),
+    )
+
+
+def truncate(s: State, b: Term, source: Term, n: Term) -> Step:
+    """It keeps what both logs begin with."""
+    return step(
+        And(s.must_truncate[b], s.leads[source], s.known_epoch[b] == s.known_epoch[source]),
+        And(n >= 0, n <= s.log_end[b], n <= s.log_end[source]),
+        s.all(lambda o: Implies(And(o >= 0, o < n), s.log[b, o] == s.log[source, o])),
+        Or(n == s.log_end[b], n == s.log_end[source], s.log[b, n] != s.log[source, n]),
+        log_end=s.log_end.but(b, n),
+        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[b], n)),
+        must_truncate=s.must_truncate.but(b, False),
+    )
+
+
+def live(s: State, r: Term) -> Term:
+    """A request that the controller would still take."""
+    current = And(s.request_leader_epoch[r] == s.leader_epoch, s.request_partition_epoch[r] == s.partition_epoch)
+    return And(s.request_sent[r], current)
+
+
+def newcomer(s: State, r: Term, c: Term) -> Term:
+    return And(live(s, r), s.request_isr[r, c], Not(in_isr(s, c)))
+
+
+VIEWS: Final = (
+    Claim(
+        "TypeBrokers",
+        "No broker is ahead of the controller; a high watermark is at most the log end.",
+        lambda s, b: And(
+            And(s.committed_end >= 0, s.leader_epoch >= 0, s.partition_epoch >= 0),
+            And(s.known_epoch[b] >= 0, s.known_epoch[b] <= s.leader_epoch, s.known_version[b] <= s.partition_epoch),
+            And(s.high_watermark[b] >= 0, s.high_watermark[b] <= s.log_end[b]),
+        ),
+    ),
+    Claim(
+        "LeadersLead",
+        "Who leads was elected in the epoch that it knows, has its whole log and is in its own ISR.",
+        lambda s, b: Implies(
+            s.leads[b],
+            And(
+                And(s.leader[s.known_epoch[b]] == b, s.started[s.known_epoch[b]]),
+                And(s.log_end[b] == s.epoch_end[s.known_epoch[b]], s.fetched[s.known_epoch[b], b] == s.log_end[b]),
+                And(Not(s.must_truncate[b]), s.known_isr[b, b]),
+            ),
+        ),
+    ),
+    Claim(
+        "FollowersFollow",
+        "Who has truncated knows an epoch that has started, and is not ahead of its leader.",
+        lambda s, b: Implies(
+            Not(s.must_truncate[b]),
+            And(s.started[s.known_epoch[b]], s.log_end[b] <= s.epoch_end[s.known_epoch[b]]),
+        ),
+    ),
+    Claim(
+        "FollowersLogIsHistory",
+        "Who has truncated has a beginning of its epoch's log.",
+        lambda s, b, o: Implies(
+            And(Not(s.must_truncate[b]), o >= 0, o < s.log_end[b]), s.log[b, o] == s.history[s.known_epoch[b], o]
+        ),
+    ),
+)
+
+PROPOSALS: Final = (
+    Claim(
+        "FetchedIsThere",
+        "Who has fetched in an epoch still has what it fetched, until it hears of a later epoch.",
+        lambda s, e, c: Implies(
+            And(s.started[e], s.fetched[e, c] >= 0),
+            And(
+                s.known_epoch[c] >= e,
+                Implies(s.known_epoch[c] == e, And(Not(s.must_truncate[c]), s.fetched[e, c] <= s.log_end[c])),
+            ),
+        ),
+    ),
+    Claim(
+        "LeaderCountsItsIsr",
+        "A leader, zombies included, counts every member of its epoch's last ISR.",
+        lambda s, b, c: Implies(And(s.leads[b], s.isr[s.known_epoch[b], c]), s.maximal_isr[b, c]),
+    ),
+    Claim(
+        "MaximalIsMore",
+        "A leader counts every member of the ISR that it knows.",
+        lambda s, b, c: Implies(And(s.leads[b], s.known_isr[b, c]), s.maximal_isr[b, c]),
+    ),
+    Claim(
+        "LeaderInRequests",
+        "No request of this epoch leaves the leader out.",
+        lambda s, r: Implies(
+            And(s.request_sent[r], s.request_leader_epoch[r] == s.leader_epoch),
+            s.request_isr[r, s.leader[s.leader_epoch]],
+        ),
+    ),
+    Claim(
+        "RequestsNotAhead",
+        "Requests are of epochs and versions that the controller has reached.",
+        lambda s, r: Implies(
+            s.request_sent[r],
+            And(
+                And(s.request_partition_epoch[r] <= s.partition_epoch, s.request_leader_epoch[r] <= s.leader_epoch),
+                Implies(s.request_leader_epoch[r] == s.leader_epoch, s.started[s.leader_epoch]),
+            ),
+        ),
+    ),
+    Claim(
+        "LiveRequestIsCurrent",
+        "While a request can be taken, its leader knows the current version.",
+        lambda s, r: Implies(live(s, r), s.known_version[s.leader[s.leader_epoch]] == s.partition_epoch),
+    ),
+    Claim(
+        "LiveRequestCounts",
+        "While a request can be taken, its leader counts all its members.",
+        lambda s, r, c: Implies(And(live(s, r), s.request_isr[r, c]), s.maximal_isr[s.leader[s.leader_epoch], c]),
+    ),
+    Claim(
+        "NewcomersCaughtUp",
+        "Whom a request would let in has fetched everything committed.",
+        lambda s, r, c, o: Implies(
+            And(newcomer(s, r, c), is_committed(s, o)),
+            And(s.history[s.leader_epoch, o] == s.committed[o], o < s.fetched[s.leader_epoch, c]),
+        ),
+    ),
+    Claim(
+        "NewcomersPastStart",
+        "Whom a request would let in follows this epoch, and has fetched its start.",
+        lambda s, r, c: Implies(
+            newcomer(s, r, c),
+            And(
+                And(s.known_epoch[c] == s.leader_epoch, Not(s.must_truncate[c])),
+                s.fetched[s.leader_epoch, c] >= s.epoch_start[s.leader_epoch],
+            ),
+        ),
+    ),
+    Claim(
+        "CurrentLeaderKnowsIsr",
+        "A leader that knows the current version knows the ISR.",
+        lambda s, b, c: Implies(
+            And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.known_version[b] == s.partition_epoch),
+            s.known_isr[b, c] == in_isr(s, c),
+        ),
+    ),
+)
+
+
+def instance(versions: int, requests: int) -> Finite:
+    return Finite(
+        sizes={BROKER: 3, ALTER: requests},
+        numbers={
+            EPOCH: range(3),
+            VERSION: range(versions),
+            OFFSET: range(2),
+            END: range(3),
+            FETCHED: range(-1, 3),
+        },
+    )
+
+
+VERSION_TELLS_EPOCH: Final = Claim(
+    "VersionTellsEpoch",
+    "A request of the current version is of the current leader epoch.",
+    lambda s, r: Implies(
+        And(s.request_sent[r], s.request_partition_epoch[r] == s.partition_epoch),
+        s.request_leader_epoch[r] == s.leader_epoch,
+    ),
+)
+
+DROPS: Final = (
+    Drop("HwWaitsForProposed", breaks="CommittedOnIsr", steps=5),
+    Drop("KeepProposalUntilAnswered", breaks="CommittedOnIsr", steps=8, instance=instance(4, 2)),
+    Drop("ExpandOnlyCaughtUp", breaks="CommittedOnIsr", steps=5),
+    Drop("ExpandAfterEpochStart", breaks="CommittedOnIsr", steps=13, instance=instance(3, 1)),
+    Drop(
+        "FenceOldLeader",
+        redundant="Every election raises the partition epoch too, which IsrCas compares.",
+        more=(VERSION_TELLS_EPOCH,),
+    ),
+    Drop("IsrCas", breaks="CommittedOnIsr", steps=7, instance=instance(4, 2)),
+    Drop("ElectFromIsr", breaks="CommittedOnIsr", steps=3, instance=instance(4, 1)),
+    Drop("FenceStaleFetch", breaks="CommittedOnIsr", steps=8, instance=instance(4, 1)),
+)
+
+PROTOCOL: Final = Protocol(
+    name="isr_commit",
+    variables=VARIABLES,
+    messages=(ALTER,),
+    ghosts=tuple(HISTORY),
+    words={**WORDS, "r": ALTER},
+    init=init,
+    actions=tuple(
+        Action(run)
+        for run in (
+            *(leader_write, fetch, advance_hw, propose_expand, propose_shrink, change_isr, controller_shrink),
+            *(elect_leader, learn_isr, become_leader, become_follower, truncate),
+        )
+    ),
+    invariant=(*PROMISED, *SHAPE, *LEADERS, *MEMBERS, *COMMITMENT, *VIEWS, *PROPOSALS),
+    promises=("CommittedOnIsr", "HighWatermarksAreCommitted"),
+    small=Finite(
+        sizes={BROKER: 3, ALTER: 1},
+        numbers={EPOCH: range(3), VERSION: range(3), OFFSET: range(2), END: range(3), FETCHED: range(-1, 3)},
+    ),
+    tiny=Finite(
+        sizes={BROKER: 2, ALTER: 1},
+        numbers={EPOCH: range(3), VERSION: range(3), OFFSET: range(1), END: range(2), FETCHED: range(-1, 2)},
+    ),
+    start={**commitment.START, "maximal_isr": lambda b, c: b == 0},
+    drops=DROPS,
+)

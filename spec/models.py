@@ -1,0 +1,120 @@
+"""The models: `manifest.toml`, loaded; and the configuration that TLC is given for a row, or for a mutant of it."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from spec.formats.verdict import UsageError
+
+FOLDER: Final = Path(__file__).parent
+MANIFEST: Final = FOLDER / "manifest.toml"
+CONTRACTS: Final = FOLDER / "contracts"
+
+Profile = Literal["fast", "deep", "soak"]
+PROFILES: Final[tuple[Profile, ...]] = ("fast", "deep", "soak")
+FAST: Final[Profile] = "fast"
+# The lines of a cfg that say what must hold.
+CLAIMS: Final = re.compile(r"(?m)^(INVARIANT|PROPERT)(?:S|Y|IES)? +(.+)\n?")
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of the manifest; the head of the file says what each field means."""
+
+    name: str
+    module: str
+    cfg: str
+    claim: str
+    bounds: str
+    constants: dict[str, int | str] = {}
+    states: int = -1
+    depth: int = -1
+    seconds: int = 0
+    profile: Profile = FAST
+    simulate: tuple[int, int, int] | None = None
+    idle: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
+    mutants: dict[str, int | str] = {}
+
+    @property
+    def folder(self) -> str:
+        return Path(self.module).parent.name
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / self.module
+
+    def config(self) -> str:
+        """The text of its cfg."""
+        return with_constants((FOLDER / self.cfg).read_text(), self.constants, where=f"manifest.toml, {self.name}")
+
+    def claims(self) -> dict[str, str]:
+        """What must hold, by name: "INVARIANT" or "PROPERTY"."""
+        kinds = {"INVARIANT": "INVARIANT", "PROPERT": "PROPERTY"}
+        found = CLAIMS.findall((FOLDER / self.cfg).read_text())
+        return {name: kinds[kind] for kind, names in found for name in names.split()}
+
+
+@cache
+def load_models() -> dict[str, Model]:
+    """All rows by name, in the order of the file."""
+    try:
+        rows = msgspec.convert(tomllib.loads(MANIFEST.read_text())["model"], list[Model])
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(
+            f"not a manifest: {error}", where=str(MANIFEST), mend="see spec/models.py, class Model"
+        ) from error
+    return {row.name: row for row in rows}
+
+
+def check_names(model: Model) -> None:
+    """UsageError for an action or a situation that none of its modules defines."""
+    text = "\n".join(path.read_text() for path in modules_of(model.path))
+    for name in (*model.idle, *model.reached):
+        if not re.search(rf"(?m)^{name}(\(.*\))? *==", text):
+            raise UsageError(
+                f"{model.name}: no action or predicate {name}", where=str(MANIFEST), mend=f"see {model.module}"
+            )
+
+
+def find_model(name: str, *, asked_by: str) -> Model:
+    if name not in load_models():
+        raise UsageError(f"{asked_by}: no model {name!r}", where="guards.toml", mend="name a row of manifest.toml")
+    return load_models()[name]
+
+
+def with_constants(config: str, constants: Mapping[str, int | str], *, where: str) -> str:
+    """The configuration with other values; UsageError if it has no such constant."""
+    for name, value in constants.items():
+        config, replaced = re.subn(rf"(?m)^(\s*{name}) *(?:=|<-) *.*$", rf"\1 = {value}", config)
+        if replaced != 1:
+            raise UsageError(f"no constant {name}", where=where, mend="correct the name, or the model's cfg")
+    return config
+
+
+def with_only(config: str, claim: str, kind: str) -> str:
+    """The configuration with one claim and no other."""
+    return f"{CLAIMS.sub('', config).rstrip()}\n{kind} {claim}\n"
+
+
+def modules_of(module: Path) -> list[Path]:
+    """The module and all of ours that it extends or instantiates, directly or not."""
+    known = {path.stem: path for folder in (CONTRACTS, module.parent) for path in folder.glob("*.tla")}
+    found: dict[str, Path] = {}
+    to_read = [module.stem]
+    while to_read:
+        name = to_read.pop()
+        if name in found:
+            continue
+        found[name] = known[name]
+        to_read += [each for each in imports(known[name].read_text()) if each in known]
+    return [found[name] for name in sorted(found)]
+
+
+def imports(text: str) -> set[str]:
+    extended = re.findall(r"(?m)^EXTENDS +(.+)$", text)
+    return {name.strip() for line in extended for name in line.split(",")} | set(re.findall(r"INSTANCE +(\w+)", text))

@@ -1,0 +1,243 @@
+"""The same text, run: every state that a small instance reaches, as plain values.
+
+A state is told in the words of the TLA+ module that stands beside the proof (`cached_leader` is `cachedLeader`): a
+relation is a set, messages are a set of records.  Messages have no identity there, so states that differ only in it
+are one.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from spec.proofs.language import (
+    TRUTH,
+    Action,
+    Choice,
+    Finite,
+    Formula,
+    Message,
+    Number,
+    Protocol,
+    Signature,
+    Sort,
+    State,
+    Step,
+    Table,
+    Term,
+    words_of,
+)
+from spec.proofs.readings import as_signature
+from spec.tla_values import Function, ModelValue
+
+Value: TypeAlias = Any
+# For each variable its values, place by place.
+Cells: TypeAlias = tuple[tuple[Value, ...], ...]
+
+
+@dataclass
+class Explicit:
+    """A reading whose terms are Python values.
+
+    `start` says what the places of a variable hold at first (a value, or a function of the place), where that is not
+    zero or its sort's first value.  There is one
+    more slot for messages than may be sent, so that sending one again is always possible.
+    """
+
+    protocol: Protocol
+    finite: Finite
+    start: Mapping[str, Value] = field(default_factory=dict)
+    off: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.names = list(self.protocol.variables)
+        self.places = {
+            name: {place: number for number, place in enumerate(self._places(signature.arguments))}
+            for name, signature in self.protocol.variables.items()
+        }
+
+    def range(self, sort: Sort) -> Sequence[Value]:
+        if sort == TRUTH:
+            return (False, True)
+        if isinstance(sort, Choice):
+            return sort.values
+        if isinstance(sort, Number):
+            return self.finite.numbers[sort]
+        return range(self.finite.sizes[sort] + isinstance(sort, Message))
+
+    def _places(self, sorts: Sequence[Sort]) -> Iterator[tuple[Value, ...]]:
+        return itertools.product(*map(self.range, sorts))
+
+    def constant(self, name: str) -> Value:
+        return 0 if name in self.protocol.constants else self._choice(name)
+
+    def _choice(self, name: str) -> str:
+        if name not in self.protocol.choices:
+            raise AttributeError(f"{self.protocol.name} has no {name}")
+        return name
+
+    def cast(self, sort: Sort, value: Term) -> Term:
+        return value
+
+    def all(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
+        return all(formula(*place) for place in self._places(self._sorts(formula, words)))
+
+    def some(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
+        return any(formula(*place) for place in self._places(self._sorts(formula, words)))
+
+    def _sorts(self, formula: Formula, words: tuple[str, ...] | None) -> list[Sort]:
+        used = words_of(formula) if words is None else words
+        return [as_signature(self.protocol.meaning(word)).result for word in used]
+
+    def state(self, cells: Cells) -> State:
+        return State(self, {name: self._term(name, values) for name, values in zip(self.names, cells, strict=True)})
+
+    def _term(self, name: str, values: tuple[Value, ...]) -> Term:
+        signature = self.protocol.variables[name]
+        if not signature.arguments:
+            return values[0]
+        places, other = self.places[name], self._first(signature.result)
+        # What lies outside may be read where its value makes no difference.
+        return Table(len(signature.arguments), lambda *place: values[places[place]] if place in places else other)
+
+    def _first(self, sort: Sort) -> Value:
+        return 0 if isinstance(sort, Number) else self.range(sort)[0]
+
+    def initial(self) -> Cells:
+        """The one start that `start` describes."""
+        cells = tuple(
+            tuple(self._at_first(name, signature, place) for place in self.places[name])
+            for name, signature in self.protocol.variables.items()
+        )
+        if not self.protocol.init(self.state(cells)):
+            raise ValueError(f"{self.protocol.name}: this is no initial state")
+        return cells
+
+    def _at_first(self, name: str, signature: Signature, place: tuple[Value, ...]) -> Value:
+        said = self.start.get(name, self._first(signature.result))
+        return said(*place) if callable(said) else said
+
+    def successors(self, cells: Cells) -> Iterator[tuple[str, Cells]]:
+        state = self.state(cells)
+        for action in self.protocol.actions_without(self.off):
+            for parameters in self._parameters(action):
+                step = action.run(state, **parameters)
+                after = self._after(cells, state, step) if all(step.when) else None
+                if after is not None:
+                    yield action.name, after
+
+    def _parameters(self, action: Action) -> Iterator[dict[str, Value]]:
+        chosen = [self._choices(as_signature(self.protocol.meaning(word))) for word in action.parameters]
+        for values in itertools.product(*chosen):
+            yield dict(zip(action.parameters, values, strict=True))
+
+    def _choices(self, signature: Signature) -> list[Value]:
+        """All values, or all functions."""
+        values = self.range(signature.result)
+        if not signature.arguments:
+            return list(values)
+        places = {place: number for number, place in enumerate(self._places(signature.arguments))}
+        return [
+            Table(len(signature.arguments), lambda *place, row=row: row[places[place]])
+            for row in itertools.product(values, repeat=len(places))
+        ]
+
+    def _after(self, cells: Cells, state: State, step: Step) -> Cells | None:
+        """None if it leaves the instance."""
+        after = state.after(step)
+        changed = list(cells)
+        for name in step.then:
+            signature, term = self.protocol.variables[name], after.variables[name]
+            values = tuple(term[place] for place in self.places[name]) if signature.arguments else (term,)
+            if isinstance(signature.result, Number) and not all(
+                each in self.range(signature.result) for each in values
+            ):
+                return None
+            changed[self.names.index(name)] = values
+        return self._without_identity(changed)
+
+    def _without_identity(self, cells: list[tuple[Value, ...]]) -> Cells | None:
+        """Messages sorted, each once; None if there are more than the instance has."""
+        for kind in self.protocol.messages:
+            variables = [self.names.index(name) for name in kind.variables]
+            rows = self._rows(kind, cells)
+            if len(rows) > self.finite.sizes[kind]:
+                return None
+            slots = [*sorted(rows), *[self._blank(kind)] * (len(self.range(kind)) - len(rows))]
+            for column, variable in enumerate(variables):
+                cells[variable] = tuple(value for slot in slots for value in slot[column])
+        return tuple(cells)
+
+    def _rows(self, kind: Message, cells: Sequence[tuple[Value, ...]]) -> set[tuple[tuple[Value, ...], ...]]:
+        """Each message that was sent, as the values of its variables."""
+        slots = len(self.range(kind))
+        columns = (chunks(cells[self.names.index(name)], slots) for name in kind.variables)
+        rows = zip(*columns, strict=True)
+        return {row for row in rows if row[0][0]}
+
+    def _blank(self, kind: Message) -> tuple[tuple[Value, ...], ...]:
+        first = ((False,),)
+        fields = ((self._first(s.result),) * len(list(self._places(s.arguments))) for s in kind.fields.values())
+        return (*first, *fields)
+
+    def reachable(self) -> Iterator[Cells]:
+        """Every state, nearest first."""
+        seen = {self.initial()}
+        frontier = list(seen)
+        while frontier:
+            yield from frontier
+            found = {after for cells in frontier for _, after in self.successors(cells)} - seen
+            seen |= found
+            frontier = list(found)
+
+    def told(self, cells: Cells) -> Function:
+        """In TLA+'s values, without history."""
+        skipped = {*self.protocol.ghosts, *(name for kind in self.protocol.messages for name in kind.variables)}
+        record = {
+            camel(name): self._value(self.protocol.variables[name], values)
+            for name, values in zip(self.names, cells, strict=True)
+            if name not in skipped
+        }
+        for kind in self.protocol.messages:
+            messages = (zip(kind.fields.items(), row[1:], strict=True) for row in self._rows(kind, cells))
+            record[plural(kind.name)] = frozenset(
+                Function({camel(name): self._value(signature, values) for (name, signature), values in message})
+                for message in messages
+            )
+        return Function(record)
+
+    def _value(self, signature: Signature, values: tuple[Value, ...]) -> Value:
+        """Functions of functions; a relation is a set of its last argument. Nobody has no place of its own."""
+        if not signature.arguments:
+            return self._name(signature.result, values[0])
+        first, *rest = signature.arguments
+        inner = Signature(tuple(rest), signature.result)
+        elements = self.range(first)
+        parts = {
+            self._name(first, each): self._value(inner, part)
+            for each, part in zip(elements, chunks(values, len(elements)), strict=True)
+            if not (each == 0 and first in self.protocol.constants.values())
+        }
+        if not rest and signature.result == TRUTH:
+            return frozenset(name for name, holds in parts.items() if holds)
+        return Function(parts)
+
+    def _name(self, sort: Sort, value: Value) -> Value:
+        if sort == TRUTH or isinstance(sort, Number | Choice):
+            return value
+        named = {of: name for name, of in self.protocol.constants.items()}
+        return ModelValue(camel(named[sort]) if value == 0 and sort in named else f"{sort.name.lower()}{value}")
+
+
+def chunks(values: tuple[Value, ...], count: int) -> list[tuple[Value, ...]]:
+    size = len(values) // count
+    return [values[number * size :][:size] for number in range(count)]
+
+
+def plural(name: str) -> str:
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(word.capitalize() for word in tail)

@@ -1,0 +1,108 @@
+"""`highwater spec prove`: which protocols there are, and results as text, as a table and for machines."""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from spec.formats.verdict import UsageError
+from spec.proofs.drops import Dropped
+from spec.proofs.language import Protocol
+from spec.proofs.prove import Proof, Query
+
+PROTOCOLS: Final = (
+    *("isr_commit", "hw_truncation", "controller_failover"),
+    *("eager_rebalance", "cooperative_rebalance"),
+)
+
+# Takes longer, and is run only if asked for (research.py).
+RESEARCH: Final = "hw_truncation_with_crashes"
+CARRIES: Final = "MembersWereClean"  # what its proof is shown without
+MODULES: Final = {**{name: f"spec.{name}.proof" for name in PROTOCOLS}, RESEARCH: "spec.proofs.crashes"}
+
+
+def load(name: str) -> Protocol:
+    """UsageError lists the known ones."""
+    if name not in MODULES:
+        raise UsageError(f"no protocol {name!r}", mend=f"known: {', '.join(MODULES)}")
+    protocol: Protocol = importlib.import_module(MODULES[name]).PROTOCOL
+    return protocol
+
+
+def size(protocol: Protocol) -> int:
+    """How many queries a proof has."""
+    claims, steps = len(protocol.invariant), len(protocol.steps)
+    actions = len(protocol.actions_without(frozenset()))
+    return claims + actions * (claims + steps) + len(protocol.implied)
+
+
+def proof_lines(proof: Proof) -> Iterator[str]:
+    protocol = proof.protocol
+    actions = len(protocol.actions_without(proof.off))
+    yield (
+        f"{proof.verdict:8}{protocol.name:28}{actions} actions, {len(protocol.claims)} claims, "
+        f"{len(proof.queries)} queries ({proof.seconds:.1f} s)"
+    )
+    for action in proof.vacuous:
+        yield f"    {action} was never taken within {protocol.depth} steps: nothing is proved about it"
+    for query in proof.failed:
+        yield f"    {query.action} and {query.claim}: {query.verdict}"
+    for query in proof.failed:
+        if query.counterexample:
+            yield f"  {query.action} breaks {query.claim}, from a state that need not be reachable:"
+            yield query.counterexample.text()
+            return
+
+
+def drop_lines(dropped: Dropped, *, told: bool) -> Iterator[str]:
+    mark = dropped.outcome if dropped.as_expected or dropped.undecided else "FAILS"
+    yield f"  {mark:10}without {dropped.drop.guard:26}{dropped.text} ({dropped.seconds:.1f} s)"
+    if dropped.lost:
+        yield f"            not kept by {dropped.lost.action}: {dropped.lost.claim}"
+    if told and dropped.story:
+        yield dropped.story
+
+
+def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, Dropped]]) -> dict[str, Any]:
+    return {
+        "proofs": [
+            {
+                "protocol": proof.protocol.name,
+                "verdict": proof.verdict,
+                "seed": proof.seed,
+                "actions": proof.reached,
+                "claims": {claim.name: claim.says for claim in proof.protocol.claims.values()},
+                "promises": proof.protocol.promises,
+                "queries": len(proof.queries),
+                "seconds": round(proof.seconds, 1),
+                "vacuous": proof.vacuous,
+                "failed": [_failed(query) for query in proof.failed],
+            }
+            for proof in proofs
+        ],
+        "drops": [
+            {
+                "protocol": protocol.name,
+                "guard": dropped.drop.guard,
+                "outcome": dropped.outcome,
+                "expected": dropped.as_expected,
+                "breaks": dropped.drop.breaks,
+                "steps": [step.action for step in dropped.run.steps] if dropped.run else [],
+                "seconds": round(dropped.seconds, 1),
+            }
+            for protocol, dropped in drops
+        ],
+    }
+
+
+def _failed(query: Query) -> dict[str, Any]:
+    shown = query.counterexample.text() if query.counterexample else ""
+    return {"action": query.action, "claim": query.claim, "verdict": query.verdict, "counterexample": shown}
+
+
+def table(proofs: Sequence[Proof]) -> list[str]:
+    """The rows of README.md."""
+    return [
+        f"| `{proof.protocol.name}` | {len(proof.reached)} | {len(proof.protocol.claims)} "
+        f"| {len(proof.queries)} | {proof.seconds:.0f} | {proof.verdict} |"
+        for proof in proofs
+    ]

@@ -1,0 +1,271 @@
+"""The proofs, and that they would notice: a wrong claim, a dropped guard, an impossible action, z3 giving up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import z3
+from typer.testing import CliRunner
+
+from spec.command_line import spec_app
+from spec.formats.verdict import UsageError
+from spec.proofs import prove as proving
+from spec.proofs.bounded import violation
+from spec.proofs.crosscheck import compare
+from spec.proofs.drops import drop_guard
+from spec.proofs.explicit import Explicit
+from spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
+from spec.proofs.prove import FiniteStep, Query, prove
+from spec.proofs.readings import Ground
+from spec.proofs.report import CARRIES, PROTOCOLS, RESEARCH, load, size
+from spec.proofs.research import research, research_lines
+from spec.proofs.running import run_research
+
+
+def dropped(protocol: Protocol, guard: str) -> Drop:
+    return next(drop for drop in protocol.drops if drop.guard == guard)
+
+
+@pytest.mark.parametrize("name", ["controller_failover", "eager_rebalance", "cooperative_rebalance"])
+def test_a_protocol_is_proved(name: str) -> None:
+    heard: list[Query] = []
+    protocol = load(name)
+    proof = prove(protocol, listener=heard.append)
+    assert proof.verdict == "proved"
+    assert len(heard) == len(proof.queries) == size(protocol)
+    assert all(steps > 0 for steps in proof.reached.values())
+
+
+@pytest.mark.parametrize("name", ["isr_commit", "hw_truncation"])
+def test_replication_is_proved_while_nobody_fetches(name: str) -> None:
+    """Some quick actions only; `highwater spec prove` takes all."""
+    protocol = load(name)
+    few = ("LeaderWrite", "ControllerShrink", "ElectLeader")
+    proof = prove(replace(protocol, actions=tuple(each for each in protocol.actions if each.name in few), depth=5))
+    assert proof.verdict == "proved"
+    assert set(proof.reached) == set(few)
+
+
+def beginning() -> Protocol:
+    """Controllers that claim and load, but do nothing yet."""
+    protocol = load("controller_failover")
+    return replace(protocol, actions=protocol.actions[:3])
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_what_is_promised_is_claimed(name: str) -> None:
+    """Names hold together: promises, and what a dropped guard breaks or needs."""
+    protocol = load(name)
+    claims = set(protocol.claims)
+    assert len(protocol.claims) == len(protocol.invariant) + len(protocol.implied) + len(protocol.steps)
+    assert set(protocol.promises) <= claims
+    for drop in protocol.drops:
+        assert (drop.breaks in protocol.promises and drop.steps > 0) != bool(drop.redundant), drop.guard
+    assert set(protocol.ghosts) <= set(protocol.variables)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_guard_is_asked_for(name: str) -> None:
+    """A guard that no action asks for could be dropped without anybody noticing."""
+    protocol = load(name)
+    asked: set[str] = set()
+
+    class Asked(State):
+        def on(self, guard: str) -> bool:
+            asked.add(guard)
+            return super().on(guard)
+
+    for off in (frozenset[str](), protocol.guards):
+        ground = Ground(protocol, protocol.small, off)
+        state = Asked(ground, ground.state("0").variables)
+        for action in protocol.actions_without(off):
+            asked.add(action.without)
+            action.run(state, **ground.parameters(action))
+    assert protocol.guards <= asked
+
+
+def test_a_wrong_claim_is_open_with_a_counterexample() -> None:
+    """It holds at the start only."""
+    protocol = beginning()
+    wrong = Claim("NobodyClaims", "No controller ever claims.", lambda s: s.controller_epoch == 0)
+    proof = prove(replace(protocol, invariant=(*protocol.invariant, wrong)))
+    assert proof.verdict == "open"
+    assert [(query.action, query.claim) for query in proof.failed] == [("Claim", "NobodyClaims")]
+    shown = proof.failed[0].counterexample
+    assert shown is not None
+    assert shown.action.startswith("Claim(")
+    assert any(change.path == "controller_epoch" and change.before == "0" for change in shown.changes)
+
+
+def test_a_claim_that_is_false_at_the_start_is_not_proved() -> None:
+    protocol = beginning()
+    wrong = Claim("Started", "Somebody has claimed.", lambda s: s.controller_epoch >= 1)
+    proof = prove(replace(protocol, invariant=(wrong,), steps=()))
+    assert proof.verdict != "proved"
+    assert ("Init", "Started") in [(query.action, query.claim) for query in proof.failed]
+
+
+def test_what_does_not_follow_is_not_proved() -> None:
+    protocol = beginning()
+    wrong = Claim("NoRequests", "Nobody sends anything.", lambda s, m: s.request_sent[m] == z3.BoolVal(False))
+    proof = prove(replace(protocol, implied=(wrong,)))
+    assert [(query.action, query.claim) for query in proof.failed] == [("follows", "NoRequests")]
+
+
+def test_an_action_that_cannot_happen_is_vacuous() -> None:
+    def sleep(s: State, c: Term) -> Step:
+        """A controller that has claimed epoch 0 sleeps."""
+        return step(s.active[c], s.claimed_epoch[c] == 0, active=s.active.but(c, False))
+
+    protocol = beginning()
+    proof = prove(replace(protocol, actions=(*protocol.actions, Action(sleep))))
+    assert not proof.failed
+    assert proof.vacuous == ("Sleep",)
+    assert proof.verdict == "open"
+
+
+def test_unknown_is_never_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proving, "unsatisfiable", lambda formulas, limit_ms, seed: False)
+    proof = prove(beginning())
+    assert proof.verdict == "unknown"
+    assert {query.verdict for query in proof.failed} == {"unknown"}
+
+
+def test_z3_giving_up_is_not_unsatisfiable() -> None:
+    """A goal that is hard within a millisecond, and one that is satisfiable."""
+    x, y, z = z3.Ints("x y z")
+    hard = [x > 2, y > 2, z > 2, x * x * x + y * y * y == z * z * z]
+    assert not proving.unsatisfiable(hard, 1, 0)
+    assert not proving.unsatisfiable([x > 2], 1_000, 0)
+    assert proving.unsatisfiable([x > 2, x < 1], 1_000, 0)
+
+
+def test_no_bump_of_the_leader_epoch_told_as_a_story() -> None:
+    """Two elections under one leader epoch: one broker hears of the first, the store has the second."""
+    protocol = load("controller_failover")
+    found = violation(protocol, "BrokersAgree", off=frozenset({"BumpLeaderEpoch"}), depth=8)
+    assert found.sure
+    assert len(found.steps) == 6
+    actions = [each.action.split("(")[0] for each in found.steps]
+    assert actions[:3] == ["ReadEpoch", "Claim", "Load"]
+    assert "Follow" in actions
+    assert found.text("BrokersAgree is violated").splitlines()[-1].strip() == "BrokersAgree is violated"
+
+
+def test_the_loss_of_kip_101_is_found() -> None:
+    """A follower cuts its log at its own high watermark, and a record that its leader counts on it is gone."""
+    protocol = load("hw_truncation")
+    result = drop_guard(protocol, dropped(protocol, "TruncateByEpoch"))
+    assert result.outcome == "killed"
+    assert result.as_expected
+    assert result.lost is not None
+    assert result.run is not None
+    cuts = [change for each in result.run.steps for change in each.changes if each.action.startswith("BecomeFollower")]
+    assert any(change.path.startswith("log_end") and change.after == "0" for change in cuts)
+
+
+def test_with_all_guards_on_nothing_breaks_in_a_few_steps() -> None:
+    protocol = load("controller_failover")
+    found = violation(protocol, "BrokersAgree", off=frozenset(), depth=8)
+    assert not found.steps
+    assert found.sure
+
+
+def test_a_redundant_guard_needs_its_claim() -> None:
+    """Without the version CAS the invariant breaks; with one more claim it holds."""
+    protocol = load("controller_failover")
+    entry = dropped(protocol, "VersionCas")
+    assert drop_guard(protocol, entry).outcome == "redundant"
+    assert drop_guard(protocol, replace(entry, more=())).outcome == "open"
+
+
+def test_a_core_names_what_matters() -> None:
+    """That brokers agree after one follows rests on what requests say, not on who claimed which epoch."""
+    protocol = load("controller_failover")
+    follow = next(action for action in protocol.actions if action.name == "Follow")
+    core = FiniteStep(protocol, follow, frozenset()).core(protocol.claims["BrokersAgree"])
+    assert isinstance(core, list)
+    assert "RequestsAreHistory" in core
+    assert "OneClaimant" not in core
+
+
+def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
+    """The text that is proved, run: what the proof says of all states is so in each."""
+    protocol = load("cooperative_rebalance")
+    numbers = {sort: range(2) for sort in protocol.tiny.numbers}
+    explicit = Explicit(protocol, Finite(protocol.tiny.sizes, numbers), protocol.start)
+    states = [explicit.state(cells) for cells in explicit.reachable()]
+    assert len(states) > 500
+    assert all(hold(claim, state) is True for claim in protocol.invariant for state in states)
+
+
+def test_proof_and_tla_reach_the_same_states() -> None:
+    """Both ways; `highwater spec prove --profile deep` compares all five. A guard that is off makes a difference."""
+    protocol = load("cooperative_rebalance")
+    shorter = Finite(protocol.tiny.sizes, {sort: range(2) for sort in protocol.tiny.numbers})
+    protocol = replace(protocol, tiny=shorter)
+    constants = {"MaxGeneration": 1, "MaxSequence": 1}
+    same = compare(protocol, constants=constants)
+    assert same.same
+    assert same.both > 500
+    other = compare(protocol, constants=constants, off=frozenset({"FenceOldJoin"}))
+    assert other.proof_only
+    assert not other.tla_only
+
+
+def test_an_unknown_protocol_is_one_line_and_exit_code_2() -> None:
+    with pytest.raises(UsageError, match="no protocol 'paxos'"):
+        CliRunner().invoke(spec_app, ["prove", "paxos"], catch_exceptions=False)
+
+
+def test_the_command_lists_what_it_proved() -> None:
+    result = CliRunner().invoke(spec_app, ["prove", "controller_failover", "--json"])
+    assert result.exit_code == 0
+    told: dict[str, Any] = one_object(result.stdout)
+    assert [proof["verdict"] for proof in told["proofs"]] == ["proved"]
+    assert set(told["proofs"][0]["actions"]) > {"Claim", "Elect"}
+
+
+def members_crash(*names: str) -> Protocol:
+    protocol = load(RESEARCH)
+    return replace(protocol, actions=tuple(each for each in protocol.actions if each.name in names), depth=5)
+
+
+def test_crashes_inside_the_isr_are_survived() -> None:
+    """The quick actions; `highwater spec prove --research` takes all."""
+    proof = prove(members_crash("LeaderWrite", "ControllerShrink", "ElectLeader", "CrashInIsr"))
+    assert proof.verdict == "proved"
+    assert "CrashInIsr" in proof.reached
+
+
+def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
+    protocol = load(RESEARCH)
+    result = drop_guard(protocol, dropped(protocol, "FaultBudget"))
+    assert result.outcome == "killed"
+    assert result.as_expected
+    assert result.run is not None
+    assert result.run.steps[-1].action.startswith("CrashInIsr(")
+
+
+def test_research_told_without_the_claim_that_carries_it() -> None:
+    protocol = members_crash("LeaderWrite", "AdvanceHw", "CrashInIsr")
+    found = research(protocol, CARRIES, depth=2)
+    assert found.proof.verdict == "proved"
+    assert found.search.sure
+    assert not found.search.steps
+    text = "\n".join(research_lines(found))
+    assert "needs     MembersWereClean: else AdvanceHw breaks CommittedOnIsr" in text
+    assert "searched  CommittedOnClean: nothing broken within 2 steps" in text
+
+
+def test_research_is_listed_and_not_run_unless_asked_for() -> None:
+    lines: list[str] = []
+    assert run_research(lines.append, seed=0, asked=False)["verdict"] == "not run"
+    assert [line.split()[2] for line in lines] == [RESEARCH]
+
+
+def one_object(text: str) -> dict[str, Any]:
+    """Standard output is one JSON object and nothing else."""
+    import msgspec
+
+    return msgspec.json.decode(text, type=dict[str, Any])
