@@ -163,6 +163,8 @@ class Controller:
         for broker_id in brokers:
             self._open_channel(broker_id)
         await self._repair(brokers)
+        # Who died while nobody was in office leaves the ISR now: a leader drops only who lags.
+        await self._change(self._without_dead)
         if not self._current(term):
             return
         self._announce(list(self.cluster.states), brokers)
@@ -242,6 +244,10 @@ class Controller:
         if state.leader not in unclean:
             return shrunk
         return self._elected(key, replace(state, isr=shrunk.isr) if shrunk else state)
+
+    def _without_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
+        dead = set(self.cluster.replicas(key)) - set(self.cluster.brokers)
+        return shrink(state, dead, controller_epoch=self.epoch) if state.leader in self.cluster.brokers else None
 
     def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
         """The state after an election, or None when there was no leader and still is none."""
