@@ -11,6 +11,7 @@ from reference.storage.filesystem import FileSystem
 from reference.storage.leader_epochs import LeaderEpochCache
 from reference.storage.producer_state import ProducerStates
 from reference.storage.segment import Segment
+from reference.storage.transaction_index import add_entry
 from reference.wire.records import BatchHeader, batch_headers, crc_valid, stamp
 
 
@@ -45,7 +46,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
         self.epochs = LeaderEpochCache()
-        self.producers = ProducerStates()
+        self.producers = ProducerStates(self._bytes_of)
         self.segments: list[Segment] = []
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
         self._load(recovery_point, clean=clean)
@@ -62,11 +63,12 @@ class Log:
             if cut:  # what follows a cut is not a continuation of the log
                 segment.delete()
                 continue
+            self.segments.append(segment)
+            segment.forget_transactions()
             size_before = segment.size
             last = slot + 1 == len(bases) or bases[slot + 1] > recovery_point
             for header in segment.recover(check_crc=not clean and last):
                 self._note(header)
-            self.segments.append(segment)
             cut = segment.size < size_before
         if not self.segments:
             self._roll(self.log_end_offset)
@@ -76,8 +78,22 @@ class Log:
     def _note(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch >= 0:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self.producers.note(header)
+        self._remember_producer(header)
         self.log_end_offset = header.next_offset
+
+    def _remember_producer(self, header: BatchHeader) -> None:
+        aborted = self.producers.note(header)
+        if aborted is not None:
+            path = self.segments[self._segment_of(header.base_offset)].transactions_path
+            add_entry(self.fs, path, aborted)
+            self.dirty[path] = None
+
+    def _bytes_of(self, header: BatchHeader) -> bytes:
+        """A whole batch of this log."""
+        segment = self.segments[self._segment_of(header.base_offset)]
+        found = segment.locate(header.base_offset)
+        assert found is not None, header
+        return segment.read(found[0], header.size)
 
     def _roll(self, base_offset: int) -> None:
         self.segments.append(Segment(self.fs, self.folder, base_offset, self.config.index_interval_bytes))
@@ -205,12 +221,16 @@ class Log:
     def _drop_last_segment(self) -> None:
         segment = self.segments.pop()
         self.dirty.pop(segment.path, None)
+        self.dirty.pop(segment.transactions_path, None)
         segment.delete()
 
     def _rebuild_producers(self) -> None:
         self.producers.clear()
+        for segment in self.segments:
+            segment.forget_transactions()
+            self.dirty.pop(segment.transactions_path, None)
         for header in self.headers(self.log_start_offset):
-            self.producers.note(header)
+            self._remember_producer(header)
 
     def advance_log_start(self, offset: int) -> None:
         """DeleteRecords and retention: whole segments below go, the rest is hidden (KIP-107)."""
@@ -220,3 +240,4 @@ class Log:
             self.dirty.pop(segment.path, None)
             segment.delete()
         self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers.forget_aborted_below(self.log_start_offset)

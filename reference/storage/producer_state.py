@@ -1,12 +1,30 @@
-"""What a partition remembers of idempotent producers: the last five batches of each (KIP-98, KIP-360)."""
+"""What a partition remembers of producers: their last five batches, open and ended transactions (KIP-98, KIP-360).
 
+Everything here follows from the batches of the log, so that each replica builds it for itself, and a new leader has it.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
+from crc32c import crc32c
+
+from reference.storage.transaction_index import AbortedTransaction
 from reference.wire.errors import ErrorCode
-from reference.wire.records import BatchHeader
+from reference.wire.records import BatchHeader, decode_records
 
-BATCHES_KEPT = 5
-SEQUENCE_MODULUS = 1 << 31
+BATCHES_KEPT: Final = 5
+SEQUENCE_MODULUS: Final = 1 << 31
+NO_SEQUENCE: Final = -1
+COMMIT: Final = 1
+
+MARKER_KEY: Final = struct.Struct(">hh")
+MARKER_VALUE: Final = struct.Struct(">hi")
+
+SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_HEAD: Final = struct.Struct(">hII")
+SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +32,29 @@ class RememberedBatch:
     base_sequence: int
     last_sequence: int
     base_offset: int
+    last_offset: int
     timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction, as its control record tells it."""
+
+    committed: bool
+    coordinator_epoch: int
 
 
 @dataclass(slots=True)
 class ProducerEntry:
     epoch: int
     batches: list[RememberedBatch] = field(default_factory=list)
+    coordinator_epoch: int = -1
+    transaction_start: int | None = None  # the first offset of the open transaction
+    last_timestamp: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 def last_sequence(header: BatchHeader) -> int:
@@ -28,13 +62,26 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
 
 
+def read_marker(batch: bytes) -> Marker:
+    """The one record of a control batch that ends a transaction."""
+    (record,) = decode_records(batch)[1]
+    _, kind = MARKER_KEY.unpack_from(record.key or b"")
+    _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
+    return Marker(kind == COMMIT, coordinator_epoch)
+
+
 class ProducerStates:
-    """Keyed by producer id."""
+    """By producer id. `read_batch` gives the bytes of a batch of this log: a marker's record tells its outcome."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("_ended", "_read_batch", "aborted", "entries")
 
-    def __init__(self) -> None:
+    def __init__(self, read_batch: Callable[[BatchHeader], bytes]) -> None:
+        self._read_batch = read_batch
         self.entries: dict[int, ProducerEntry] = {}
+        self.aborted: list[AbortedTransaction] = []  # by the offset of their marker
+        self._ended: list[tuple[int, int]] = []  # first offset and marker of ended transactions, by marker
+
+    # -- before an append ------------------------------------------------------------------------
 
     def duplicate(self, header: BatchHeader) -> RememberedBatch | None:
         """The remembered batch that this one repeats, if it is among the last five."""
@@ -44,31 +91,152 @@ class ProducerStates:
         span = (header.base_sequence, last_sequence(header))
         return next((b for b in entry.batches if (b.base_sequence, b.last_sequence) == span), None)
 
-    def check(self, header: BatchHeader) -> ErrorCode:
-        """May this batch be appended next? An unknown producer id may begin anywhere (KIP-360)."""
-        if header.base_sequence < 0:
-            return ErrorCode.INVALID_RECORD
+    def check(self, header: BatchHeader, *, from_zero: bool = False) -> ErrorCode:
+        """May this batch be appended next?
+
+        An unknown producer id may begin anywhere (KIP-360), unless `from_zero`: under transaction version 2 the
+        producer knows by its epoch where it is (KIP-890).
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
-            return ErrorCode.NONE
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if from_zero and header.base_sequence else ErrorCode.NONE
         if header.producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if header.producer_epoch > entry.epoch:
-            return ErrorCode.NONE if header.base_sequence == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        expected = (entry.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS if entry.batches else 0
+        if entry.transaction_start is not None and not header.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        if header.base_sequence == NO_SEQUENCE:  # a coordinator writes for the producer
+            return ErrorCode.NONE
+        last = entry.last_sequence if header.producer_epoch == entry.epoch else NO_SEQUENCE
+        expected = (last + 1) % SEQUENCE_MODULUS
         return ErrorCode.NONE if header.base_sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def note(self, header: BatchHeader) -> None:
-        """Remember an appended batch."""
-        if header.producer_id < 0 or header.base_sequence < 0:
-            return
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> ErrorCode:
+        """May this marker end the producer's transaction, or has it or its coordinator been replaced?"""
         entry = self.entries.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
+        if entry is not None and header.producer_epoch < entry.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    # -- after an append -------------------------------------------------------------------------
+
+    def note(self, header: BatchHeader) -> AbortedTransaction | None:
+        """Remember an appended batch; returns the transaction that it aborts, for the transaction index."""
+        if header.producer_id < 0:
+            return None
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
-        entry.batches.append(
-            RememberedBatch(header.base_sequence, last_sequence(header), header.base_offset, header.max_timestamp)
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_timestamp = header.max_timestamp
+        if header.is_control:
+            return self._end(entry, header, read_marker(self._read_batch(header)))
+        if header.base_sequence != NO_SEQUENCE:
+            entry.batches.append(
+                RememberedBatch(
+                    header.base_sequence,
+                    last_sequence(header),
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                )
+            )
+            del entry.batches[:-BATCHES_KEPT]
+        if header.is_transactional and entry.transaction_start is None:
+            entry.transaction_start = header.base_offset
+        return None
+
+    def _end(self, entry: ProducerEntry, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
+        entry.coordinator_epoch = marker.coordinator_epoch
+        first_offset, entry.transaction_start = entry.transaction_start, None
+        if first_offset is None:
+            return None
+        self._ended.append((first_offset, header.last_offset))
+        if marker.committed:
+            return None
+        aborted = AbortedTransaction(
+            header.producer_id, first_offset, header.last_offset, min(self._starts(), default=header.next_offset)
         )
-        del entry.batches[:-BATCHES_KEPT]
+        self.aborted.append(aborted)
+        return aborted
+
+    def _starts(self) -> Iterator[int]:
+        return (entry.transaction_start for entry in self.entries.values() if entry.transaction_start is not None)
+
+    # -- for readers -----------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided, and its marker committed: read_committed reads up to there."""
+        while self._ended and self._ended[0][1] < high_watermark:
+            del self._ended[0]
+        return min([high_watermark, *self._starts(), *(first for first, _ in self._ended)])
+
+    def aborted_between(self, offset: int, until: int) -> list[AbortedTransaction]:
+        """The aborted transactions of which a reader of these offsets may meet records."""
+        return [each for each in self.aborted if each.last_offset >= offset and each.first_offset < until]
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def expire(self, oldest_ms: int) -> None:
+        """Forget who wrote nothing since then, unless a transaction is open."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.transaction_start is None and entry.last_timestamp < oldest_ms
+        ]
+        for producer_id in gone:
+            del self.entries[producer_id]
+
+    def forget_aborted_below(self, offset: int) -> None:
+        """The log begins at this offset now."""
+        self.aborted = [each for each in self.aborted if each.last_offset >= offset]
 
     def clear(self) -> None:
         self.entries.clear()
+        self.aborted.clear()
+        self._ended.clear()
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """All producers in the format of Apache Kafka's `.snapshot` files, which keep the last batch of each."""
+        body: bytes = len(self.entries).to_bytes(4, "big") + b"".join(
+            _pack_entry(producer_id, entry) for producer_id, entry in self.entries.items()
+        )
+        return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+
+    def restore(self, data: bytes) -> bool:
+        """Begin from a snapshot; False, and nothing remembered, when it is not a whole one."""
+        self.clear()
+        if len(data) < SNAPSHOT_HEAD.size:
+            return False
+        version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
+        whole = len(data) == SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size
+        if version != SNAPSHOT_VERSION or not whole or crc32c(data[SNAPSHOT_HEAD.size - 4 :]) != crc:
+            return False
+        for fields in SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEAD.size :]):
+            self._restore_entry(*fields)
+        return True
+
+    def _restore_entry(
+        self, producer_id: int, epoch: int, sequence: int, offset: int, delta: int, timestamp: int,
+        coordinator_epoch: int, start: int,
+    ) -> None:  # fmt: skip
+        entry = ProducerEntry(epoch, [], coordinator_epoch, start if start >= 0 else None, timestamp)
+        if sequence != NO_SEQUENCE:
+            base_sequence = (sequence - delta) % SEQUENCE_MODULUS
+            entry.batches.append(RememberedBatch(base_sequence, sequence, offset - delta, offset, timestamp))
+        self.entries[producer_id] = entry
+
+
+def _pack_entry(producer_id: int, entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else RememberedBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+    start = -1 if entry.transaction_start is None else entry.transaction_start
+    packed: bytes = SNAPSHOT_ENTRY.pack(
+        producer_id, entry.epoch, last.last_sequence, last.last_offset, last.last_offset - last.base_offset,
+        entry.last_timestamp, entry.coordinator_epoch, start,
+    )  # fmt: skip
+    return packed

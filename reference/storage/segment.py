@@ -28,6 +28,7 @@ class Segment:
         "path",
         "size",
         "times",
+        "transactions_path",
     )
 
     def __init__(self, fs: FileSystem, folder: str, base_offset: int, index_interval_bytes: int) -> None:
@@ -37,6 +38,7 @@ class Segment:
         stem = self.path.removesuffix(".log")
         self.offsets = OffsetIndex(fs, f"{stem}.index", base_offset)
         self.times = TimeIndex(fs, f"{stem}.timeindex", base_offset)
+        self.transactions_path = f"{stem}.txnindex"
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
         self.largest_timestamp = -1
         self._interval_bytes = index_interval_bytes
@@ -133,8 +135,12 @@ class Segment:
             return None
         return header
 
+    def forget_transactions(self) -> None:
+        if self.fs.exists(self.transactions_path):
+            self.fs.delete(self.transactions_path)
+
     def delete(self) -> None:
         stem = self.path.removesuffix(".log")
-        for path in (self.path, f"{stem}.index", f"{stem}.timeindex"):
+        for path in (self.path, f"{stem}.index", f"{stem}.timeindex", self.transactions_path):
             if self.fs.exists(path):
                 self.fs.delete(path)
