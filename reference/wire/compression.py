@@ -35,6 +35,11 @@ LZ4_BLOCK: Final = 64 * 1024
 LZ4_STORED: Final = 0x80000000
 """In a block's size: the block is not compressed."""
 
+LZ4_DESCRIPTOR_END: Final = 6
+"""Behind magic, flags and block size: where the checksum stands, unless a content size comes first."""
+LZ4_CONTENT_SIZE: Final = 0x08
+LZ4_DICTIONARY: Final = 0x01
+
 ZSTD_LEVEL: Final = 3
 FIRST_GUESS: Final = 4096
 GROWTH: Final = 4
@@ -75,6 +80,46 @@ def _lz4_block(block: bytes) -> bytes:
     if len(packed) < len(block):
         return len(packed).to_bytes(4, "little") + packed
     return (LZ4_STORED | len(block)).to_bytes(4, "little") + block
+
+
+def mend_lz4(frame: bytes) -> bytes:
+    """A frame of magic 0 with the checksum that it should have: Java's once covered the frame's magic too (KAFKA-3160).
+
+    Both are read. Raises `CompressionError` for a header whose checksum is neither.
+    """
+    if len(frame) < len(LZ4_HEADER) or frame[4] & LZ4_DICTIONARY:
+        raise CompressionError(f"{len(frame)} bytes hold no LZ4 frame header that Kafka writes")
+    end = LZ4_DESCRIPTOR_END + (8 if frame[4] & LZ4_CONTENT_SIZE else 0)
+    right, broken = _lz4_checksum(frame[4:end]), _lz4_checksum(frame[:end])
+    if end >= len(frame) or frame[end] not in {right, broken}:
+        raise CompressionError("LZ4 frame header fails its checksum")
+    return frame[:end] + bytes((right,)) + frame[end + 1 :]
+
+
+def spoil_lz4(frame: bytes) -> bytes:
+    """A frame of ours as a reader of magic 0 wants it, with the checksum over too much (KAFKA-3160)."""
+    end = LZ4_DESCRIPTOR_END
+    return frame[:end] + bytes((_lz4_checksum(frame[:end]),)) + frame[end + 1 :]
+
+
+def _lz4_checksum(data: bytes) -> int:
+    """The second byte of xxHash (32 bits, seed 0) of fewer than 16 bytes: all that a frame header has."""
+    mask = 0xFFFFFFFF
+    value = 0x165667B1 + len(data) & mask
+    position = 0
+    while position + 4 <= len(data):
+        word = int.from_bytes(data[position : position + 4], "little")
+        value = _rotate(value + word * 0xC2B2AE3D & mask, 17) * 0x27D4EB2F & mask
+        position += 4
+    for byte in data[position:]:
+        value = _rotate(value + byte * 0x165667B1 & mask, 11) * 0x9E3779B1 & mask
+    for shift, prime in ((15, 0x85EBCA77), (13, 0xC2B2AE3D)):
+        value = (value ^ value >> shift) * prime & mask
+    return (value ^ value >> 16) >> 8 & 0xFF
+
+
+def _rotate(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & 0xFFFFFFFF
 
 
 def _split(data: bytes, size: int) -> Iterator[bytes]:
