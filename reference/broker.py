@@ -5,8 +5,9 @@ from typing import Any
 from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
 from reference.config import BrokerConfig
 from reference.context import Context, to_json
-from reference.controller.cluster import BROKERS, registration
-from reference.controller.controller import CONTROLLER, CONTROLLER_EPOCH, Controller
+from reference.controller.cluster import registration
+from reference.controller.controller import Controller
+from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
@@ -238,7 +239,8 @@ class Broker:
             await self.store.watch(path)
         await self.configs.load(self.store)
         path = self._registration
-        me = registration(self.config.host, self.config.port, unclean=not self.replicas.started_clean)
+        config, unclean = self.config, not self.replicas.started_clean
+        me = registration(config.host, config.port, unclean=unclean, rack=config.broker_rack)
         session_id = self.store.session_id
         # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
         await self.store.call(Delete(path))

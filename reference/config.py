@@ -36,6 +36,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
 
+    # controller
+    broker_rack: str | None = None
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: int = 300_000
+    leader_imbalance_per_broker_percentage: int = 10
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = 3
+
     # log
     log_segment_bytes: int = 1 << 30
     log_index_interval_bytes: int = 4096

@@ -49,7 +49,15 @@ class Trace:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Flush | SetTimer | CancelTimer | Close | Trace
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for who runs the broker, under the name of its log: `state.change`, `log`, `group` ..."""
+
+    logger: str
+    text: str
+
+
+Effect = Send | Flush | SetTimer | CancelTimer | Close | Trace | Log
 
 
 class Outbox:

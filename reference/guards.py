@@ -27,6 +27,22 @@ class Guards:
     elect_from_isr: bool = True
     unclean_restart_leaves_isr: bool = True
     ack_after_commit: bool = True
+    # controller
+    claim_cas: bool = True
+    controller_epoch_cas: bool = True
+    version_cas: bool = True
+    persist_before_send: bool = True
+    bump_leader_epoch: bool = True
+    fence_old_broker_epoch: bool = True
+    prefer_only_in_sync: bool = True
+    announce_both_replica_sets: bool = True
+    await_target_in_sync: bool = True
+    move_leader_to_target: bool = True
+    shrink_before_delete: bool = True
+    persist_assignment_last: bool = True
+    fence_stale_stop_replica: bool = True
+    deletion_awaits_replicas: bool = True
+    deletion_waits_for_reassignment: bool = True
 
     def without(self, *names: str) -> Self:
         """The same with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` are one name.

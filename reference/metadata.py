@@ -52,7 +52,9 @@ class MetadataHandler:
             ]
         return MetadataResponse(
             brokers=tuple(
-                MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port)
+                MetadataResponseBroker(
+                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=self._cache.racks[broker_id]
+                )
                 for broker_id, endpoint in self._cache.brokers.items()
             ),
             cluster_id=self._context.config.cluster_id,

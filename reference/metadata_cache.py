@@ -23,6 +23,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = -1
         self.brokers: dict[int, Endpoint] = {}
+        self.racks: dict[int, str | None] = {}
         self.topics: dict[str, CachedTopic] = {}
 
     def update(self, request: UpdateMetadataRequest) -> None:
@@ -30,6 +31,7 @@ class MetadataCache:
         self.brokers = {
             broker.id: Endpoint(broker.endpoints[0].host, broker.endpoints[0].port) for broker in request.live_brokers
         }
+        self.racks = {broker.id: broker.rack for broker in request.live_brokers}
         for topic in request.topic_states:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, topic.topic_id, state)

@@ -7,9 +7,10 @@ import re
 from hashlib import sha256
 
 from reference.context import Context, from_json, to_json
-from reference.controller.cluster import TOPICS, parse_topic
-from reference.controller.controller import DELETE_TOPICS, Controller
-from reference.controller.election import assign_replicas
+from reference.controller.cluster import parse_topic
+from reference.controller.controller import Controller
+from reference.controller.paths import DELETE_TOPICS, TOPICS
+from reference.controller.placement import Assignment, assign_replicas
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
 from reference.procedures import Pending
@@ -50,7 +51,6 @@ INTERNAL = {"__consumer_offsets": {"cleanup.policy": "compact"}}
 MAX_PARTITIONS = 10_000
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
-Assignment = dict[int, tuple[int, ...]]
 
 
 class RefusedTopicError(Exception):
@@ -163,7 +163,7 @@ class Topics:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{factor} replicas need as many brokers; {len(brokers)} are alive",
             )
-        return assign_replicas(brokers, partitions, factor, start=_start(topic.name, len(brokers)))
+        return assign_replicas(self._cache.racks, partitions, factor, start=_start(topic.name, len(brokers)))
 
     def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
         sizes = {len(replicas) for replicas in assignment.values()}
@@ -196,7 +196,8 @@ class Topics:
         factor = min(factor, len(brokers))
         if factor > 0:
             start = _start(name, len(brokers))
-            await self.write(name, assign_replicas(brokers, partitions, factor, start), INTERNAL.get(name, {}))
+            assignment = assign_replicas(self._cache.racks, partitions, factor, start)
+            await self.write(name, assignment, INTERNAL.get(name, {}))
 
     # -- grow ------------------------------------------------------------------------------------
 
@@ -232,7 +233,8 @@ class Topics:
                 raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
         else:
             factor = min(len(have[0]), len(brokers))
-            added = assign_replicas(brokers, more, factor, _start(topic.name, len(brokers)), first_partition=len(have))
+            start = _start(topic.name, len(brokers))
+            added = assign_replicas(self._cache.racks, more, factor, start, first_partition=len(have))
         if validate_only:
             return
         online = self._controller.online(topic.name)

@@ -1,16 +1,17 @@
 """What the controller holds in memory of brokers, topics and partitions, and how it reads that from the store."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from reference.context import from_json, to_json
+from reference.controller.paths import BROKERS, TOPICS
 from reference.replication.states import PartitionState, state_path
 from reference.store_client import StoreClient
 from reference.store_messages import StoreReply
 
-BROKERS = "/brokers/ids"
-TOPICS = "/brokers/topics"
 Key = tuple[str, int]
+ReplicaKey = tuple[str, int, int]
 T = TypeVar("T")
 
 
@@ -22,12 +23,28 @@ class BrokerInfo:
     port: int
     epoch: int
     unclean: bool
+    rack: str | None = None
 
 
 @dataclass(slots=True)
 class TopicInfo:
+    """As the store has it; while replicas move, `adding` and `removing` say which of the assigned ones (KIP-455)."""
+
     topic_id: bytes
     assignment: dict[int, tuple[int, ...]]
+    adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        return to_json(
+            {
+                "version": 3,
+                "topic_id": self.topic_id.hex(),
+                "partitions": self.assignment,
+                "adding_replicas": self.adding,
+                "removing_replicas": self.removing,
+            }
+        )
 
 
 @dataclass(slots=True)
@@ -35,9 +52,21 @@ class Cluster:
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[Key, PartitionState] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+
+    def __contains__(self, key: Key) -> bool:
+        return key[0] in self.topics and key[1] in self.topics[key[0]].assignment
+
+    def assigned(self, topic: str | None = None) -> Iterator[Key]:
+        for name in self.topics if topic is None else filter(self.topics.__contains__, (topic,)):
+            for partition in self.topics[name].assignment:
+                yield name, partition
 
     def replicas(self, key: Key) -> tuple[int, ...]:
         return self.topics[key[0]].assignment[key[1]]
+
+    def assigned_to(self, broker_id: int) -> list[Key]:
+        return [key for key in self.assigned() if broker_id in self.replicas(key)]
 
     def hosted_by(self, broker_id: int) -> list[Key]:
         return [key for key in self.states if broker_id in self.replicas(key)]
@@ -69,12 +98,17 @@ async def _get_all(store: StoreClient, paths: dict[T, str]) -> dict[T, StoreRepl
 
 def parse_topic(data: bytes) -> TopicInfo:
     found = from_json(data)
-    assignment = {int(partition): tuple(replicas) for partition, replicas in found["partitions"].items()}
-    return TopicInfo(bytes.fromhex(found["topic_id"]), assignment)
+
+    def replicas(key: str) -> dict[int, tuple[int, ...]]:
+        return {int(partition): tuple(ids) for partition, ids in found.get(key, {}).items()}
+
+    info = TopicInfo(bytes.fromhex(found["topic_id"]), replicas("partitions"))
+    info.adding, info.removing = replicas("adding_replicas"), replicas("removing_replicas")
+    return info
 
 
-def registration(host: str, port: int, *, unclean: bool) -> bytes:
-    return to_json({"host": host, "port": port, "unclean": unclean})
+def registration(host: str, port: int, *, unclean: bool, rack: str | None = None) -> bytes:
+    return to_json({"host": host, "port": port, "unclean": unclean, "rack": rack})
 
 
 async def read_brokers(store: StoreClient) -> dict[int, BrokerInfo]:
@@ -83,7 +117,7 @@ async def read_brokers(store: StoreClient) -> dict[int, BrokerInfo]:
     for broker_id, reply in (await _get_all(store, {int(name): f"{BROKERS}/{name}" for name in names})).items():
         found = from_json(reply.data)
         created = reply.stat.created if reply.stat else -1
-        brokers[broker_id] = BrokerInfo(found["host"], found["port"], created, found["unclean"])
+        brokers[broker_id] = BrokerInfo(found["host"], found["port"], created, found["unclean"], found.get("rack"))
     return dict(sorted(brokers.items()))
 
 

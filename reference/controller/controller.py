@@ -1,42 +1,84 @@
-"""The controller's life: elected, loads the cluster, reacts to one event after the other, resigns.
+"""The controller's life: elected through an ephemeral node, one term of office after the other, replaced or resigned.
 
-Every write to the store is conditional on the controller epoch and on the partition epoch, every request
-to a broker carries the first; so a controller that was replaced without noticing changes nothing.
+A term reacts to one event of the store after the other; what has to wait for brokers runs beside it (`Office.begin`).
 """
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
-
 from reference.context import Context, from_json, to_json
-from reference.controller.channels import Channel
-from reference.controller.cluster import (
-    BROKERS,
-    TOPICS,
-    BrokerInfo,
-    Cluster,
-    Key,
-    StoreLostError,
-    read_brokers,
-    read_states,
-    read_topics,
-    registration,
-)
-from reference.controller.election import elect, shrink
-from reference.controller.requests import leader_and_isr, stop_replica, update_metadata
+from reference.controller.broker_changes import BrokerChanges
+from reference.controller.cluster import Cluster, read_states
+from reference.controller.deletion import Deletions
+from reference.controller.failover import STEPS
+from reference.controller.office import Office
+from reference.controller.paths import CONTROLLER, CONTROLLER_EPOCH
+from reference.controller.preferred import PreferredElections
+from reference.controller.reassignment import Reassignments
+from reference.controller.topic_changes import TopicChanges
 from reference.peers import Peers
-from reference.procedures import Inbox, Pending, spawn
+from reference.procedures import Inbox, Pending
 from reference.replication.purgatory import Purgatory
-from reference.replication.states import NO_LEADER, PartitionState, partition_path, state_path
 from reference.store_client import StoreClient
-from reference.store_messages import ANY_VERSION, Check, Create, SetData, StoreReply, TraceLabel, WatchEvent
-from reference.topic_configs import TopicConfigs, config_path
+from reference.store_messages import ANY_VERSION, Create, SetData, WatchEvent
+from reference.topic_configs import TopicConfigs
 
-CONTROLLER = "/controller"
-CONTROLLER_EPOCH = "/controller_epoch"
-DELETE_TOPICS = "/admin/delete_topics"
-RETRY_MS = 100
 Event = tuple[str, str]
-Decision = Callable[[Key, PartitionState], PartitionState | None]
+
+
+class Term:
+    """One term: the office, and the parts that act in it."""
+
+    def __init__(self, office: Office, configs: TopicConfigs, *, epoch_version: int) -> None:
+        self.office, self.epoch_version = office, epoch_version
+        self.reassignments = Reassignments(office, self._moved)
+        self.deletions = Deletions(office, self.reassignments.moves)
+        self.topics = TopicChanges(office)
+        self.brokers = BrokerChanges(office, configs, self.topics, self.deletions)
+        self.elections = PreferredElections(office, self.reassignments.moves)
+        self._inbox: Inbox[Event] = Inbox()
+        self._queued: set[Event] = set()
+
+    def put(self, event: Event) -> None:
+        """Equal work that still waits is done once."""
+        if event not in self._queued:
+            self._queued.add(event)
+            self._inbox.put(event)
+
+    async def serve(self) -> None:
+        for step in STEPS:
+            await step.take(self)
+            self.office.check()
+        while True:
+            event = await self._inbox.take()
+            self.office.check()
+            self._queued.discard(event)
+            await self._handle(*event)
+
+    async def _handle(self, kind: str, name: str) -> None:
+        if kind == "brokers":
+            await self.brokers.look()
+        elif kind == "topic":
+            await self.topics.look(name)
+        elif kind == "delete":
+            self.deletions.want(name)
+        elif kind == "reassign":
+            await self.reassignments.resume()
+        elif kind == "preferred":
+            await self.elections.take_up()
+        else:
+            await self._state_changed(name)
+
+    async def _state_changed(self, name: str) -> None:
+        """A leader changed its ISR: everybody's metadata follows."""
+        topic, _, partition = name.rpartition("/")
+        key = (topic, int(partition))
+        known, found = self.office.cluster.states.get(key), (await read_states(self.office.store, [key])).get(key)
+        self.office.check()
+        if known is not None and found is not None and found.partition_epoch > known.partition_epoch:
+            self.office.learn(key, found)
+            self.office.send_metadata([key], self.office.cluster.brokers)
+
+    def _moved(self, topic: str) -> None:
+        if topic in self.office.cluster.deleting:
+            self.deletions.want(topic)
 
 
 class Controller:
@@ -47,365 +89,90 @@ class Controller:
     ) -> None:
         self._context, self._store, self._peers, self._purgatory = context, store, peers, purgatory
         self._configs = configs
-        self.active = False
-        self.epoch = -1
-        self._epoch_version = ANY_VERSION
-        self._term = 0  # counts elections and resignations here, so that a procedure knows that its time is over
-        self.cluster = Cluster()
-        self._channels: dict[int, Channel] = {}
-        self._inbox: Inbox[Event] = Inbox()
-        self._queued: set[Event] = set()
-        self._online: dict[str, list[Pending[None]]] = {}
-        self._deleted: dict[str, list[Pending[None]]] = {}
+        self.term: Term | None = None
+        self._standings = 0  # counts elections and resignations here, so that a late answer is known for one
+
+    @property
+    def active(self) -> bool:
+        return self.term is not None and self.term.office.running
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.term.office.cluster if self.term is not None else Cluster()
 
     # -- election --------------------------------------------------------------------------------
 
     async def stand(self) -> None:
         """Try to become controller: create the ephemeral node and raise the epoch, together or not at all."""
-        term = self._term
+        standing = self._standings
         found = await self._store.get(CONTROLLER_EPOCH)
-        if self.active or self._term != term or found.error or found.stat is None:
+        in_office = self.term is not None and not self.term.office.over
+        if in_office or self._standings != standing or found.error or found.stat is None:
             return
         epoch = int(from_json(found.data)) + 1
         claim = Create(CONTROLLER, to_json({"version": 1, "brokerid": self._context.broker_id}), ephemeral=True)
-        reply = await self._store.multi(claim, SetData(CONTROLLER_EPOCH, to_json(epoch), found.stat.version))
-        if self._term != term:
+        version = found.stat.version if self._context.guards.claim_cas else ANY_VERSION
+        reply = await self._store.multi(claim, SetData(CONTROLLER_EPOCH, to_json(epoch), version))
+        if self._standings != standing:
             return
         if not reply.error:
-            await self._take_office(epoch, found.stat.version + 1)
+            claimed = reply.stats[-1]
+            await self._take_office(epoch, claimed.version if claimed else found.stat.version + 1)
         elif reply.error == "BadVersion":
             await self.stand()
         elif reply.error == "NodeExists":
-            await self._stand_again(term)
+            await self._stand_again(standing)
 
-    async def _stand_again(self, term: int) -> None:
+    async def _stand_again(self, standing: int) -> None:
         """The node may be ours: of an answer that was lost, or of a term that a broken link ended."""
         holder, epoch = self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)
         held, found = await holder, await epoch
         ours = held.stat is not None and held.stat.ephemeral_owner == self._store.session_id
-        if ours and self._term == term and not found.error and found.stat is not None:
+        if ours and self._standings == standing and not found.error and found.stat is not None:
             await self._take_office(int(from_json(found.data)), found.stat.version)
 
     async def _take_office(self, epoch: int, epoch_version: int) -> None:
-        self.active, self.epoch, self._epoch_version = True, epoch, epoch_version
-        self._term += 1
-        await self._run(self._term)
+        self._standings += 1
+        office = Office(
+            self._context, self._store, self._peers, self._purgatory, epoch=epoch, epoch_version=epoch_version
+        )
+        self.term = Term(office, self._configs, epoch_version=epoch_version)
+        office.log("elected")
+        await office.guarded(self.term.serve())
 
     def resign(self) -> None:
-        self.active = False
-        self._term += 1
-        self._channels.clear()
-
-    def _current(self, term: int) -> bool:
-        return self.active and self._term == term
+        self._standings += 1
+        if self.term is not None:
+            self.term.office.end()
+            self.term = None
 
     # -- events ----------------------------------------------------------------------------------
 
     def on_event(self, event: WatchEvent) -> None:
-        """Turn a watch event into work; equal work that still waits is done once."""
-        if not self.active:
+        """Turn a watch event into work."""
+        if self.term is None:
             return
         match event.path.strip("/").split("/"):
             case ["brokers", "ids", *_]:
-                self._put(("brokers", ""))
+                self.term.put(("brokers", ""))
             case ["brokers", "topics", topic] if event.kind != "deleted":
-                self._put(("topic", topic))
+                self.term.put(("topic", topic))
             case ["brokers", "topics", topic, "partitions", partition, "state"] if event.kind == "changed":
-                self._put(("state", f"{topic}/{partition}"))
+                self.term.put(("state", f"{topic}/{partition}"))
             case ["admin", "delete_topics", topic] if event.kind == "created":
-                self._put(("delete", topic))
+                self.term.put(("delete", topic))
+            case ["admin", "reassign_partitions"] if event.kind != "deleted":
+                self.term.put(("reassign", ""))
+            case ["admin", "preferred_replica_election"] if event.kind == "created":
+                self.term.put(("preferred", ""))
 
-    def _put(self, event: Event) -> None:
-        if event not in self._queued:
-            self._queued.add(event)
-            self._inbox.put(event)
-
-    async def _run(self, term: int) -> None:
-        """One term of office, until the store is lost; if the node is still ours, standing again begins the next."""
-        try:
-            await self._serve(term)
-        except StoreLostError:
-            if self._current(term):
-                self._term += 1
-
-    async def _serve(self, term: int) -> None:
-        self._inbox, self._queued, self._channels = Inbox(), set(), {}
-        for path in ("/brokers", DELETE_TOPICS):
-            await self._store.watch(path)
-        await self._load(term)
-        while self._current(term):
-            event = await self._inbox.take()
-            self._queued.discard(event)
-            if self._current(term):
-                await self._handle(event)
-
-    async def _handle(self, event: Event) -> None:
-        kind, name = event
-        if kind == "brokers":
-            await self._brokers_changed()
-        elif kind == "topic":
-            await self._topic_changed(name)
-        elif kind == "delete":
-            await self._delete_topic(name)
-        else:
-            topic, _, partition = name.rpartition("/")
-            await self._state_changed((topic, int(partition)))
-
-    async def _load(self, term: int) -> None:
-        """Read everything, elect where no fit leader lives, tell everybody, then finish deletions."""
-        brokers = await read_brokers(self._store)
-        topics = await read_topics(self._store)
-        keys = [(topic, partition) for topic, info in topics.items() for partition in info.assignment]
-        states = await read_states(self._store, keys)
-        if not self._current(term):
-            return
-        self.cluster = Cluster(brokers, topics, states)
-        for broker_id in brokers:
-            self._open_channel(broker_id)
-        await self._repair(brokers)
-        # Who died while nobody was in office leaves the ISR now: a leader drops only who lags.
-        await self._change(self._without_dead)
-        if not self._current(term):
-            return
-        self._announce(list(self.cluster.states), brokers)
-        for topic in topics:
-            await self._topic_changed(topic)
-        for topic in (await self._store.children(DELETE_TOPICS)).children:
-            self._put(("delete", topic))
-
-    def _open_channel(self, broker_id: int) -> None:
-        term, epoch = self._term, self.cluster.brokers[broker_id].epoch
-
-        def is_current() -> bool:
-            known = self.cluster.brokers.get(broker_id)
-            return self._current(term) and known is not None and known.epoch == epoch
-
-        self._channels[broker_id] = Channel(self._peers, self._purgatory, broker_id, is_current)
-
-    # -- brokers ---------------------------------------------------------------------------------
-
-    async def _brokers_changed(self) -> None:
-        term = self._term
-        known, found = self.cluster.brokers, await read_brokers(self._store)
-        if not self._current(term):
-            return
-        gone = {b for b, info in known.items() if b not in found or found[b].epoch != info.epoch}
-        come = {b: info for b, info in found.items() if b not in known or known[b].epoch != info.epoch}
-        if gone:
-            self.cluster.brokers = {b: info for b, info in known.items() if b not in gone}
-            for broker_id in gone:
-                self._channels.pop(broker_id, None)
-            await self._brokers_died(gone)
-        if come:
-            self.cluster.brokers = dict(sorted({**self.cluster.brokers, **come}.items()))
-            for broker_id in come:
-                self._open_channel(broker_id)
-            await self._brokers_started(come)
-
-    async def _brokers_died(self, gone: set[int]) -> None:
-        def decide(key: Key, state: PartitionState) -> PartitionState | None:
-            if state.leader in gone or state.leader == NO_LEADER:
-                return self._elected(key, state)
-            return shrink(state, gone, controller_epoch=self.epoch)
-
-        await self._change(decide)
-        self._send_metadata([], self.cluster.brokers)
-
-    async def _brokers_started(self, come: dict[int, BrokerInfo]) -> None:
-        # Who lost its tail must not hear that it leads; so repair comes before telling what it hosts.
-        await self._repair(come)
-        self._send_metadata(list(self.cluster.states), self.cluster.brokers)
-        for broker_id in come:
-            self._send_leaders(self.cluster.hosted_by(broker_id), {broker_id})
-        for topic in list(self.cluster.topics):
-            await self._create_partitions(topic)
-        for topic in (await self._store.children(DELETE_TOPICS)).children:
-            self._put(("delete", topic))
-
-    async def _repair(self, come: dict[int, BrokerInfo]) -> None:
-        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966).
-
-        The last member stays: nobody else is known to have everything.
-        """
-        unclean = {b for b, info in come.items() if info.unclean}
-        if unclean and self._context.guards.unclean_restart_leaves_isr:
-            await self._change(lambda key, state: self._without(key, state, unclean))
-            for broker_id in unclean:  # it is out, and comes back as a follower: later controllers need not do this
-                info = come[broker_id]
-                data = registration(info.host, info.port, unclean=False)
-                await self._store.call(SetData(f"{BROKERS}/{broker_id}", data))
-        await self._change(
-            lambda key, state: None if state.leader in self.cluster.brokers else self._elected(key, state)
-        )
-
-    def _without(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
-        """Where an unclean leader stays because it is the last member, a new epoch tells its records from the lost."""
-        shrunk = shrink(state, unclean, controller_epoch=self.epoch)
-        if state.leader not in unclean:
-            return shrunk
-        return self._elected(key, replace(state, isr=shrunk.isr) if shrunk else state)
-
-    def _without_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
-        dead = set(self.cluster.replicas(key)) - set(self.cluster.brokers)
-        return shrink(state, dead, controller_epoch=self.epoch) if state.leader in self.cluster.brokers else None
-
-    def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
-        """The state after an election, or None when there was no leader and still is none."""
-        unclean = self._configs.value(key[0], "unclean.leader.election.enable") == "true"
-        allowed = unclean or not self._context.guards.elect_from_isr
-        elected = elect(
-            state, self.cluster.replicas(key), self.cluster.brokers, controller_epoch=self.epoch, unclean=allowed
-        )
-        return None if elected.leader == state.leader == NO_LEADER else elected
-
-    # -- writing partition states ------------------------------------------------------------------
-
-    async def _change(self, decide: Decision) -> None:
-        """Decide for every partition, persist, then tell. Where another wrote first, read and decide again."""
-        term, keys = self._term, list(self.cluster.states)
-        while keys and self._current(term):
-            wanted = {key: new for key in keys if (new := decide(key, self.cluster.states[key])) is not None}
-            written, stale = await self._write_all(wanted)
-            if not self._current(term):
-                return
-            self._announce(written, self.cluster.brokers)
-            if stale:
-                await self._purgatory.sleep(RETRY_MS)
-                self.cluster.states.update(await read_states(self._store, stale))
-            keys = stale
-
-    async def _write_all(self, wanted: dict[Key, PartitionState]) -> tuple[list[Key], list[Key]]:
-        """Which were written, and which were not because the stored state is a newer one."""
-        written: list[Key] = []
-        stale: list[Key] = []
-        for key, state, pending in [(key, state, self._write(key, state)) for key, state in wanted.items()]:
-            reply = await pending
-            stat = reply.stats[-1] if reply.stats else None
-            if stat is None:
-                stale.append(key)
-            else:
-                self.cluster.states[key] = replace(state, partition_epoch=stat.version)
-                written.append(key)
-        return written, stale
-
-    def _write(self, key: Key, state: PartitionState) -> Pending[StoreReply]:
-        elected = state.leader != self.cluster.states[key].leader or state.leader == NO_LEADER
-        label = self._label(key, "ElectLeader" if elected else "ControllerShrinkIsr", state)
-        fenced = self._context.guards.fence_stale_controller
-        guard = (Check(CONTROLLER_EPOCH, self._epoch_version),) if fenced else ()
-        return self._store.multi(*guard, SetData(state_path(*key), state.to_bytes(), state.partition_epoch, label))
-
-    def _label(self, key: Key, action: str, state: PartitionState) -> TraceLabel:
-        return state.label(f"{key[0]}-{key[1]}", action, self._context.broker_id)
-
-    async def _state_changed(self, key: Key) -> None:
-        """A leader changed its ISR: everybody's metadata follows."""
-        term = self._term
-        found = (await read_states(self._store, [key])).get(key)
-        known = self.cluster.states.get(key)
-        if not self._current(term) or found is None or known is None:
-            return
-        if found.partition_epoch > known.partition_epoch:
-            self.cluster.states[key] = found
-            self._send_metadata([key], self.cluster.brokers)
-
-    # -- topics ----------------------------------------------------------------------------------
-
-    async def _topic_changed(self, topic: str) -> None:
-        """A new topic, or more partitions of one."""
-        found = await read_topics(self._store, (topic,))
-        if topic in found:
-            self.cluster.topics[topic] = found[topic]
-            await self._create_partitions(topic)
-
-    async def _create_partitions(self, topic: str) -> None:
-        """NewPartition to OnlinePartition: the first live replica leads, the live ones are the ISR."""
-        term, info = self._term, self.cluster.topics[topic]
-        replies = []
-        for partition, replicas in info.assignment.items():
-            live = tuple(replica for replica in replicas if replica in self.cluster.brokers)
-            if (topic, partition) in self.cluster.states or not live:
-                continue
-            state = PartitionState(live[0], 0, live, self.epoch, 0)
-            label = self._label((topic, partition), "ElectLeader", state)
-            path = partition_path(topic, partition)
-            self._store.begin_to_ensure(path)  # requests of one session take effect in order
-            replies.append((partition, state, self._store.call(Create(f"{path}/state", state.to_bytes(), label=label))))
-        created = []
-        for partition, state, pending in replies:
-            if not (await pending).error:
-                self.cluster.states[topic, partition] = state
-                created.append((topic, partition))
-        if self._current(term) and created:
-            answers = self._announce(created, self.cluster.brokers)
-            spawn(self._tell_online(topic, answers))
-
-    async def _tell_online(self, topic: str, answers: list[Pending[object]]) -> None:
-        for answer in answers:
-            await answer
-        for pending in self._online.pop(topic, []):
-            pending.resolve(None)
+    # -- who waits for it ----------------------------------------------------------------------------
 
     def online(self, topic: str) -> Pending[None]:
-        """Resolves when every live broker knows the new topic's leaders."""
-        pending: Pending[None] = Pending()
-        self._online.setdefault(topic, []).append(pending)
-        return pending
+        """Resolves when every live broker knows the new topic's leaders; only while `active`."""
+        assert self.term is not None
+        return self.term.topics.online(topic)
 
     def deleted(self, topic: str) -> Pending[None]:
-        pending: Pending[None] = Pending()
-        self._deleted.setdefault(topic, []).append(pending)
-        return pending
-
-    async def _delete_topic(self, topic: str) -> None:
-        """Stop and delete every replica, then forget the topic; waits while a broker that hosts it is down."""
-        info = self.cluster.topics.get(topic)
-        keys = [key for key in self.cluster.states if key[0] == topic]
-        if info is not None:
-            hosts = sorted({replica for replicas in info.assignment.values() for replica in replicas})
-            if not all(host in self._channels for host in hosts):
-                return
-            self._send_metadata(keys, self.cluster.brokers, deleted=True)
-            answers = []
-            for host in hosts:
-                epoch = self.cluster.brokers[host].epoch
-                stopping = [(key, self.cluster.states[key]) for key in keys if host in self.cluster.replicas(key)]
-                request = stop_replica(self._context.broker_id, self.epoch, epoch, stopping, delete=True)
-                answers.append(self._channels[host].send(*request))
-            if None in [await answer for answer in answers]:
-                return
-        await self._store.delete_tree(f"{TOPICS}/{topic}")
-        await self._store.delete_tree(config_path(topic))
-        await self._store.delete_tree(f"{DELETE_TOPICS}/{topic}")
-        for key in keys:
-            self.cluster.states.pop(key, None)
-        self.cluster.topics.pop(topic, None)
-        for pending in self._deleted.pop(topic, []):
-            pending.resolve(None)
-
-    # -- telling brokers ---------------------------------------------------------------------------
-
-    def _announce(self, keys: list[Key], brokers: Iterable[int]) -> list[Pending[object]]:
-        """LeaderAndIsr to who hosts them, then UpdateMetadata to all; resolves as each broker answers the latter."""
-        brokers = list(brokers)
-        self._send_leaders(keys, brokers)
-        return self._send_metadata(keys, brokers)
-
-    def _send_leaders(self, keys: list[Key], brokers: Collection[int]) -> None:
-        for broker_id in brokers:
-            hosted = [key for key in keys if broker_id in self.cluster.replicas(key)]
-            if hosted and broker_id in self._channels:
-                request = leader_and_isr(self._context.broker_id, self.epoch, broker_id, self.cluster, hosted)
-                self._channels[broker_id].send(*request)
-
-    def _send_metadata(
-        self, keys: list[Key], brokers: Iterable[int], *, deleted: bool = False
-    ) -> list[Pending[object]]:
-        answers = []
-        for broker_id in brokers:
-            if broker_id in self._channels:
-                request = update_metadata(
-                    self._context.broker_id, self.epoch, broker_id, self.cluster, keys, deleted=deleted
-                )
-                answers.append(self._channels[broker_id].send(*request))
-        return answers
+        assert self.term is not None
+        return self.term.deletions.deleted(topic)

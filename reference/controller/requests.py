@@ -106,7 +106,7 @@ def update_metadata(
             for topic, partitions in _by_topic(keys).items()
         ),
         live_brokers=tuple(
-            UpdateMetadataBroker(id=known, endpoints=endpoints(info.host, info.port))
+            UpdateMetadataBroker(id=known, endpoints=endpoints(info.host, info.port), rack=info.rack)
             for known, info in cluster.brokers.items()
         ),
     ), UPDATE_METADATA_VERSION

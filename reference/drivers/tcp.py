@@ -16,7 +16,7 @@ import msgspec
 
 from reference.api_versions import API_VERSIONS, Served
 from reference.drivers.files import Disk
-from reference.effects import CancelTimer, Close, Effect, Flush, Send, SetTimer
+from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
 from reference.store_messages import StoreMessage
@@ -111,6 +111,8 @@ class Driver:
                         handle.cancel()
                 case Flush(paths, token):
                     self._flush(paths, token)
+                case Log(logger, text):
+                    logging.getLogger(logger).info(text)
                 case Close(peer):
                     channel = self.channels.get(peer)
                     if channel is not None:

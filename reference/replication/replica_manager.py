@@ -108,7 +108,7 @@ class ReplicaManager:
         """Refuse a controller that was replaced, and what was meant for an earlier life of this broker (KIP-380)."""
         if controller_epoch < self.controller_epoch and self._context.guards.fence_stale_controller:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if 0 <= broker_epoch < self._context.broker_epoch:
+        if 0 <= broker_epoch < self._context.broker_epoch and self._context.guards.fence_old_broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         self.controller_epoch = max(self.controller_epoch, controller_epoch)
         return ErrorCode.NONE

@@ -1,33 +1,64 @@
+"""The four leader selectors (kafka-0.9-controller), and where new replicas go (KIP-36)."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.controller.election import assign_replicas, elect, shrink
+from reference.controller.election import (
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+    elect_reassigned,
+    shrink,
+)
+from reference.controller.placement import assign_replicas
 from reference.replication.states import NO_LEADER, PartitionState
 
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=1, partition_epoch=7)
 
 
+def told(state: PartitionState | None) -> tuple[int, tuple[int, ...], int] | None:
+    return (state.leader, state.isr, state.leader_epoch) if state else None
+
+
 def test_the_first_live_member_of_the_isr_leads() -> None:
-    elected = elect(STATE, (1, 3, 2), {2, 3}, controller_epoch=2, unclean=False)
-    assert (elected.leader, elected.isr, elected.leader_epoch) == (2, (2,), 5)
+    assert told(elect_offline(STATE, (1, 3, 2), {2, 3}, unclean=False)) == (2, (2,), 5)
 
 
 def test_nobody_leads_when_the_isr_is_gone_and_the_isr_stays_for_them_alone() -> None:
-    elected = elect(STATE, (1, 2, 3), {3}, controller_epoch=2, unclean=False)
-    assert (elected.leader, elected.isr) == (NO_LEADER, (1, 2))
+    nobody = elect_offline(STATE, (1, 2, 3), {3}, unclean=False)
+    assert told(nobody) == (NO_LEADER, (1, 2), 5)
+    assert nobody is not None
+    assert elect_offline(nobody, (1, 2, 3), {3}, unclean=False) is None, "still nobody: nothing to write"
 
 
 def test_an_unclean_election_takes_any_live_replica_alone() -> None:
-    elected = elect(STATE, (1, 2, 3), {3}, controller_epoch=2, unclean=True)
-    assert (elected.leader, elected.isr) == (3, (3,))
+    assert told(elect_offline(STATE, (1, 2, 3), {3}, unclean=True)) == (3, (3,), 5)
+
+
+def test_a_reassigned_leader_is_live_in_sync_and_one_of_the_new() -> None:
+    joined = PartitionState(1, 4, (1, 2, 5), 1, 7)
+    assert told(elect_reassigned(joined, (4, 5), {1, 4, 5})) == (5, (1, 2, 5), 5)
+    assert elect_reassigned(joined, (4, 5), {1, 4}) is None
+    assert told(elect_reassigned(joined, (1, 5), {1, 5})) == (1, (1, 2, 5), 5), "a new epoch, though the leader stays"
+
+
+def test_the_preferred_replica_leads_only_if_it_is_live_and_in_sync() -> None:
+    assert told(elect_preferred(STATE, (2, 1, 3), {1, 2, 3})) == (2, (1, 2), 5)
+    assert elect_preferred(STATE, (3, 1, 2), {1, 2, 3}) is None
+    assert elect_preferred(STATE, (2, 1, 3), {1, 3}) is None
+    assert elect_preferred(STATE, (1, 2, 3), {1, 2, 3}) is None, "it leads already"
+
+
+def test_a_broker_that_shuts_down_leads_no_more_and_leaves_the_isr() -> None:
+    assert told(elect_for_shutdown(STATE, (1, 2, 3), {1, 2, 3}, {1})) == (2, (2,), 5)
+    assert told(elect_for_shutdown(STATE, (1, 2, 3), {1, 2, 3}, {2})) == (1, (1,), 5)
+    assert elect_for_shutdown(STATE, (1, 2, 3), {1, 2, 3}, {1, 2}) is None, "nobody else may lead"
 
 
 def test_the_last_member_of_an_isr_is_never_taken_out() -> None:
-    assert shrink(STATE, {1, 2}, controller_epoch=2) is None
-    assert shrink(STATE, {3}, controller_epoch=2) is None
-    shrunk = shrink(STATE, {2}, controller_epoch=2)
-    assert shrunk is not None
-    assert (shrunk.isr, shrunk.leader_epoch) == ((1,), 5)
+    assert shrink(STATE, {1, 2}) is None
+    assert shrink(STATE, {3}) is None
+    assert told(shrink(STATE, {2})) == (1, (1,), 5)
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 9), st.data())
@@ -36,7 +67,18 @@ def test_replicas_are_different_brokers_and_leaders_are_spread(
 ) -> None:
     factor = data.draw(st.integers(1, count))
     brokers = [10 + number for number in range(count)]
-    assignment = assign_replicas(brokers, partitions, factor, start)
+    assignment = assign_replicas(dict.fromkeys(brokers), partitions, factor, start)
     assert all(len(set(replicas)) == factor for replicas in assignment.values())
     leaders = [replicas[0] for replicas in assignment.values()]
     assert max(map(leaders.count, brokers)) - min(map(leaders.count, brokers)) <= 1
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=7), st.integers(1, 20), st.integers(0, 9), st.data())
+def test_no_rack_has_a_second_replica_before_each_has_one(
+    racks: list[str], partitions: int, start: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(racks)))
+    rack_of: dict[int, str | None] = dict(enumerate(racks))
+    for replicas in assign_replicas(rack_of, partitions, factor, start).values():
+        assert len(set(replicas)) == factor
+        assert len({rack_of[replica] for replica in replicas}) == min(factor, len(set(racks)))

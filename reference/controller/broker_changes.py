@@ -1,0 +1,119 @@
+"""Brokers come and go: who leads for the dead, and what a newcomer is told."""
+
+from dataclasses import replace
+
+from reference.controller.cluster import BrokerInfo, Key, read_brokers, registration
+from reference.controller.deletion import Deletions
+from reference.controller.election import elect_offline, shrink, succeed
+from reference.controller.office import Decision, Office
+from reference.controller.paths import BROKERS
+from reference.controller.topic_changes import TopicChanges
+from reference.controller.transitions import PartitionStatus, ReplicaStatus
+from reference.replication.states import NO_LEADER, PartitionState
+from reference.store_messages import SetData
+from reference.topic_configs import TopicConfigs
+
+
+class BrokerChanges:
+    def __init__(self, office: Office, configs: TopicConfigs, topics: TopicChanges, deletions: Deletions) -> None:
+        self._office, self._configs, self._topics, self._deletions = office, configs, topics, deletions
+
+    async def look(self) -> None:
+        """Compare the registered brokers with those known; another broker epoch is another life."""
+        cluster, found = self._office.cluster, await read_brokers(self._office.store)
+        self._office.check()
+        known = cluster.brokers
+        gone = {b for b, info in known.items() if b not in found or found[b].epoch != info.epoch}
+        come = {b: info for b, info in found.items() if b not in known or known[b].epoch != info.epoch}
+        if gone:
+            cluster.brokers = {b: info for b, info in known.items() if b not in gone}
+            for broker_id in gone:
+                self._office.close_channel(broker_id)
+            await self._died(gone)
+        if come:
+            cluster.brokers = dict(sorted({**cluster.brokers, **come}.items()))
+            for broker_id in come:
+                self._office.open_channel(broker_id)
+            await self._started(come)
+
+    # -- failure -----------------------------------------------------------------------------------
+
+    async def _died(self, gone: set[int]) -> None:
+        office, cluster = self._office, self._office.cluster
+        office.log(f"brokers {sorted(gone)} died")
+        for broker_id in sorted(gone):
+            for key in cluster.assigned_to(broker_id):
+                self._deletions.replica_died((*key, broker_id))
+        for key, state in cluster.states.items():
+            if state.leader in gone:
+                office.partitions.move(key, PartitionStatus.OFFLINE)
+        await self._change(self._without_dead)
+        office.send_metadata([], cluster.brokers)
+
+    async def drop_dead(self) -> None:
+        """Who died while nobody was in office leaves the ISR now: a leader drops only who lags."""
+        await self._change(self._without_dead)
+
+    def _without_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
+        live = self._office.cluster.brokers
+        if state.leader not in live:
+            return self._elected(key, state)
+        return shrink(state, set(self._office.cluster.replicas(key)) - set(live))
+
+    async def _change(self, decide: Decision) -> None:
+        cluster = self._office.cluster
+        keys = [key for key in cluster.states if key[0] not in cluster.deleting]
+        await self._office.change(keys, decide)
+
+    # -- start -------------------------------------------------------------------------------------
+
+    async def _started(self, come: dict[int, BrokerInfo]) -> None:
+        office, cluster = self._office, self._office.cluster
+        office.log(f"brokers {sorted(come)} started")
+        # Who lost its tail must not hear that it leads; so repair comes before telling what it hosts.
+        await self.repair(come)
+        office.send_metadata(list(cluster.states), cluster.brokers)
+        for broker_id in come:
+            office.send_leaders(cluster.hosted_by(broker_id), {broker_id})
+            for key in cluster.assigned_to(broker_id):
+                if office.replicas[(*key, broker_id)] in {ReplicaStatus.OFFLINE, ReplicaStatus.DELETION_INELIGIBLE}:
+                    office.replicas.move((*key, broker_id), ReplicaStatus.ONLINE)
+        for topic in list(cluster.topics):
+            await self._topics.create_partitions(topic)
+        for topic in sorted(cluster.deleting):
+            self._deletions.want(topic)
+
+    async def repair(self, come: dict[int, BrokerInfo]) -> None:
+        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966).
+
+        The last member stays: nobody else is known to have everything.
+        """
+        unclean = {broker_id for broker_id, info in come.items() if info.unclean}
+        if unclean and self._office.context.guards.unclean_restart_leaves_isr:
+            await self._change(lambda key, state: self._without_unclean(key, state, unclean))
+            for broker_id in sorted(unclean):  # it is out: later controllers need not do this
+                info = come[broker_id]
+                data = registration(info.host, info.port, unclean=False, rack=info.rack)
+                await self._office.ask(self._office.store.call(SetData(f"{BROKERS}/{broker_id}", data)))
+        live = self._office.cluster.brokers
+        await self._change(lambda key, state: None if state.leader in live else self._elected(key, state))
+
+    def _without_unclean(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
+        """A new state wherever such a broker is assigned, even outside the ISR.
+
+        A leader may be about to let it in by what its former life fetched (KIP-903); the new partition epoch refuses
+        that, and the new leader epoch makes the leader forget. Where an unclean leader stays because it is the last
+        member, the new epoch tells its records from the lost ones.
+        """
+        if not unclean.intersection(self._office.cluster.replicas(key)):
+            return None
+        shrunk = shrink(state, unclean) or state
+        if state.leader in unclean:
+            return self._elected(key, replace(state, isr=shrunk.isr))
+        return None if state.leader == NO_LEADER and shrunk is state else succeed(state, state.leader, shrunk.isr)
+
+    def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
+        office = self._office
+        unclean = self._configs.value(key[0], "unclean.leader.election.enable") == "true"
+        allowed = unclean or not office.context.guards.elect_from_isr
+        return elect_offline(state, office.cluster.replicas(key), office.cluster.brokers, unclean=allowed)

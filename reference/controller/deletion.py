@@ -1,0 +1,171 @@
+"""Deletion of a topic, in eight steps; halted while it cannot go on, and resumed (kafka-0.9-controller).
+
+It waits while a broker that hosts a replica is down, and while replicas of the topic move. A controller that dies
+leaves the topic's node under `/admin/delete_topics`, so that the next one takes the steps again.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reference.controller.cluster import Key, ReplicaKey
+from reference.controller.office import Office
+from reference.controller.paths import DELETE_TOPICS, TOPICS
+from reference.controller.transitions import PartitionStatus, ReplicaStatus
+from reference.procedures import Pending
+from reference.store_messages import Delete
+from reference.topic_configs import config_path
+
+
+class Deletions:
+    """`moves` says whether replicas of a topic move."""
+
+    def __init__(self, office: Office, moves: Callable[[str], bool]) -> None:
+        self.office = office
+        self._moves = moves
+        self._running: set[str] = set()
+        self._awaited: dict[str, list[Pending[None]]] = {}
+
+    def want(self, topic: str) -> None:
+        """Begin, or resume; does nothing while it is halted or under way."""
+        self.office.cluster.deleting.add(topic)
+        if topic not in self._running and not self._halted(topic):
+            self._running.add(topic)
+            self.office.begin(self._delete(topic))
+
+    def _halted(self, topic: str) -> bool:
+        if self._moves(topic) and self.office.context.guards.deletion_waits_for_reassignment:
+            return True
+        hosts = {
+            replica for key in self.office.cluster.assigned(topic) for replica in self.office.cluster.replicas(key)
+        }
+        return not hosts <= set(self.office.cluster.brokers)
+
+    async def _delete(self, topic: str) -> None:
+        deletion = Deletion(self.office, topic)
+        try:
+            for step in STEPS:
+                if not await step.take(deletion):
+                    return
+        finally:
+            self._running.discard(topic)
+            if not self._halted(topic) and not self.office.over and topic in self.office.cluster.deleting:
+                self.want(topic)  # what halted it passed meanwhile
+        for pending in self._awaited.pop(topic, []):
+            pending.resolve(None)
+
+    def replica_died(self, replica: ReplicaKey) -> None:
+        """Its deletion waits for its broker; otherwise it is just offline."""
+        status = self.office.replicas[replica]
+        if status == ReplicaStatus.DELETION_STARTED:
+            self.office.replicas.move(replica, ReplicaStatus.DELETION_INELIGIBLE)
+        elif status in {ReplicaStatus.NEW, ReplicaStatus.ONLINE}:
+            self.office.replicas.move(replica, ReplicaStatus.OFFLINE)
+
+    def deleted(self, topic: str) -> Pending[None]:
+        pending: Pending[None] = Pending()
+        self._awaited.setdefault(topic, []).append(pending)
+        return pending
+
+
+class Deletion:
+    """One topic on its way out. A step answers False when it must wait for a broker."""
+
+    def __init__(self, office: Office, topic: str) -> None:
+        self.office, self.topic = office, topic
+
+    @property
+    def keys(self) -> list[Key]:
+        return [key for key in self.office.cluster.assigned(self.topic) if key in self.office.cluster.states]
+
+    def _hosts(self) -> dict[int, list[Key]]:
+        """Who has what that is not known to be deleted."""
+        hosts: dict[int, list[Key]] = {}
+        for key in self.keys:
+            for replica in self.office.cluster.replicas(key):
+                if self.office.replicas[(*key, replica)] != ReplicaStatus.DELETION_SUCCESSFUL:
+                    hosts.setdefault(replica, []).append(key)
+        return dict(sorted(hosts.items()))
+
+    async def tell_all(self) -> bool:
+        office = self.office
+        office.log(f"topic {self.topic}: deletion begins")
+        for answer in office.send_metadata(self.keys, office.cluster.brokers, deleted=True):
+            await office.ask(answer)
+        return True
+
+    async def close_partitions(self) -> bool:
+        for key in self.office.cluster.assigned(self.topic):
+            if self.office.partitions[key] in {PartitionStatus.NEW, PartitionStatus.ONLINE}:
+                self.office.partitions.move(key, PartitionStatus.OFFLINE)
+        return True
+
+    async def stop_replicas(self) -> bool:
+        """All stop before the first is deleted, so that nobody fetches from a log that goes."""
+        self._move(ReplicaStatus.OFFLINE)
+        return await self._stop(delete=False)
+
+    async def delete_replicas(self) -> bool:
+        self._move(ReplicaStatus.DELETION_STARTED)
+        confirmed = await self._stop(delete=True)
+        return confirmed or not self.office.context.guards.deletion_awaits_replicas
+
+    async def _stop(self, *, delete: bool) -> bool:
+        sent = [(host, keys, self.office.send_stop(host, keys, delete=delete)) for host, keys in self._hosts().items()]
+        answers = [(host, keys, await self.office.ask(answer)) for host, keys, answer in sent]
+        for host, keys, answer in answers:
+            for key in keys if answer is not None and delete else ():
+                if self.office.replicas[(*key, host)] == ReplicaStatus.DELETION_STARTED:
+                    self.office.replicas.move((*key, host), ReplicaStatus.DELETION_SUCCESSFUL)
+        return all(answer is not None for _, _, answer in answers)
+
+    def _move(self, status: ReplicaStatus) -> None:
+        for host, keys in self._hosts().items():
+            for key in keys:
+                self.office.replicas.move((*key, host), status)
+
+    async def forget_replicas(self) -> bool:
+        for key in list(self.office.cluster.assigned(self.topic)):
+            for replica in self.office.cluster.replicas(key):
+                self.office.replicas.forget((*key, replica))
+            if self.office.partitions[key] != PartitionStatus.NON_EXISTENT:
+                self.office.partitions.move(key, PartitionStatus.NON_EXISTENT)
+        return True
+
+    async def forget_topic(self) -> bool:
+        await self.office.delete_tree(f"{TOPICS}/{self.topic}")
+        return True
+
+    async def forget_config(self) -> bool:
+        await self.office.delete_tree(config_path(self.topic))
+        return True
+
+    async def forget_wish(self) -> bool:
+        await self.office.write(Delete(f"{DELETE_TOPICS}/{self.topic}"))
+        cluster = self.office.cluster
+        for key in self.keys:
+            cluster.states.pop(key)
+        cluster.topics.pop(self.topic, None)
+        cluster.deleting.discard(self.topic)
+        self.office.log(f"topic {self.topic}: deleted")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    sentence: str
+    take: Callable[[Deletion], Coroutine[Any, Any, bool]]
+
+
+STEPS: Final = (
+    Step("UpdateMetadata tells every broker that the topic goes: clients are refused.", Deletion.tell_all),
+    Step("Its partitions are OfflinePartition.", Deletion.close_partitions),
+    Step("Its replicas are OfflineReplica: StopReplica ends fetching.", Deletion.stop_replicas),
+    Step(
+        "Its replicas are ReplicaDeletionStarted: StopReplica deletes, each broker confirms.", Deletion.delete_replicas
+    ),
+    Step("Replicas and partitions are NonExistent.", Deletion.forget_replicas),
+    Step("The topic's node goes.", Deletion.forget_topic),
+    Step("The topic's settings go.", Deletion.forget_config),
+    Step("The wish goes, and the caches forget.", Deletion.forget_wish),
+)

@@ -1,0 +1,11 @@
+"""Where things stand in the metadata store: the paths of Apache Kafka in ZooKeeper (kafka-0.8-principles)."""
+
+from typing import Final
+
+BROKERS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"

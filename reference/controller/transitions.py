@@ -1,0 +1,71 @@
+"""The states of a partition and of a replica, as the controller sees them (kafka-0.9-controller).
+
+Each step names what is written and sent on the way. Deletion has states of its own, since it may be halted.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from reference.state_table import StateTable
+
+SOURCE: Final = "kafka-0.9-controller, management of partitions and replicas"
+
+
+class PartitionStatus(StrEnum):
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+
+class ReplicaStatus(StrEnum):
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+_P, _R = PartitionStatus, ReplicaStatus
+_ELECTED: Final = "leader and ISR written; LeaderAndIsr to the replicas, UpdateMetadata to all"
+
+PARTITION_TABLE: Final = StateTable(
+    "partition",
+    SOURCE,
+    _P.NON_EXISTENT,
+    {
+        (_P.NON_EXISTENT, _P.NEW): "assignment read from the store",
+        (_P.NEW, _P.ONLINE): "first live replica leads, live replicas are the ISR; " + _ELECTED,
+        (_P.NEW, _P.OFFLINE): "no replica lives",
+        (_P.ONLINE, _P.ONLINE): "another leader or ISR; " + _ELECTED,
+        (_P.ONLINE, _P.OFFLINE): "leader died, or the topic goes",
+        (_P.OFFLINE, _P.ONLINE): "a member of the ISR lives again; " + _ELECTED,
+        (_P.OFFLINE, _P.OFFLINE): "still nobody may lead",
+        (_P.OFFLINE, _P.NON_EXISTENT): "topic deleted",
+    },
+)
+
+_TOLD: Final = "LeaderAndIsr to the replica, UpdateMetadata to all"
+_STOPPED: Final = "StopReplica; it leaves the ISR; LeaderAndIsr to the others, UpdateMetadata to all"
+
+REPLICA_TABLE: Final = StateTable(
+    "replica",
+    SOURCE,
+    _R.NON_EXISTENT,
+    {
+        (_R.NON_EXISTENT, _R.NEW): _TOLD,
+        (_R.NEW, _R.ONLINE): "assigned",
+        (_R.ONLINE, _R.ONLINE): _TOLD,
+        (_R.OFFLINE, _R.ONLINE): _TOLD,
+        (_R.DELETION_INELIGIBLE, _R.ONLINE): _TOLD,
+        (_R.NEW, _R.OFFLINE): _STOPPED,
+        (_R.ONLINE, _R.OFFLINE): _STOPPED,
+        (_R.OFFLINE, _R.OFFLINE): _STOPPED,
+        (_R.OFFLINE, _R.DELETION_STARTED): "StopReplica with deletion",
+        (_R.DELETION_STARTED, _R.DELETION_SUCCESSFUL): "the broker confirmed",
+        (_R.DELETION_STARTED, _R.DELETION_INELIGIBLE): "the broker died before it confirmed",
+        (_R.DELETION_SUCCESSFUL, _R.NON_EXISTENT): "forgotten",
+    },
+)
