@@ -42,7 +42,7 @@ class ReplicaManager:
         self._recovery_points = Checkpoint(context.fs, context.out, "recovery-point-offset-checkpoint")
         self._log_starts = Checkpoint(context.fs, context.out, "log-start-offset-checkpoint")
         self._found: dict[str, dict[Key, int]] = {}
-        self._flushing: dict[Key, tuple[tuple[str, ...], int]] = {}
+        self._flushing: dict[Key, tuple[str, ...]] = {}
         self.started_clean = True
 
     # -- start and stop ----------------------------------------------------------------------------
@@ -98,8 +98,10 @@ class ReplicaManager:
 
     def close_cleanly(self) -> None:
         """Checkpoint everything and leave the marker; the driver flushes all files when the process ends."""
-        self.checkpoint_high_watermarks()
-        self._recovery_points.write({key: p.log.log_end_offset for key, p in self.partitions.items()})
+        for partition in self.partitions.values():
+            partition.log.close()
+        for checkpoint, offsets in self._checkpoints():
+            checkpoint.write_now(offsets)
         self._context.fs.write(CLEAN_SHUTDOWN, b"")
 
     # -- the controller's requests -------------------------------------------------------------------
@@ -195,20 +197,29 @@ class ReplicaManager:
             self._flush_logs()
             self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
 
+    def _checkpoints(self) -> list[tuple[Checkpoint, dict[Key, int]]]:
+        partitions = self.partitions.items()
+        return [
+            (self._high_watermarks, {key: partition.high_watermark for key, partition in partitions}),
+            (self._recovery_points, {key: partition.log.recovery_point for key, partition in partitions}),
+            (self._log_starts, {key: partition.log.log_start_offset for key, partition in partitions}),
+        ]
+
     def checkpoint_high_watermarks(self) -> None:
-        self._high_watermarks.write({key: partition.high_watermark for key, partition in self.partitions.items()})
-        self._log_starts.write({key: partition.log.log_start_offset for key, partition in self.partitions.items()})
+        """All checkpoints: a truncation moves the recovery point back, which a later start must know."""
+        for checkpoint, offsets in self._checkpoints():
+            checkpoint.write(offsets)
 
     def _flush_logs(self) -> None:
         """Flush what was written since the last time; one flush at a time."""
         if self._flushing:
             return
         for key, partition in self.partitions.items():
-            if partition.log.dirty:
-                self._flushing[key] = (tuple(partition.log.dirty), partition.log.log_end_offset)
-                partition.log.dirty.clear()
+            paths = partition.log.begin_flush()
+            if paths:
+                self._flushing[key] = paths
         if self._flushing:
-            paths = tuple(path for paths, _ in self._flushing.values() for path in paths)
+            paths = tuple(path for paths in self._flushing.values() for path in paths)
             self._context.out.add(Flush(paths, LOGS_FLUSHED))
 
     def complete(self, token: str) -> None:
@@ -217,7 +228,7 @@ class ReplicaManager:
                 checkpoint.flushed()
         if token == LOGS_FLUSHED:
             flushed, self._flushing = self._flushing, {}
-            for key, (_, end_offset) in flushed.items():
+            for key in flushed:
                 if key in self.partitions:
-                    self.partitions[key].log.flushed(end_offset)
+                    self.partitions[key].log.flushed()
             self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})

@@ -3,8 +3,12 @@
 A checkpoint is written to a new file, flushed, and renamed; so the old one is whole until the new one is.
 """
 
+import logging
+
 from reference.effects import Flush, Outbox
 from reference.storage.filesystem import FileSystem
+
+log = logging.getLogger("highwater.storage")
 
 Partition = tuple[str, int]
 VERSION = 0
@@ -16,11 +20,8 @@ def format_offsets(offsets: dict[Partition, int]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def parse_offsets(data: bytes) -> dict[Partition, int]:
-    """The offsets of a checkpoint; empty when the file is not a whole checkpoint.
-
-    An empty one is always safe: recovery then checks all of the log, and a high watermark starts low.
-    """
+def parse_offsets(data: bytes) -> dict[Partition, int] | None:
+    """The offsets of a checkpoint; None when the file is not a whole checkpoint."""
     try:
         version, count, *lines = data.decode().splitlines()
         offsets = {}
@@ -28,8 +29,8 @@ def parse_offsets(data: bytes) -> dict[Partition, int]:
             topic, partition, offset = line.split(" ")
             offsets[topic, int(partition)] = int(offset)
     except ValueError:
-        return {}
-    return offsets if version == str(VERSION) and count == str(len(offsets)) else {}
+        return None
+    return offsets if version == str(VERSION) and count == str(len(offsets)) else None
 
 
 class Checkpoint:
@@ -41,11 +42,22 @@ class Checkpoint:
         self.token = f"checkpoint:{path}"
         self._writing = False
         self._written: dict[Partition, int] = {}
+        self.damaged = False
 
     def read(self) -> dict[Partition, int]:
+        """What the file holds; empty when there is none, and, with a warning, when it is damaged.
+
+        Empty is safe for each kind: without a recovery point all of the log is checked; without a log start deleted
+        records of the first segment come back; and a high watermark starts at the log start, which shows consumers
+        too little until the ISR has fetched, and never too much.
+        """
         if not self._fs.exists(self.path):
             return {}
-        self._written = parse_offsets(self._fs.read(self.path, 0, self._fs.size(self.path)))
+        found = parse_offsets(self._fs.read(self.path, 0, self._fs.size(self.path)))
+        self.damaged = found is None
+        if found is None:
+            log.warning("%s is damaged and counts as empty", self.path)
+        self._written = found or {}
         return dict(self._written)
 
     def write(self, offsets: dict[Partition, int]) -> None:
@@ -55,6 +67,12 @@ class Checkpoint:
         self._writing, self._written = True, dict(offsets)
         self._fs.write(self._hidden, format_offsets(offsets))
         self._out.add(Flush((self._hidden,), self.token))
+
+    def write_now(self, offsets: dict[Partition, int]) -> None:
+        """Replace the file at once, for a clean stop: the driver flushes all files afterwards."""
+        self._written = dict(offsets)
+        self._fs.write(self._hidden, format_offsets(offsets))
+        self.flushed()
 
     def flushed(self) -> None:
         self._fs.rename(self._hidden, self.path)

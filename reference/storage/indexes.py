@@ -1,68 +1,115 @@
-"""Sparse indexes of a segment: offset -> position and timestamp -> offset.
+"""Sparse indexes of a segment: last offset of a batch -> its position, and timestamp -> offset.
 
-Both are hints: a look-up gives a place at or before the answer, from which batches are scanned.
-They are rebuilt from the log at every start, so one that disagrees with its log does no harm.
-File formats as Apache Kafka's: big-endian (relative offset, position) and (timestamp, relative offset).
+Both are hints: a look-up gives a place at or before the answer, from which batches are scanned, and what disagrees
+with the log is built anew from it.  File formats as Apache Kafka's: big-endian (relative offset, position) and
+(largest timestamp so far, relative offset of the batch that carries it).
 """
 
 import struct
 from bisect import bisect_right
+from itertools import pairwise
 
 from reference.storage.filesystem import FileSystem
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
+Pairs = list[tuple[int, int]]
+
+
+def read_entries(fs: FileSystem, path: str, entry: struct.Struct) -> Pairs | None:
+    """What an index file holds, without the zeros that Kafka reserves at its end; None when it is no index.
+
+    None also for one that does not ascend.
+    """
+    if not fs.exists(path):
+        return None
+    data = fs.read(path, 0, fs.size(path))
+    if len(data) % entry.size:
+        return None
+    found = [(first, second) for first, second in entry.iter_unpack(data)]
+    while found and found[-1] == (0, 0):
+        found.pop()
+    ascends = all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(found))
+    return found if ascends and all(first >= 0 <= second for first, second in found) else None
 
 
 class OffsetIndex:
-    """Entries (offset, position), ascending in both; one about every `index_interval_bytes`."""
+    """Entries (last offset of a batch, position of the batch), ascending; one about every `index_interval_bytes`."""
 
-    __slots__ = ("_base", "_fs", "_offsets", "_path", "_positions")
+    __slots__ = ("_base", "_fs", "_offsets", "_positions", "path")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
-        self._fs, self._path, self._base = fs, path, base_offset
+        self._fs, self.path, self._base = fs, path, base_offset
         self._offsets: list[int] = []
         self._positions: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def load(self) -> bool:
+        """Take what the file holds; False when it is missing or no index."""
+        found = read_entries(self._fs, self.path, OFFSET_ENTRY)
+        if found is None:
+            return False
+        self._offsets = [self._base + relative for relative, _ in found]
+        self._positions = [position for _, position in found]
+        self._fs.truncate(self.path, len(found) * OFFSET_ENTRY.size)
+        return True
 
     def add(self, offset: int, position: int) -> None:
         self._offsets.append(offset)
         self._positions.append(position)
-        self._fs.append(self._path, OFFSET_ENTRY.pack(offset - self._base, position))
+        self._fs.append(self.path, OFFSET_ENTRY.pack(offset - self._base, position))
 
-    def floor(self, offset: int) -> int:
-        """Position of the last entry at or below `offset`; 0 when there is none."""
+    def floor(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch that ends at or below `offset`; (-1, 0) when none does."""
         slot = bisect_right(self._offsets, offset)
-        return self._positions[slot - 1] if slot else 0
+        return (self._offsets[slot - 1], self._positions[slot - 1]) if slot else (-1, 0)
 
     def truncate(self, position: int) -> None:
         """Forget entries at or past a log position."""
         keep = bisect_right(self._positions, position - 1)
         if keep < len(self._positions):
             del self._offsets[keep:], self._positions[keep:]
-            self._fs.truncate(self._path, keep * OFFSET_ENTRY.size)
+            self._fs.truncate(self.path, keep * OFFSET_ENTRY.size)
 
     def reset(self) -> None:
         """Forget all, in memory and on disk; recovery then adds the entries anew."""
         self._offsets, self._positions = [], []
-        self._fs.write(self._path, b"")
+        self._fs.write(self.path, b"")
 
 
 class TimeIndex:
-    """Entries (largest timestamp so far, offset that carries it); ascending in both."""
+    """Entries (largest timestamp so far, last offset of the batch that carries it); ascending in both."""
 
-    __slots__ = ("_base", "_fs", "_offsets", "_path", "_timestamps")
+    __slots__ = ("_base", "_fs", "_offsets", "_timestamps", "path")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
-        self._fs, self._path, self._base = fs, path, base_offset
+        self._fs, self.path, self._base = fs, path, base_offset
         self._timestamps: list[int] = []
         self._offsets: list[int] = []
 
+    def load(self) -> bool:
+        """Take what the file holds; False when it is missing or no index."""
+        found = read_entries(self._fs, self.path, TIME_ENTRY)
+        if found is None:
+            return False
+        self._timestamps = [timestamp for timestamp, _ in found]
+        self._offsets = [self._base + relative for _, relative in found]
+        self._fs.truncate(self.path, len(found) * TIME_ENTRY.size)
+        return True
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(largest timestamp, its offset) of the last entry; (-1, base offset) when there is none."""
+        return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else (-1, self._base)
+
     def add(self, timestamp: int, offset: int) -> None:
-        if self._timestamps and timestamp <= self._timestamps[-1]:
+        if timestamp <= self.last[0] or offset < self.last[1]:
             return
         self._timestamps.append(timestamp)
         self._offsets.append(offset)
-        self._fs.append(self._path, TIME_ENTRY.pack(timestamp, offset - self._base))
+        self._fs.append(self.path, TIME_ENTRY.pack(timestamp, offset - self._base))
 
     def floor(self, timestamp: int) -> int:
         """An offset at or before the first record with this timestamp or a later one."""
@@ -73,8 +120,8 @@ class TimeIndex:
         keep = bisect_right(self._offsets, offset - 1)
         if keep < len(self._offsets):
             del self._offsets[keep:], self._timestamps[keep:]
-            self._fs.truncate(self._path, keep * TIME_ENTRY.size)
+            self._fs.truncate(self.path, keep * TIME_ENTRY.size)
 
     def reset(self) -> None:
         self._timestamps, self._offsets = [], []
-        self._fs.write(self._path, b"")
+        self._fs.write(self.path, b"")

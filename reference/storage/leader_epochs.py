@@ -1,9 +1,28 @@
 """The leader epoch cache: where each leader epoch began in this log (KIP-101)."""
 
 from bisect import bisect_right
+from itertools import pairwise
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
+CHECKPOINT = "leader-epoch-checkpoint"
+VERSION = "0"
+
+
+def format_epochs(entries: list[tuple[int, int]]) -> bytes:
+    """`epoch start_offset` lines under a version and a count, as Apache Kafka writes them."""
+    return "".join(f"{line}\n" for line in (VERSION, len(entries), *(f"{e} {s}" for e, s in entries))).encode()
+
+
+def parse_epochs(data: bytes) -> list[tuple[int, int]] | None:
+    """None when this is not a whole checkpoint whose entries ascend."""
+    try:
+        version, count, *lines = data.decode().splitlines()
+        entries = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines)]
+    except ValueError:
+        return None
+    ascends = all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(entries))
+    return entries if ascends and (version, count) == (VERSION, str(len(entries))) else None
 
 
 class LeaderEpochCache:

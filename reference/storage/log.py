@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reference.storage.filesystem import FileSystem
-from reference.storage.leader_epochs import LeaderEpochCache
+from reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCache, format_epochs
+from reference.storage.producer_snapshots import forget_above, restore_latest, snapshot_path
 from reference.storage.producer_state import ProducerStates
+from reference.storage.recovery import load_segment, read_epochs, recover_segment, refuse_gap, segment_bases
 from reference.storage.segment import Segment
-from reference.storage.transaction_index import add_entry
-from reference.wire.records import BatchHeader, batch_headers, crc_valid, stamp
+from reference.storage.swaps import recover_swaps
+from reference.storage.transaction_index import add_entry, read_entries
+from reference.wire.log_entries import entries, entry_crc_valid
+from reference.wire.records import BatchHeader, batch_headers, stamp
 
 
 class OffsetOutOfRangeError(Exception):
@@ -25,8 +29,12 @@ class CorruptBatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
+    """Sizes in bytes, times in milliseconds; -1 is without limit."""
+
     segment_bytes: int = 1 << 30
     index_interval_bytes: int = 4096
+    segment_ms: int = -1
+    segment_index_bytes: int = 10 * 1024 * 1024
 
 
 class Log:
@@ -49,37 +57,78 @@ class Log:
         self.producers = ProducerStates(self._bytes_of)
         self.segments: list[Segment] = []
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
+        self.unflushed_messages = 0
+        self._flushing_to = 0  # log end when the flush under way began, or where a truncation cut since then
         self._load(recovery_point, clean=clean)
+        if recovery_point > self.log_end_offset and not clean:
+            # A truncation that the checkpoint has not heard of, or lost data: nothing is to be trusted.
+            self.segments, self.log_end_offset = [], log_start_offset
+            self._load(0, clean=False)
         self.recovery_point = min(recovery_point, self.log_end_offset)
 
     # -- opening ---------------------------------------------------------------------------------
 
     def _load(self, recovery_point: int, *, clean: bool) -> None:
-        """Walk all segments; after an unclean stop, CRCs are checked from the recovery point on."""
-        bases = sorted(int(name.removesuffix(".log")) for name in self.fs.names(self.folder) if name.endswith(".log"))
-        cut = False
-        for slot, base in enumerate(bases):
-            segment = Segment(self.fs, self.folder, base, self.config.index_interval_bytes)
-            if cut:  # what follows a cut is not a continuation of the log
-                segment.delete()
-                continue
-            self.segments.append(segment)
-            segment.forget_transactions()
-            size_before = segment.size
-            last = slot + 1 == len(bases) or bases[slot + 1] > recovery_point
-            for header in segment.recover(check_crc=not clean and last):
-                self._note(header)
-            cut = segment.size < size_before
+        """Trust what lies below the recovery point, walk the rest; after an unclean stop every CRC there is checked."""
+        recover_swaps(self.fs, self.folder)
+        bases = segment_bases(self.fs, self.folder)
+        if clean:
+            recovery_point = max(recovery_point, bases[-1] if bases else 0)
+        first = max(bisect_right(bases, recovery_point) - 1, 0)
+        for base in bases[:first]:
+            self.segments.append(self._segment(base))
+            load_segment(self.segments[-1])
+        self._restore(bases[first] if bases else self.log_start_offset)
+        for slot, base in enumerate(bases[first:], first):
+            if slot > first and base > max(self.log_end_offset, recovery_point):
+                self._drop_unwritten(
+                    bases[slot:], recovery_point
+                )  # compaction leaves holes, but only in what is flushed
+                break
+            self.segments.append(self._segment(base))
+            self.segments[-1].forget_transactions()
+            if recover_segment(self.segments[-1], recovery_point, check_crc=not clean, note=self._note):
+                self._drop_unwritten(bases[slot + 1 :], recovery_point)
+                break
+            if slot + 1 < len(bases):
+                self.segments[-1].close()
         if not self.segments:
             self._roll(self.log_end_offset)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
-        self.log_end_offset = max(self.log_end_offset, self.log_start_offset)
+        self.log_end_offset = max(self.log_end_offset, self.log_start_offset, self.segments[-1].base_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        forget_above(self.fs, self.folder, self.log_end_offset)
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(self.fs, self.folder, base_offset, self.config.index_interval_bytes)
+
+    def _restore(self, base_offset: int) -> None:
+        """Leader epochs and producers as they were at `base_offset`, where the walk over the batches begins."""
+        epochs = read_epochs(self.fs, self.folder)
+        if epochs is None:
+            for header in self.headers(self.log_start_offset):
+                self._note_epoch(header)
+        else:
+            self.epochs = epochs
+            self.epochs.truncate_from_end(base_offset)
+        self._restore_producers(base_offset)
+
+    def _drop_unwritten(self, bases: list[int], recovery_point: int) -> None:
+        """What follows a cut is no continuation of the log; unless it was flushed, then the cut must not be."""
+        for base in bases:
+            segment = self._segment(base)
+            if segment.size and base < recovery_point:
+                raise refuse_gap(self.segments[-1], self.log_end_offset)
+            segment.delete()
 
     def _note(self, header: BatchHeader) -> None:
-        if header.partition_leader_epoch >= 0:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._note_epoch(header)
         self._remember_producer(header)
         self.log_end_offset = header.next_offset
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if header.partition_leader_epoch >= 0:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _remember_producer(self, header: BatchHeader) -> None:
         aborted = self.producers.note(header)
@@ -95,9 +144,35 @@ class Log:
         assert found is not None, header
         return segment.read(found[0], header.size)
 
+    # -- rolling ---------------------------------------------------------------------------------
+
     def _roll(self, base_offset: int) -> None:
-        self.segments.append(Segment(self.fs, self.folder, base_offset, self.config.index_interval_bytes))
-        self.fs.append(self.segments[-1].path, b"")
+        """Begin a new segment, with a snapshot of the producers beside it."""
+        if self.segments:
+            self.segments[-1].close()
+            path = snapshot_path(self.folder, base_offset)
+            self.fs.write(path, self.producers.snapshot())
+            self.dirty[path] = None
+        segment = self._segment(base_offset)
+        self.fs.append(segment.path, b"")
+        for index in (segment.offsets, segment.times):
+            index.reset()
+        self.segments.append(segment)
+
+    def roll(self) -> None:
+        """Close the active segment, unless it is empty, so that it may be deleted or compacted."""
+        if self.segments[-1].size:
+            self._roll(self.log_end_offset)
+
+    def _must_roll(self, header: BatchHeader) -> bool:
+        """By size, index or time; time is that of the records, so that a clock that jumps rolls nothing."""
+        active, config = self.segments[-1], self.config
+        if not active.has_room(header, config.segment_bytes, config.segment_index_bytes):
+            return True
+        if config.segment_ms < 0 or not active.size:
+            return False
+        first = active.first_timestamp
+        return first >= 0 and header.max_timestamp - first > config.segment_ms
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -116,27 +191,50 @@ class Log:
         reply does no harm; CorruptBatchError for a bad CRC or a hole.
         """
         count = 0
-        for position, header in batch_headers(data):
+        for position, header in entries(data):
             if header.last_offset < self.log_end_offset:
                 continue
-            if not crc_valid(data, position, header) or header.base_offset < self.log_end_offset:
+            if not entry_crc_valid(data, position, header) or header.base_offset < self.log_end_offset:
                 raise CorruptBatchError(f"{self.folder}: bad batch at offset {header.base_offset}")
             self._append(data[position : position + header.size], header)
             count += header.last_offset_delta + 1
         return count
 
     def _append(self, batch: bytes, header: BatchHeader) -> None:
-        active = self.segments[-1]
-        if active.size and active.size + len(batch) > self.config.segment_bytes:
+        if self._must_roll(header):
             self._roll(header.base_offset)
-            active = self.segments[-1]
+        active = self.segments[-1]
         active.append(batch, header)
         self.dirty[active.path] = None
+        self.unflushed_messages += header.last_offset_delta + 1
         self._note(header)
 
-    def flushed(self, end_offset: int) -> None:
-        """What was written was fsynced when the log end was `end_offset`."""
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+    # -- flushing --------------------------------------------------------------------------------
+
+    def begin_flush(self) -> tuple[str, ...]:
+        """The files to fsync; empty when nothing was written since the last time. One flush at a time."""
+        if self.epochs.dirty:
+            hidden = f"{self.folder}/{CHECKPOINT}.tmp"
+            self.fs.write(hidden, format_epochs(self.epochs.entries))
+            self.dirty[hidden] = None
+            self.epochs.dirty = False
+        paths = tuple(self.dirty)
+        self.dirty.clear()
+        self.unflushed_messages, self._flushing_to = 0, self.log_end_offset
+        return paths
+
+    def flushed(self) -> None:
+        """What `begin_flush` named is on the platter: what lies below needs no check after a crash."""
+        hidden = f"{self.folder}/{CHECKPOINT}.tmp"
+        if self.fs.exists(hidden):
+            self.fs.rename(hidden, f"{self.folder}/{CHECKPOINT}")
+        self.recovery_point = max(self.recovery_point, min(self._flushing_to, self.log_end_offset))
+
+    def close(self) -> None:
+        """A clean stop: what a start would have to work out is written down; the driver flushes all files."""
+        self.begin_flush()
+        self.flushed()
+        self.recovery_point = self.log_end_offset
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -205,8 +303,10 @@ class Log:
         else:
             self.log_end_offset = max(offset, self.segments[0].base_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._flushing_to = min(self._flushing_to, self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
-        self._rebuild_producers()
+        forget_above(self.fs, self.folder, self.log_end_offset)
+        self._restore_producers(self.log_end_offset)
         return True
 
     def truncate_fully(self, offset: int) -> None:
@@ -214,30 +314,37 @@ class Log:
         while self.segments:
             self._drop_last_segment()
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self._flushing_to = offset
         self.epochs = LeaderEpochCache()
+        self.epochs.dirty = True
         self.producers.clear()
         self._roll(offset)
 
     def _drop_last_segment(self) -> None:
-        segment = self.segments.pop()
-        self.dirty.pop(segment.path, None)
-        self.dirty.pop(segment.transactions_path, None)
+        self._delete(self.segments.pop())
+
+    def _delete(self, segment: Segment) -> None:
+        for path in segment.paths:
+            self.dirty.pop(path, None)
         segment.delete()
 
-    def _rebuild_producers(self) -> None:
+    def _restore_producers(self, at_most: int) -> None:
+        """From the newest snapshot, and the batches behind it."""
         self.producers.clear()
+        snapshot = restore_latest(self.fs, self.folder, self.producers, at_most)
         for segment in self.segments:
-            segment.forget_transactions()
-            self.dirty.pop(segment.transactions_path, None)
-        for header in self.headers(self.log_start_offset):
+            if segment.base_offset < snapshot:
+                self.producers.aborted += read_entries(self.fs, segment.transactions_path)
+            else:
+                segment.forget_transactions()
+                self.dirty.pop(segment.transactions_path, None)
+        for header in self.headers(max(snapshot, self.log_start_offset)):
             self._remember_producer(header)
 
     def advance_log_start(self, offset: int) -> None:
         """DeleteRecords and retention: whole segments below go, the rest is hidden (KIP-107)."""
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
-            segment = self.segments.pop(0)
-            self.dirty.pop(segment.path, None)
-            segment.delete()
+            self._delete(self.segments.pop(0))
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers.forget_aborted_below(self.log_start_offset)

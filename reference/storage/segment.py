@@ -4,13 +4,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from reference.storage.filesystem import FileSystem
-from reference.storage.indexes import OffsetIndex, TimeIndex
+from reference.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
 from reference.wire.errors import WireError
-from reference.wire.records import BatchHeader, crc_valid, read_batch_header
+from reference.wire.log_entries import MIN_ENTRY, entry_crc_valid, read_entry_header
+from reference.wire.records import HEADER_SIZE, BatchHeader
 
-HEADER_BYTES = 61
 SCAN_BYTES = 16 * 1024
 RECENT_BATCHES = 512
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class Segment:
@@ -18,6 +20,7 @@ class Segment:
 
     __slots__ = (
         "_interval_bytes",
+        "_largest_at",
         "_recent_offsets",
         "_recent_positions",
         "_since_entry",
@@ -41,16 +44,26 @@ class Segment:
         self.transactions_path = f"{stem}.txnindex"
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
         self.largest_timestamp = -1
+        self._largest_at = base_offset
         self._interval_bytes = index_interval_bytes
         self._since_entry = 0
         self._recent_offsets: list[int] = []
         self._recent_positions: list[int] = []
 
+    # -- appending -------------------------------------------------------------------------------
+
+    def has_room(self, header: BatchHeader, segment_bytes: int, index_bytes: int) -> bool:
+        """May this batch go here: by size, by the room in the index, by what a relative offset can hold?"""
+        return not self.size or (
+            self.size + header.size <= segment_bytes
+            and (len(self.offsets) + 1) * OFFSET_ENTRY.size <= index_bytes
+            and header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        )
+
     def append(self, data: bytes, header: BatchHeader) -> None:
-        """Append one or more whole batches, of which `header` is the first, and index that."""
-        self._index(header, self.size)
+        """Append one whole batch. OSError leaves the segment as it was."""
         self.fs.append(self.path, data)
-        self._since_entry += len(data)
+        self._index(header, self.size)
         self.size += len(data)
 
     def _index(self, header: BatchHeader, position: int) -> None:
@@ -58,31 +71,58 @@ class Segment:
         self._recent_positions.append(position)
         if len(self._recent_offsets) > 2 * RECENT_BATCHES:
             del self._recent_offsets[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
-        self.largest_timestamp = max(self.largest_timestamp, header.max_timestamp)
+        self._note_timestamp(header)
         if self._since_entry > self._interval_bytes:
-            self.offsets.add(header.base_offset, position)
-            self.times.add(self.largest_timestamp, header.base_offset)
+            self.offsets.add(header.last_offset, position)
+            self.times.add(self.largest_timestamp, self._largest_at)
             self._since_entry = 0
+        self._since_entry += header.size
+
+    def _note_timestamp(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self.largest_timestamp:
+            self.largest_timestamp, self._largest_at = header.max_timestamp, header.last_offset
+
+    def close(self) -> None:
+        """No more is appended: the time index ends with the largest timestamp, so that no start has to look for it."""
+        self.times.add(self.largest_timestamp, self._largest_at)
+
+    # -- reading ---------------------------------------------------------------------------------
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk batch headers from a batch boundary; stops where the file has no whole batch left."""
+        """Walk headers from a batch boundary; stops where the file has no whole batch left. Raises `DecodeError`."""
         window, start = b"", position
-        while position + HEADER_BYTES <= self.size:
-            if position + HEADER_BYTES > start + len(window) or position < start:
+        while position + MIN_ENTRY <= self.size:
+            if position + HEADER_SIZE > start + len(window) or position < start:
                 start, window = position, self.fs.read(self.path, position, SCAN_BYTES)
-                if len(window) < HEADER_BYTES:
+                if len(window) < MIN_ENTRY:
                     return
-            header = read_batch_header(window, position - start)
-            if header.batch_length < HEADER_BYTES - 12 or position + header.size > self.size:
+            header = read_entry_header(window, position - start)
+            if position + header.size > self.size:
                 return
             yield position, header
             position += header.size
+
+    @property
+    def first_timestamp(self) -> int:
+        """Of the first batch: what rolling by time counts from; -1 when there is none."""
+        return next((header.max_timestamp for _, header in self.headers()), -1)
 
     def floor(self, offset: int) -> int:
         """Position of a batch at or before `offset`; exact near the end of the log, where most readers are."""
         if self._recent_offsets and offset >= self._recent_offsets[0]:
             return self._recent_positions[bisect_right(self._recent_offsets, offset) - 1]
-        return self.offsets.floor(offset)
+        last_offset, position = self.offsets.floor(offset)
+        if not position or self._holds(position, last_offset):
+            return position
+        for _ in self.rebuild(check_crc=False):  # the index disagrees with its log
+            pass
+        return self.offsets.floor(offset)[1]
+
+    def _holds(self, position: int, last_offset: int) -> bool:
+        try:
+            return read_entry_header(self.fs.read(self.path, position, HEADER_SIZE)).last_offset == last_offset
+        except WireError:
+            return False
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or past `offset`."""
@@ -94,44 +134,70 @@ class Segment:
     def read(self, position: int, size: int) -> bytes:
         return self.fs.read(self.path, position, min(size, self.size - position))
 
+    # -- truncating and recovering ---------------------------------------------------------------
+
     def truncate_to(self, position: int) -> None:
+        found = next(self.headers(position), None)
         self.fs.truncate(self.path, position)
         self.size = position
         self.offsets.truncate(position)
+        if found is not None:
+            self.times.truncate(found[1].base_offset)
         keep = bisect_left(self._recent_positions, position)
         del self._recent_offsets[keep:], self._recent_positions[keep:]
         self._since_entry = 0
+        self._find_largest_timestamp()
 
-    def recover(self, *, check_crc: bool) -> Iterator[BatchHeader]:
-        """Rebuild the indexes, yielding every good batch; the file is cut at the first bad one."""
-        self.size = self.fs.size(self.path)
+    def _find_largest_timestamp(self) -> int:
+        """From the indexes and the batches behind their last entries; returns the position behind the last batch."""
+        self.largest_timestamp, self._largest_at = self.times.last
+        end = self.offsets.floor(MAX_RELATIVE_OFFSET + self.base_offset)[1]
+        for position, header in self.headers(end):
+            self._note_timestamp(header)
+            end = position + header.size
+        return end
+
+    def load(self) -> bool:
+        """Trust the indexes; False if they, or the batches behind their last entries, disagree with the file."""
+        if not self.offsets.load() or not self.times.load():
+            return False
+        last_offset, position = self.offsets.floor(MAX_RELATIVE_OFFSET + self.base_offset)
+        if position >= self.size if last_offset >= 0 else self.size > 2 * self._interval_bytes:
+            return False
+        if last_offset >= 0 and not self._holds(position, last_offset):
+            return False
+        try:
+            return self._find_largest_timestamp() == self.size
+        except WireError:
+            return False
+
+    def rebuild(self, *, check_crc: bool) -> Iterator[BatchHeader]:
+        """Build the indexes anew, yielding every good batch; `size` ends at the first bad one, the file as it is."""
+        end = self.fs.size(self.path)
         self.offsets.reset()
         self.times.reset()
-        self.largest_timestamp, self._since_entry = -1, 0
+        self.largest_timestamp, self._largest_at, self._since_entry = -1, self.base_offset, 0
         self._recent_offsets.clear()
         self._recent_positions.clear()
-        position, next_offset = 0, self.base_offset
-        while position + HEADER_BYTES <= self.size:
-            header = self._checked(position, next_offset, check_crc=check_crc)
+        self.size, next_offset = 0, self.base_offset
+        while self.size + MIN_ENTRY <= end:
+            header = self.checked(self.size, next_offset, end, check_crc=check_crc)
             if header is None:
-                break
-            self._index(header, position)
-            self._since_entry += header.size
-            position += header.size
+                return
+            self._index(header, self.size)
+            self.size += header.size
             next_offset = header.next_offset
             yield header
-        if position < self.size:
-            self.truncate_to(position)
 
-    def _checked(self, position: int, next_offset: int, *, check_crc: bool) -> BatchHeader | None:
+    def checked(self, position: int, next_offset: int, end: int, *, check_crc: bool) -> BatchHeader | None:
+        """The batch at a position if it is whole, follows what came before, and (if asked) is what was written."""
         try:
-            header = read_batch_header(self.fs.read(self.path, position, HEADER_BYTES))
+            header = read_entry_header(self.fs.read(self.path, position, HEADER_SIZE))
         except WireError:
             return None
-        fits = header.batch_length >= HEADER_BYTES - 12 and position + header.size <= self.size
-        if not fits or header.magic != 2 or header.base_offset < next_offset or header.last_offset_delta < 0:
+        if position + header.size > end or header.base_offset < next_offset or header.last_offset_delta < 0:
             return None
-        if check_crc and not crc_valid(self.fs.read(self.path, position, header.size), 0, header):
+        if check_crc and not entry_crc_valid(self.fs.read(self.path, position, header.size), 0, header):
             return None
         return header
 
@@ -139,8 +205,13 @@ class Segment:
         if self.fs.exists(self.transactions_path):
             self.fs.delete(self.transactions_path)
 
-    def delete(self) -> None:
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file that belongs to this segment."""
         stem = self.path.removesuffix(".log")
-        for path in (self.path, f"{stem}.index", f"{stem}.timeindex", self.transactions_path):
+        return tuple(stem + suffix for suffix in SUFFIXES)
+
+    def delete(self) -> None:
+        for path in self.paths:
             if self.fs.exists(path):
                 self.fs.delete(path)

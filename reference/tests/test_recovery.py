@@ -1,0 +1,234 @@
+"""Starting on a damaged disk (kafka-0.7-design, "Guarantees"): recovered, or refused, and never silently."""
+
+import logging
+import re
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.storage.leader_epochs import CHECKPOINT
+from reference.storage.log import Log, LogConfig
+from reference.storage.recovery import CorruptLogError
+from reference.wire.log_entries import entries
+from reference.wire.records import batch_headers, build_batch, decode_records
+
+FOLDER = "t-0"
+SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)
+INDEXES = (".index", ".timeindex", ".snapshot", ".txnindex")
+
+
+@dataclass
+class Written:
+    fs: SimulatedDisk
+    log: Log
+    values: list[bytes]
+
+    @property
+    def ends(self) -> list[tuple[str, int, int]]:
+        """Of every batch: its file, the position behind it and the offset behind it."""
+        return [
+            (segment.path, position + header.size, header.next_offset)
+            for segment in self.log.segments
+            for position, header in segment.headers()
+        ]
+
+
+def write(batches: list[int], *, epoch_every: int = 4) -> Written:
+    """A log of so many records a batch, under a new leader epoch every few batches, by three producers."""
+    fs = SimulatedDisk()
+    log = Log(fs, FOLDER, SMALL)
+    values: list[bytes] = []
+    sequences = [0, 0, 0]
+    for number, count in enumerate(batches):
+        producer = number % 3
+        rows = [(1_000 + len(values) + n, None, b"value %d" % (len(values) + n), ()) for n in range(count)]
+        data = build_batch(rows, producer_id=producer, producer_epoch=0, base_sequence=sequences[producer])
+        ((_, header),) = batch_headers(data)
+        log.append_as_leader(data, header, number // epoch_every)
+        sequences[producer] += count
+        values += [value for _, _, value, _ in rows]
+    log.begin_flush()
+    log.flushed()
+    return Written(fs, log, values)
+
+
+def read_all(log: Log) -> list[bytes]:
+    found: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)
+        for position, header in entries(data):
+            found += [record.value or b"" for record in decode_records(data, position)[1] if record.offset >= offset]
+            offset = header.next_offset
+    return found
+
+
+def assert_sound(log: Log, written: Written) -> None:
+    """What is there is a prefix; each offset is found; epochs and producers are what the batches say."""
+    values = read_all(log)
+    assert values == written.values[: log.log_end_offset]
+    for offset in range(log.log_end_offset):
+        _, header = next(entries(log.read(offset, 1 << 20, log.log_end_offset, at_least_one=True)))
+        assert header.base_offset <= offset <= header.last_offset
+        first = next(log.batches_from_timestamp(1_000 + offset))
+        assert decode_records(first)[0].base_offset <= offset
+    fresh = Log(written.fs, FOLDER, SMALL, clean=False)
+    assert log.epochs.entries == fresh.epochs.entries
+    headers = [header for segment in log.segments for _, header in segment.headers()]
+    for producer, entry in log.producers.entries.items():
+        last = [header for header in headers if header.producer_id == producer][-1]
+        assert (entry.batches[-1].base_sequence, entry.batches[-1].base_offset) == (
+            last.base_sequence,
+            last.base_offset,
+        )
+    assert set(log.producers.entries) == {header.producer_id for header in headers}
+
+
+batches = st.lists(st.integers(1, 6), min_size=1, max_size=30)
+
+
+@given(batches, st.data())
+@settings(deadline=None, max_examples=150)
+def test_damage_past_the_recovery_point_costs_only_what_lies_behind_it(sizes: list[int], draw: st.DataObject) -> None:
+    written = write(sizes)
+    slot = draw.draw(st.integers(0, len(sizes) - 1), label="damaged batch")
+    path, end, _ = written.ends[slot]
+    start = written.ends[slot - 1][1] if slot and written.ends[slot - 1][0] == path else 0
+    good = written.ends[slot - 1][2] if slot else 0
+    kind = draw.draw(st.sampled_from(["lost tail", "torn block", "zeros", "flipped bit"]))
+    event(kind)
+    data = bytearray(written.fs.read(path, 0, written.fs.size(path)))
+    at = draw.draw(st.integers(start, end - 1), label="at byte")
+    if kind == "lost tail":
+        del data[at:]
+    elif kind == "torn block":
+        data[at:end] = bytes(byte ^ 0x5A for byte in data[at:end])
+    elif kind == "zeros":
+        data[start:] = bytes(len(data) - start)
+    else:
+        at = draw.draw(st.integers(start + 16, end - 1))
+        data[at] ^= 1 << draw.draw(st.integers(0, 7))
+    written.fs.write(path, bytes(data))
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=draw.draw(st.integers(0, good)), clean=False)
+    assert log.log_end_offset == good
+    assert_sound(log, written)
+    assert Log(written.fs, FOLDER, SMALL, recovery_point=good, clean=True).log_end_offset == good, "and is mended"
+
+
+@given(batches, st.binary(min_size=1, max_size=300), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_a_block_added_to_the_end_is_cut(sizes: list[int], junk: bytes, zeros: bool) -> None:
+    written = write(sizes)
+    written.fs.append(written.log.segments[-1].path, bytes(len(junk)) if zeros else junk)
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=written.log.log_end_offset, clean=False)
+    assert log.log_end_offset == len(written.values)
+    assert_sound(log, written)
+
+
+@given(batches, st.data())
+@settings(deadline=None, max_examples=100)
+def test_damaged_helpers_cost_nothing(sizes: list[int], draw: st.DataObject) -> None:
+    """Indexes, snapshots and the epoch checkpoint can all be built from the batches."""
+    written = write(sizes)
+    names = [name for name in written.fs.names(FOLDER) if not name.endswith(".log")]
+    for name in draw.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
+        path = f"{FOLDER}/{name}"
+        data = written.fs.read(path, 0, written.fs.size(path))
+        kind = draw.draw(st.sampled_from(["missing", "empty", "garbage", "cut", "zeros behind"]))
+        event(kind)
+        if kind == "missing":
+            written.fs.delete(path)
+        else:
+            damaged = {"empty": b"", "garbage": b"\xa7" * len(data), "cut": data[:-3], "zeros behind": data + bytes(48)}
+            written.fs.write(path, damaged[kind])
+    recovery_point = draw.draw(st.integers(0, len(written.values)))
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=draw.draw(st.booleans()))
+    assert log.log_end_offset == len(written.values)
+    assert_sound(log, written)
+
+
+def rot(written: Written, offset: int) -> tuple[str, bytes]:
+    slot = next(slot for slot, (_, _, end) in enumerate(written.ends) if end > offset)
+    path, end, _ = written.ends[slot]
+    data = bytearray(written.fs.read(path, 0, written.fs.size(path)))
+    data[end - 1] ^= 0xFF
+    written.fs.write(path, bytes(data))
+    return path, bytes(data)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 11, 17])
+def test_rot_below_the_recovery_point_is_refused_and_nothing_is_cut(offset: int) -> None:
+    written = write([2] * 20)
+    recovery_point = offset + 6 if offset < 16 else 38
+    path, before = rot(written, offset)
+    slot = max(n for n, s in enumerate(written.log.segments) if s.base_offset <= recovery_point)
+    if path != written.log.segments[slot].path:  # below the segment of the recovery point nothing is read
+        Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
+        return
+    with pytest.raises(CorruptLogError, match=re.escape(f"{path}: a bad batch at offset {offset // 2 * 2}, byte ")):
+        Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
+    assert written.fs.read(path, 0, written.fs.size(path)) == before
+
+
+def test_some_rot_was_refused_above() -> None:
+    written = write([2] * 20)
+    base = written.log.segments[1].base_offset
+    rot(written, base)
+    with pytest.raises(CorruptLogError, match="delete the folder of this partition so that it is copied"):
+        Log(written.fs, FOLDER, SMALL, recovery_point=base + 6, clean=False)
+
+
+def test_a_flushed_segment_that_lost_its_end_is_refused() -> None:
+    written = write([2] * 20)
+    first = written.log.segments[0]
+    written.fs.truncate(first.path, first.size - 5)
+    for clean in (True, False):
+        with pytest.raises(CorruptLogError, match=re.escape(first.path)):
+            Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=clean)
+
+
+def test_a_recovery_point_past_the_end_means_that_everything_is_checked() -> None:
+    written = write([2] * 20)
+    rot(written, 3)
+    last = written.log.segments[-1]
+    written.fs.truncate(last.path, last.size - 5)
+    assert Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=False).log_end_offset == 2
+
+
+def test_only_what_lies_past_the_recovery_point_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = write([2] * 60)
+    read: dict[str, int] = {}
+    plain = SimulatedDisk.read
+
+    def counting(self: SimulatedDisk, path: str, position: int, size: int) -> bytes:
+        data = plain(self, path, position, size)
+        read[path] = read.get(path, 0) + len(data)
+        return data
+
+    monkeypatch.setattr(SimulatedDisk, "read", counting)
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=False)
+    assert log.log_end_offset == len(written.values)
+    for segment in log.segments[:-1]:
+        assert read[segment.path] < segment.size, "a closed segment is known by its indexes"
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n9\n0 0\n", b"\xff\xfe", b"0\n2\n3 0\n2 5\n"])
+def test_a_damaged_epoch_checkpoint_is_told_and_built_anew(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    written = write([2] * 20)
+    written.fs.write(f"{FOLDER}/{CHECKPOINT}", data)
+    with caplog.at_level(logging.WARNING):
+        log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=True)
+    assert log.epochs.entries == [(0, 0), (1, 8), (2, 16), (3, 24), (4, 32)]
+    assert f"{FOLDER}/{CHECKPOINT} is damaged" in caplog.text
+
+
+def test_what_a_truncation_took_no_snapshot_or_epoch_brings_back() -> None:
+    written = write([2] * 20)
+    written.log.truncate_to(7)
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=written.log.recovery_point, clean=False)
+    assert log.log_end_offset == 6
+    assert log.epochs.entries == [(0, 0)]
+    assert_sound(log, written)
