@@ -2,14 +2,21 @@
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from reference.guards import Guards
 from spec.formats.verdict import UsageError
 
-Truncation = Literal["kip320", "high_watermark"]
+Truncation = Literal["kip320", "kip279", "kip101", "high_watermark"]
+# What each rule lacks of the next: a ladder of guards (spec/hw_truncation).
+RUNGS: Final[dict[Truncation, tuple[str, ...]]] = {
+    "kip320": (),
+    "kip279": ("fence_stale_fetch",),
+    "kip101": ("fence_stale_fetch", "truncate_to_common_epoch"),
+    "high_watermark": ("fence_stale_fetch", "truncate_to_common_epoch", "truncate_by_epoch"),
+}
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,12 +31,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     # replication
     truncation: Truncation = "kip320"
+    isr_update: Literal["zookeeper", "alter_partition"] = "zookeeper"
+    isr_lag: Literal["time", "messages_and_time"] = "time"
     replica_lag_time_max_ms: int = 10_000
+    replica_lag_max_messages: int = 4_000
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_max_bytes: int = 1 << 20
     replica_fetch_backoff_ms: int = 200
     high_watermark_checkpoint_interval_ms: int = 5_000
     log_flush_interval_ms: int = 1_000
+    log_flush_interval_messages: int = (1 << 63) - 1
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     default_replication_factor: int = 1
@@ -47,6 +58,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     # log
     log_segment_bytes: int = 1 << 30
     log_index_interval_bytes: int = 4096
+    log_index_size_max_bytes: int = 10 * 1024 * 1024
+    log_roll_ms: int = 604_800_000
+    log_retention_ms: int = 604_800_000
+    log_retention_bytes: int = -1
+    log_retention_check_interval_ms: int = 300_000
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_min_cleanable_ratio: float = 0.5
     message_max_bytes: int = 1_048_588
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
 
@@ -66,12 +86,21 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
 
+    # producers and transactions
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_state_log_num_partitions: int = 4
+    transaction_state_log_replication_factor: int = 3
+
     guards_off: tuple[str, ...] = ()
 
     @property
     def guards(self) -> Guards:
-        guards = Guards().without(*self.guards_off)
-        return guards if self.truncation == "kip320" else guards.without("truncate_by_epoch")
+        return Guards().without(*self.guards_off, *RUNGS[self.truncation])
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,9 +1,11 @@
 """Settings of topics: what the store holds over the broker's defaults."""
 
+from collections.abc import Callable
 from typing import Final
 
 from reference.config import BrokerConfig
 from reference.context import from_json
+from reference.storage.log import LogConfig
 from reference.store_client import StoreClient
 from reference.store_messages import WatchEvent
 
@@ -23,12 +25,18 @@ class TopicConfigs:
         self.defaults: Final = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
+            "delete.retention.ms": str(broker.log_cleaner_delete_retention_ms),
+            "index.interval.bytes": str(broker.log_index_interval_bytes),
             "max.message.bytes": str(broker.message_max_bytes),
             "message.timestamp.type": broker.log_message_timestamp_type,
+            "min.cleanable.dirty.ratio": str(broker.log_cleaner_min_cleanable_ratio),
+            "min.compaction.lag.ms": str(broker.log_cleaner_min_compaction_lag_ms),
             "min.insync.replicas": str(broker.min_insync_replicas),
-            "retention.bytes": "-1",
-            "retention.ms": "604800000",
+            "retention.bytes": str(broker.log_retention_bytes),
+            "retention.ms": str(broker.log_retention_ms),
             "segment.bytes": str(broker.log_segment_bytes),
+            "segment.index.bytes": str(broker.log_index_size_max_bytes),
+            "segment.ms": str(broker.log_roll_ms),
             "unclean.leader.election.enable": str(broker.unclean_leader_election_enable).lower(),
         }
 
@@ -43,6 +51,31 @@ class TopicConfigs:
 
     def max_message_bytes(self, topic: str) -> int:
         return int(self.value(topic, "max.message.bytes"))
+
+    def log_config(self, topic: str) -> LogConfig:
+        """What the log of a topic goes by; a value that is no number counts as not set."""
+
+        def number(key: str) -> int:
+            return int(self._number(topic, key, int))
+
+        return LogConfig(
+            segment_bytes=number("segment.bytes"),
+            index_interval_bytes=number("index.interval.bytes"),
+            segment_ms=number("segment.ms"),
+            segment_index_bytes=number("segment.index.bytes"),
+            cleanup_policy=frozenset(each.strip() for each in self.value(topic, "cleanup.policy").split(",")),
+            retention_ms=number("retention.ms"),
+            retention_bytes=number("retention.bytes"),
+            delete_retention_ms=number("delete.retention.ms"),
+            min_compaction_lag_ms=number("min.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=self._number(topic, "min.cleanable.dirty.ratio", float),
+        )
+
+    def _number(self, topic: str, key: str, kind: Callable[[str], float]) -> float:
+        try:
+            return kind(self.value(topic, key))
+        except ValueError:
+            return kind(self.defaults[key])
 
     async def load(self, store: StoreClient) -> None:
         for topic in (await store.children(ROOT)).children:

@@ -29,12 +29,18 @@ class CorruptBatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds; -1 is without limit."""
+    """Sizes in bytes, times in milliseconds; -1 is without limit. Names are those of the topic settings."""
 
     segment_bytes: int = 1 << 30
     index_interval_bytes: int = 4096
     segment_ms: int = -1
     segment_index_bytes: int = 10 * 1024 * 1024
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    min_cleanable_dirty_ratio: float = 0.5
 
 
 class Log:
@@ -284,6 +290,18 @@ class Log:
             for position, header in segment.headers(start):
                 if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
                     yield segment.read(position, header.size)
+
+    # -- compacting ------------------------------------------------------------------------------
+
+    def replace(self, segment: Segment, path: str) -> None:
+        """A cleaned copy takes the place of a closed segment; one without a batch goes, unless the log begins there."""
+        self.fs.rename(path, segment.path)
+        for _ in segment.rebuild(check_crc=False):
+            pass
+        segment.close()
+        if not segment.size and segment is not self.segments[0]:
+            self.segments.remove(segment)
+            self._delete(segment)
 
     # -- truncating ------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ COMPRESSION_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BEFORE_ATTRIBUTES: Final = struct.Struct(">qiibI")
@@ -117,6 +118,11 @@ class BatchHeader:
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
 
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones of a cleaned batch may go; it stands in place of the base timestamp (KIP-534)."""
+        return self.base_timestamp if self.magic == MAGIC and self.attributes & DELETE_HORIZON_BIT else None
+
 
 def read_batch_header(data: bytes | bytearray, position: int = 0) -> BatchHeader:
     """Read the header only. Raises `DecodeError` for another magic, or for a length that holds no header.
@@ -182,6 +188,8 @@ def decode_records(
     end = position + header.size
     if end > len(data):
         raise BufferUnderflowError(f"batch at byte {position} ends at {end}, the data at {len(data)}")
+    if end == position + HEADER_SIZE and not header.record_count:
+        return header, []  # compaction emptied it
     payload = decompress(header.compression, data[position + HEADER_SIZE : end], max_bytes)
     if not 0 <= header.record_count * MIN_RECORD_SIZE <= len(payload):
         raise InvalidBatchError(f"{header.record_count} records cannot stand in {len(payload)} bytes")
@@ -275,6 +283,32 @@ def build_batch(
         base_sequence,
         len(records),
     ) + compress(compression, bytes(payload))
+    return _sealed(base_offset, partition_leader_epoch, covered)
+
+
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
+    """The batch of `header` with only these of its records, or none: its offsets, producer and epoch stay.
+
+    What compaction leaves. A message set becomes a batch; one that is given a delete horizon counts time from it.
+    """
+    first, last = header.base_offset, header.last_offset
+    if header.magic != MAGIC:
+        first = min(record.offset for record in records)
+    base_timestamp = header.base_timestamp if delete_horizon_ms is None else delete_horizon_ms
+    payload = bytearray()
+    for record in records:
+        _write_record(payload, record.offset - first, record[1:], base_timestamp)
+    attributes = header.attributes | (0 if delete_horizon_ms is None else DELETE_HORIZON_BIT)
+    append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    largest = max((record.timestamp for record in records), default=header.max_timestamp)
+    covered = _FROM_ATTRIBUTES.pack(
+        attributes, last - first, base_timestamp, header.max_timestamp if append_time else largest,
+        header.producer_id, header.producer_epoch, header.base_sequence, len(records),
+    ) + (compress(header.compression, bytes(payload)) if records else b"")  # fmt: skip
+    return _sealed(first, header.partition_leader_epoch, covered)
+
+
+def _sealed(base_offset: int, partition_leader_epoch: int, covered: bytes) -> bytes:
     batch_length = CRC_START - LENGTH_END + len(covered)
     return _BEFORE_ATTRIBUTES.pack(base_offset, batch_length, partition_leader_epoch, MAGIC, crc32c(covered)) + covered
 

@@ -1,0 +1,128 @@
+"""Compaction: of each key the last record stays (kafka-0.8-principles).
+
+Offsets and the bounds of batches stay as they were. A tombstone stays until its delete horizon, which the first
+cleaning writes into the batch (KIP-534). An empty batch stays where it holds a producer's last sequence. Records of
+aborted transactions go, their markers stay. Nothing at or past the last stable offset is touched, nor what was not
+flushed, nor the active segment.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from reference.storage.log import Log
+from reference.storage.segment import Segment
+from reference.storage.swaps import CLEANED
+from reference.wire.log_entries import decode_entry
+from reference.wire.records import BatchHeader, Record, rebuild_batch
+
+MAX_KEYS: Final = 1_000_000
+"""Keys remembered in one cleaning: what does not fit waits for the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """Cleaned copies of segments, to be fsynced and then put in place; `end` is the first dirty offset after it."""
+
+    segments: tuple[tuple[Segment, int], ...]
+    end: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(segment.path + CLEANED for segment, _ in self.segments)
+
+
+def cleanable_end(log: Log, wall_ms: int, high_watermark: int) -> int:
+    """Where the part ends that may be cleaned now."""
+    end = min(log.segments[-1].base_offset, log.recovery_point, log.producers.last_stable_offset(high_watermark))
+    for segment in log.segments:
+        if segment.base_offset < end and segment.largest_timestamp > wall_ms - log.config.min_compaction_lag_ms:
+            return segment.base_offset
+    bases = [segment.base_offset for segment in log.segments if segment.base_offset <= end]
+    return max(bases, default=log.log_start_offset)
+
+
+def dirty_ratio(log: Log, first_dirty: int, end: int) -> float:
+    """Bytes not cleaned yet of all that may be."""
+    clean = sum(segment.size for segment in log.segments if segment.base_offset < min(first_dirty, end))
+    dirty = sum(segment.size for segment in log.segments if first_dirty <= segment.base_offset < end)
+    return dirty / (clean + dirty) if dirty else 0.0
+
+
+def clean(log: Log, first_dirty: int, end: int, wall_ms: int) -> Cleaning:
+    """Write cleaned copies of all segments below `end`."""
+    latest, end = _latest_offsets(log, first_dirty, end)
+    cleaned = []
+    for segment in log.segments:
+        if segment.base_offset < end:
+            log.fs.write(segment.path + CLEANED, _cleaned(log, segment, latest, wall_ms))
+            cleaned.append((segment, segment.size))
+    return Cleaning(tuple(cleaned), end)
+
+
+def install(log: Log, cleaning: Cleaning) -> None:
+    """The copies are on the platter: each takes the place of its segment, unless that changed meanwhile."""
+    for segment, size in cleaning.segments:
+        if segment in log.segments and segment.size == size:
+            log.replace(segment, segment.path + CLEANED)
+        elif log.fs.exists(segment.path + CLEANED):
+            log.fs.delete(segment.path + CLEANED)
+
+
+def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, int], int]:
+    """Of each key the offset of its last record in the dirty part, and where that part ends."""
+    latest: dict[bytes, int] = {}
+    for segment in log.segments:
+        if not first_dirty <= segment.base_offset < end:
+            continue
+        for header, records in _entries(segment):
+            if header.is_control or _is_aborted(log, header):
+                continue
+            latest.update((record.key, record.offset) for record in records if record.key is not None)
+        if len(latest) > MAX_KEYS:
+            following = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
+            return latest, following[0]
+    return latest, end
+
+
+def _entries(segment: Segment) -> list[tuple[BatchHeader, list[Record]]]:
+    return [decode_entry(segment.read(position, header.size)) for position, header in segment.headers()]
+
+
+def _is_aborted(log: Log, header: BatchHeader) -> bool:
+    return header.is_transactional and any(
+        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+        for each in log.producers.aborted
+    )
+
+
+def _cleaned(log: Log, segment: Segment, latest: dict[bytes, int], wall_ms: int) -> bytes:
+    out = bytearray()
+    for position, header in segment.headers():
+        data = segment.read(position, header.size)
+        out += data if header.is_control else _cleaned_batch(log, data, latest, wall_ms)
+    return bytes(out)
+
+
+def _cleaned_batch(log: Log, data: bytes, latest: dict[bytes, int], wall_ms: int) -> bytes:
+    header, records = decode_entry(data)
+    kept = [] if _is_aborted(log, header) else [r for r in records if _stays(r, header, latest, wall_ms)]
+    horizon = header.delete_horizon_ms
+    if horizon is None and any(record.value is None for record in kept):
+        horizon = wall_ms + log.config.delete_retention_ms
+    if len(kept) == len(records) and horizon == header.delete_horizon_ms:
+        return data
+    if kept or _holds_last_sequence(log, header):
+        return rebuild_batch(header, kept, horizon)
+    return b""
+
+
+def _stays(record: Record, header: BatchHeader, latest: dict[bytes, int], wall_ms: int) -> bool:
+    if record.key is None or latest.get(record.key, -1) > record.offset:
+        return False
+    horizon = header.delete_horizon_ms
+    return record.value is not None or horizon is None or wall_ms <= horizon
+
+
+def _holds_last_sequence(log: Log, header: BatchHeader) -> bool:
+    entry = log.producers.entries.get(header.producer_id)
+    return entry is not None and bool(entry.batches) and entry.batches[-1].base_offset == header.base_offset

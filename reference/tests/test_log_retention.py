@@ -1,0 +1,99 @@
+"""Rolling and retention by time and size, as records tell the time (kafka-0.7-design, "Deletes"; "Writes")."""
+
+import struct
+
+import pytest
+
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.storage.log import Log, LogConfig
+from reference.storage.retention import retain
+from reference.wire.records import batch_headers, build_batch
+
+DAY_MS = 86_400_000
+
+
+def append(log: Log, timestamp: int, size: int = 100) -> int:
+    data = build_batch([(timestamp, None, bytes(size), ())])
+    ((_, header),) = batch_headers(data)
+    return log.append_as_leader(data, header, 0)
+
+
+def filled(config: LogConfig, days: range = range(10)) -> Log:
+    log = Log(SimulatedDisk(), "t-0", config)
+    for day in days:
+        append(log, day * DAY_MS)
+    return log
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_a_segment_is_rolled_when_its_records_span_the_time() -> None:
+    assert bases(filled(LogConfig(segment_ms=3 * DAY_MS))) == [0, 4, 8]
+
+
+def test_a_clock_that_jumps_back_rolls_nothing() -> None:
+    log = filled(LogConfig(segment_ms=3 * DAY_MS), range(9, 0, -1))
+    assert bases(log) == [0]
+
+
+def test_a_segment_is_rolled_when_its_index_is_full() -> None:
+    log = filled(LogConfig(index_interval_bytes=1, segment_index_bytes=24), range(10))
+    assert bases(log) == [0, 4, 8], "the first batch of a segment needs no entry"
+
+
+def test_a_segment_is_rolled_when_a_relative_offset_would_not_fit() -> None:
+    log = filled(LogConfig(), range(1))
+    far = bytearray(build_batch([(5, None, b"", ())]))
+    struct.pack_into(">q", far, 0, 1 << 31)
+    log.append_as_follower(bytes(far))
+    struct.pack_into(">q", far, 0, (1 << 31) + 1)
+    log.append_as_follower(bytes(far))
+    assert bases(log) == [0, 1 << 31]
+
+
+@pytest.mark.parametrize(("days", "expected"), [(0, []), (5, [6, 9]), (20, [0, 3, 6, 9])])
+def test_old_segments_go_by_the_time_of_their_records(days: int, expected: list[int]) -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_ms=days * DAY_MS))
+    assert bases(log) == [0, 3, 6, 9]
+    retain(log, 10 * DAY_MS + 1, log.log_end_offset)
+    assert bases(log) == (expected or [10])
+    assert log.log_start_offset == bases(log)[0]
+
+
+def test_a_clock_that_jumps_back_deletes_nothing() -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_ms=DAY_MS))
+    retain(log, -5 * DAY_MS, log.log_end_offset)
+    assert bases(log) == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0, [10]), (600, [6, 9]), (1_100, [3, 6, 9]), (1 << 30, [0, 3, 6, 9])])
+def test_old_segments_go_when_there_is_too_much(size: int, expected: list[int]) -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_bytes=size))
+    retain(log, 0, log.log_end_offset)
+    assert bases(log) == expected
+    assert sum(segment.size for segment in log.segments) >= min(size, 1_100)
+
+
+def test_what_is_not_committed_stays() -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_ms=0))
+    retain(log, 100 * DAY_MS, 5)
+    assert bases(log) == [3, 6, 9]
+
+
+def test_records_without_a_time_are_not_old() -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_ms=0), range(0))
+    for _ in range(6):
+        append(log, -1)
+    retain(log, 100 * DAY_MS, log.log_end_offset)
+    assert bases(log) == [0, 3]
+
+
+def test_a_restart_changes_no_age() -> None:
+    log = filled(LogConfig(segment_bytes=600, retention_ms=5 * DAY_MS))
+    log.close()
+    again = Log(log.fs, "t-0", log.config, recovery_point=10, clean=True)
+    assert [s.largest_timestamp for s in again.segments] == [s.largest_timestamp for s in log.segments]
+    retain(again, 10 * DAY_MS + 1, 10)
+    assert bases(again) == [6, 9]
