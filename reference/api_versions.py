@@ -7,11 +7,19 @@ from typing import Any, Final
 
 from reference.events import Request
 from reference.wire.errors import ErrorCode
-from reference.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from reference.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 API_VERSIONS: Final = 18
 SOFTWARE_NAME_SINCE: Final = 3
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
+
+TRANSACTION_VERSION: Final = "transaction.version"
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -31,8 +39,8 @@ class Served:
 
 
 class ApiVersionsHandler:
-    def __init__(self, served: dict[int, Served]) -> None:
-        self._served = served
+    def __init__(self, served: dict[int, Served], transaction_version: int) -> None:
+        self._served, self._transaction_version = served, transaction_version
 
     async def api_versions(self, request: Request) -> ApiVersionsResponse:
         """An unknown version is answered in version 0, with the range of this key only (KIP-511)."""
@@ -51,5 +59,17 @@ class ApiVersionsHandler:
             api_keys=tuple(
                 ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
                 for key, api in sorted(served.items())
+            ),
+            # What clients go by when they choose a transaction protocol (KIP-584, KIP-890).
+            supported_features=(
+                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=self._transaction_version),
+            ),
+            finalized_features_epoch=0,
+            finalized_features=(
+                FinalizedFeatureKey(
+                    name=TRANSACTION_VERSION,
+                    min_version_level=self._transaction_version,
+                    max_version_level=self._transaction_version,
+                ),
             ),
         )

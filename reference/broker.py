@@ -7,17 +7,19 @@ from reference.config import BrokerConfig
 from reference.context import Context, to_json
 from reference.controller.cluster import registration
 from reference.controller.controller import Controller
+from reference.controller.handlers import ControllerHandlers
 from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
 from reference.groups.offsets import OffsetsCoordinator
 from reference.groups.store import GroupStore
-from reference.metadata import PRODUCER_IDS, MetadataHandler
+from reference.metadata import MetadataHandler
 from reference.metadata_cache import Endpoint, MetadataCache
 from reference.peers import SWEEP, Peers
 from reference.procedures import spawn
 from reference.replication.fetch import FetchHandler
+from reference.replication.isr_changes import ByAlterPartition, ByZooKeeper
 from reference.replication.offsets import OffsetsHandler
 from reference.replication.partition import Partition
 from reference.replication.produce import ProduceHandler
@@ -25,16 +27,21 @@ from reference.replication.purgatory import PREFIX, Purgatory
 from reference.replication.replica_manager import ReplicaManager
 from reference.storage.filesystem import FileSystem
 from reference.store_client import PING, RECONNECT, StoreClient
-from reference.store_messages import Create, Delete, StoreReply, WatchEvent
+from reference.store_messages import CloseSession, Create, Delete, StoreReply, WatchEvent
 from reference.topic_configs import ROOT as CONFIGS
 from reference.topic_configs import TopicConfigs
 from reference.topics import ROOTS, Topics
+from reference.transactions.producer_ids import PRODUCER_IDS
+from reference.transactions.service import Transactions
 from reference.wire.errors import ErrorCode
+from reference.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionError, LeaderAndIsrResponse
 from reference.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from reference.wire.messages.update_metadata import UpdateMetadataResponse
 
 PRODUCE = 0
+CONTROLLED_SHUTDOWN_VERSION = 3
+CONTROLLED_SHUTDOWN_RETRY_MS = 1_000
 CLUSTER_ID = "/cluster_id"
 
 
@@ -52,35 +59,46 @@ class Broker:
         )
         self.cache = MetadataCache()
         self.configs = TopicConfigs(config)
-        self.replicas = ReplicaManager(context, self.store, self._peers, self._purgatory, self.configs)
+        isr_changes = (
+            ByZooKeeper(context, self.store)
+            if config.isr_update == "zookeeper"
+            else ByAlterPartition(context, self._peers, self.cache)
+        )
+        self.replicas = ReplicaManager(context, isr_changes, self._peers, self._purgatory, self.configs)
         self.replicas.is_alive, self.replicas.knows = self.cache.is_alive, self.cache.knows
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
         self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
+        self.transactions = Transactions(
+            context, self.cache, self.replicas, self._peers, self._purgatory, self.groups, self.store
+        )
         self.replicas.on_role_change = self._role_changed
         self._registration = f"{BROKERS}/{config.broker_id}"
         self._registered = 0  # the session under which this broker registered
+        self.may_stop = False
         self.served = self._serve()
 
     def _serve(self) -> dict[int, Served]:
         """Every key that is answered, with the versions advertised (broker.md, section 6)."""
         context, cache = self._context, self.cache
-        produce = ProduceHandler(context, self.replicas, self.configs)
+        produce = ProduceHandler(context, self.replicas, self.configs, self.transactions.verifier.verify)
         fetch = FetchHandler(context, self.replicas, self._purgatory)
         offsets = OffsetsHandler(self.replicas)
+        office = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
-        metadata = MetadataHandler(context, cache, topics, self.groups, self.store)
+        metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         members = self._coordinator
         served: dict[int, Served] = {
-            0: Served(produce.produce, 0, 9, answered_from=3),
+            0: Served(produce.produce, 0, self.transactions.newest_produce, answered_from=3),
             1: Served(fetch.fetch, 4, 12),
             2: Served(offsets.list_offsets, 1, 7),
             3: Served(metadata.metadata, 0, 12),
             4: Served(self._leader_and_isr, 2, 4, inter_broker=True),
             5: Served(self._stop_replica, 3, 3, inter_broker=True),
             6: Served(self._update_metadata, 5, 7, inter_broker=True),
+            7: Served(office.controlled_shutdown, 0, 3, inter_broker=True),
             8: Served(committed.commit, 0, 9),
             9: Served(committed.fetch, 1, 8),
             10: Served(metadata.find_coordinator, 0, 4),
@@ -92,14 +110,19 @@ class Broker:
             16: Served(committed.list, 0, 5),
             19: Served(topics.create, 0, 7),
             20: Served(topics.delete, 0, 6),
-            22: Served(metadata.init_producer_id, 0, 4),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
             32: Served(topics.describe_configs, 0, 4),
             37: Served(topics.create_partitions, 0, 3),
             42: Served(committed.delete, 0, 2),
+            47: Served(committed.delete_offsets, 0, 0),
+            43: Served(office.elect_leaders, 0, 2),
+            45: Served(office.alter_reassignments, 0, 1),
+            46: Served(office.list_reassignments, 0, 0),
+            56: Served(office.alter_partition, 0, 3, inter_broker=True),
             60: Served(metadata.describe_cluster, 0, 1),
         }
-        served[API_VERSIONS] = Served(ApiVersionsHandler(served).api_versions, 0, 4)
+        served |= self.transactions.served(members, committed)
+        served[API_VERSIONS] = Served(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
         return served
 
     # -- entrances -------------------------------------------------------------------------------
@@ -109,6 +132,7 @@ class Broker:
         self.replicas.start()
         self._peers.start()
         self.store.start()
+        self.transactions.expiry.start()
         return self._out.drain()
 
     def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
@@ -145,6 +169,25 @@ class Broker:
         else:
             self._peers.closed(peer)
         return self._out.drain()
+
+    def leave(self, now: Instant) -> list[Effect]:
+        """Begin a controlled shutdown (KAFKA-340): leaders move away first, then the session ends; see `may_stop`."""
+        self._context.now = now
+        spawn(self._leave())
+        return self._out.drain()
+
+    async def _leave(self) -> None:
+        config, remaining = self.config, True
+        request = ControlledShutdownRequest(broker_id=config.broker_id, broker_epoch=self._context.broker_epoch)
+        tries = config.controlled_shutdown_max_retries if config.controlled_shutdown_enable else 0
+        while remaining and tries > 0:
+            tries -= 1
+            reply = await self._peers.call(self.cache.controller_id, request, CONTROLLED_SHUTDOWN_VERSION)
+            remaining = reply is None or reply.error_code != ErrorCode.NONE or bool(reply.remaining_partitions)
+            if remaining and tries > 0:
+                await self._purgatory.sleep(CONTROLLED_SHUTDOWN_RETRY_MS)
+        await self.store.call(CloseSession())
+        self.may_stop = True
 
     def stop(self, now: Instant) -> list[Effect]:
         """A clean stop: checkpoints and the marker are written; the driver flushes and ends."""
@@ -196,8 +239,8 @@ class Broker:
         return StopReplicaResponse(
             error_code=error,
             partition_errors=tuple(
-                StopReplicaPartitionError(topic_name=topic, partition_index=partition, error_code=ErrorCode.NONE)
-                for topic, partition in results
+                StopReplicaPartitionError(topic_name=topic, partition_index=partition, error_code=code)
+                for topic, partition, code in results
             ),
         )
 
@@ -205,11 +248,13 @@ class Broker:
         body = request.body
         error = self.replicas.check_controller(body.controller_epoch, body.broker_epoch)
         if error is ErrorCode.NONE:
-            self.cache.update(body)
+            for topic in self.cache.update(body):
+                self.replicas.topic_deleted(topic)
         return UpdateMetadataResponse(error_code=error)
 
     def _role_changed(self, partition: Partition) -> None:
         self.groups.role_changed(partition)
+        self.transactions.store.role_changed(partition)
 
     # -- the metadata store ------------------------------------------------------------------------
 

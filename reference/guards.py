@@ -12,7 +12,7 @@ from spec.formats.verdict import UsageError
 class Guards:
     """One switch a guard of `spec/guards.toml`, in snake case; rule, source and witnesses stand there.
 
-    `truncate_by_epoch` is what the broker setting `truncation` comes down to: only `high_watermark` turns it off.
+    The broker setting `truncation` comes down to three of them: each older rule turns one more off.
     """
 
     truncate_by_epoch: bool = True
@@ -27,6 +27,27 @@ class Guards:
     elect_from_isr: bool = True
     unclean_restart_leaves_isr: bool = True
     ack_after_commit: bool = True
+    end_txn_bumps_epoch: bool = True
+    truncate_to_common_epoch: bool = True
+    forget_truncated_epochs: bool = True
+    truncate_before_hw: bool = True
+    hw_waits_for_proposed: bool = True
+    wait_only_for_eligible: bool = True
+    ack_needs_min_isr: bool = True
+    append_needs_min_isr: bool = True
+    one_proposal_at_a_time: bool = True
+    keep_proposal_until_answered: bool = True
+    await_state_after_conflict: bool = True
+    ignore_stale_state: bool = True
+    # who may be in the ISR
+    fence_old_leader: bool = True
+    defer_to_newer_leader: bool = True
+    refuse_fenced: bool = True
+    refuse_former_life: bool = True
+    fenced_leaves_isr: bool = True
+    keep_eligible: bool = True
+    empty_eligible_at_min_isr: bool = True
+    unclean_leaves_eligible: bool = True
     # controller
     claim_cas: bool = True
     controller_epoch_cas: bool = True

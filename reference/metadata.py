@@ -1,12 +1,12 @@
-"""Metadata, DescribeCluster, FindCoordinator, InitProducerId: who is where."""
+"""Metadata, DescribeCluster, FindCoordinator: who is where."""
 
-from reference.context import Context, from_json, to_json
+from reference.context import Context
 from reference.events import Request
 from reference.groups.store import OFFSETS_TOPIC, GroupStore
 from reference.metadata_cache import CachedTopic, MetadataCache
 from reference.procedures import spawn
-from reference.store_client import StoreClient
 from reference.topics import INTERNAL, Topics, is_legal_name
+from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from reference.wire.messages.find_coordinator import (
@@ -14,7 +14,6 @@ from reference.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from reference.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -24,19 +23,26 @@ from reference.wire.messages.metadata import (
 )
 from reference.wire.schema import ZERO_UUID
 
-GROUP_KEY = 0
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 COORDINATORS_SINCE = 4
-PRODUCER_IDS = "/latest_producer_id_block"
-PRODUCER_ID_BLOCK = 1_000
 
 
 class MetadataHandler:
     def __init__(
-        self, context: Context, cache: MetadataCache, topics: Topics, groups: GroupStore, store: StoreClient
+        self,
+        context: Context,
+        cache: MetadataCache,
+        topics: Topics,
+        groups: GroupStore,
+        transactions: TransactionStore,
     ) -> None:
-        self._context, self._cache, self._topics, self._groups, self._store = context, cache, topics, groups, store
+        self._context, self._cache, self._topics = context, cache, topics
+        # By the type of a key: the topic that holds what is coordinated, and which of its partitions does.
+        self._homes = {
+            GROUP_KEY: (OFFSETS_TOPIC, groups.partition_for),
+            TRANSACTION_KEY: (TRANSACTION_TOPIC, transactions.partition_for),
+        }
         self._creating: set[str] = set()
-        self._producer_ids = range(0)
 
     # -- metadata --------------------------------------------------------------------------------
 
@@ -142,12 +148,13 @@ class MetadataHandler:
         def refused(error: ErrorCode, message: str | None = None) -> Coordinator:
             return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
-        if key_type != GROUP_KEY:
-            return refused(ErrorCode.INVALID_REQUEST, "only groups have coordinators here")
-        if OFFSETS_TOPIC not in self._cache.topics:
-            self.create_in_background(OFFSETS_TOPIC)
+        if key_type not in self._homes:
+            return refused(ErrorCode.INVALID_REQUEST, "only groups and transactional ids have coordinators here")
+        topic, partition_for = self._homes[key_type]
+        if topic not in self._cache.topics:
+            self.create_in_background(topic)
             return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = self._cache.leader_of(OFFSETS_TOPIC, self._groups.partition_for(key))
+        leader = self._cache.leader_of(topic, partition_for(key))
         if leader < 0:
             return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         endpoint = self._cache.brokers[leader]
@@ -159,30 +166,3 @@ class MetadataHandler:
             error_code=ErrorCode.NONE,
             error_message=None,
         )
-
-    # -- producer ids ----------------------------------------------------------------------------
-
-    async def init_producer_id(self, request: Request) -> InitProducerIdResponse:
-        """A fresh id, epoch 0; ids come in blocks that the store hands to one broker each."""
-        body: InitProducerIdRequest = request.body
-        if body.transactional_id is not None:
-            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if not self._producer_ids:
-            self._producer_ids = await self._next_block()
-        if not self._producer_ids:
-            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-    async def _next_block(self) -> range:
-        while True:
-            found = await self._store.get(PRODUCER_IDS)
-            if found.error or found.stat is None:
-                return range(0)
-            start = int(from_json(found.data))
-            end = to_json(start + PRODUCER_ID_BLOCK)
-            reply = await self._store.set(PRODUCER_IDS, end, found.stat.version)
-            if not reply.error:
-                return range(start, start + PRODUCER_ID_BLOCK)
-            if reply.error != "BadVersion":
-                return range(0)

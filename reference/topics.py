@@ -47,7 +47,7 @@ from reference.wire.messages.describe_configs import (
 )
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-INTERNAL = {"__consumer_offsets": {"cleanup.policy": "compact"}}
+INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 MAX_PARTITIONS = 10_000
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
@@ -190,9 +190,14 @@ class Topics:
     async def create_automatically(self, name: str) -> None:
         """What Metadata and FindCoordinator do for a topic that is missing."""
         config, brokers = self._context.config, sorted(self._cache.brokers)
-        internal = name in INTERNAL
-        partitions = config.offsets_topic_num_partitions if internal else config.num_partitions
-        factor = config.offsets_topic_replication_factor if internal else config.default_replication_factor
+        shapes = {
+            "__consumer_offsets": (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor),
+            "__transaction_state": (
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+            ),
+        }
+        partitions, factor = shapes.get(name, (config.num_partitions, config.default_replication_factor))
         factor = min(factor, len(brokers))
         if factor > 0:
             start = _start(name, len(brokers))

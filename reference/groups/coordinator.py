@@ -454,6 +454,15 @@ class GroupCoordinator:
             self._start_session(group, group.members[member_id])
         return error
 
+    def check_transactional_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Like a plain commit, but whoever names no member and no generation may commit to any group (KIP-447)."""
+        error = self._store.check(group_id)
+        if error is not ErrorCode.NONE or (generation_id < 0 and not member_id and instance_id is None):
+            return error
+        return self._find(group_id, member_id, instance_id, generation_id)[0]
+
 
 def _refuse_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error, generation_id=NO_GENERATION, member_id=member_id)

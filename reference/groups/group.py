@@ -66,6 +66,8 @@ class Group:
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     pending_members: dict[str, str] = field(default_factory=dict)  # ids given out (KIP-394) -> their ticket
     offsets: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
+    # By producer id: offsets of transactions that are still open (KIP-98).
+    pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
     rebalance_ticket: str = ""
     incarnation: int = 0  # counts rebalances begun, so that a late completion knows that it is late
 
@@ -110,6 +112,16 @@ class Group:
         votes = [next(name for name, _ in member.protocols if name in common) for member in self.members.values()]
         order = [name for name, _ in self.members[self.leader or ""].protocols if name in common]
         return max(order, key=lambda name: (votes.count(name), -order.index(name)))
+
+    def is_unstable(self, key: tuple[str, int]) -> bool:
+        """Would an open transaction change this offset (KIP-447)?"""
+        return any(key in offsets for offsets in self.pending_offsets.values())
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Its offsets count from now on, or never did."""
+        offsets = self.pending_offsets.pop(producer_id, {})
+        if committed:
+            self.offsets.update(offsets)
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -1,12 +1,15 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and the group listings."""
 
+from contextlib import suppress
+
 from reference.context import Context
 from reference.events import Request
 from reference.groups.coordinator import GroupCoordinator
 from reference.groups.group import CommittedOffset, Group, GroupState
 from reference.groups.store import GroupStore
 from reference.metadata_cache import MetadataCache
-from reference.wire.errors import ErrorCode
+from reference.wire.errors import DecodeError, ErrorCode
+from reference.wire.messages.consumer_protocol import decode_subscription
 from reference.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from reference.wire.messages.describe_groups import (
     DescribedGroup,
@@ -20,6 +23,12 @@ from reference.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from reference.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
 )
 from reference.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -36,6 +45,7 @@ ERROR_SINCE = 2
 UNKNOWN_GROUP_ERROR_SINCE = 6
 Wanted = list[tuple[str, tuple[int, ...]]]
 NOTHING = CommittedOffset(-1, -1, "")
+CONSUMER_PROTOCOL = "consumer"
 
 
 class OffsetsCoordinator:
@@ -58,7 +68,7 @@ class OffsetsCoordinator:
             for asked in topic.partitions:
                 key = (topic.name, asked.partition_index)
                 metadata = asked.committed_metadata or ""
-                errors[key] = self._check_partition(key, metadata) if error is ErrorCode.NONE else error
+                errors[key] = self.check_partition(key, metadata) if error is ErrorCode.NONE else error
                 if errors[key] is ErrorCode.NONE:
                     good[key] = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata)
         if good:
@@ -80,7 +90,7 @@ class OffsetsCoordinator:
             )
         )
 
-    def _check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
+    def check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
         if not self._cache.knows(*key):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if len(metadata.encode()) > self._context.config.offset_metadata_max_bytes:
@@ -95,12 +105,13 @@ class OffsetsCoordinator:
                     self._fetch_group(
                         asked.group_id,
                         None if asked.topics is None else [(t.name, t.partition_indexes) for t in asked.topics],
+                        require_stable=body.require_stable,
                     )
                     for asked in body.groups
                 )
             )
         wanted = None if body.topics is None else [(t.name, t.partition_indexes) for t in body.topics]
-        found = self._fetch_group(body.group_id, wanted)
+        found = self._fetch_group(body.group_id, wanted, require_stable=body.require_stable)
         error = ErrorCode(found.error_code)
         return OffsetFetchResponse(
             error_code=error,
@@ -122,8 +133,11 @@ class OffsetsCoordinator:
             ),
         )
 
-    def _fetch_group(self, group_id: str, wanted: Wanted | None) -> OffsetFetchResponseGroup:
-        """Null `wanted` means all that the group has; an offset never committed is -1 without error."""
+    def _fetch_group(self, group_id: str, wanted: Wanted | None, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """Null `wanted` means all that the group has; an offset never committed is -1 without error.
+
+        With `require_stable` an offset that an open transaction may change is told by no number (KIP-447).
+        """
         error = self._store.check(group_id)
         group = self._store.groups.get(group_id) or Group(group_id)
         if wanted is None:
@@ -133,13 +147,16 @@ class OffsetsCoordinator:
             wanted = [(topic, tuple(partitions)) for topic, partitions in topics.items()]
 
         def answer(topic: str, partition: int) -> OffsetFetchResponsePartitions:
-            known = group.offsets.get((topic, partition), NOTHING) if error is ErrorCode.NONE else NOTHING
+            refused = error
+            if error is ErrorCode.NONE and require_stable and group.is_unstable((topic, partition)):
+                refused = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            known = group.offsets.get((topic, partition), NOTHING) if refused is ErrorCode.NONE else NOTHING
             return OffsetFetchResponsePartitions(
                 partition_index=partition,
                 committed_offset=known.offset,
                 committed_leader_epoch=known.leader_epoch,
                 metadata=known.metadata,
-                error_code=error,
+                error_code=refused,
             )
 
         return OffsetFetchResponseGroup(
@@ -209,6 +226,38 @@ class OffsetsCoordinator:
         ]
         return DeleteGroupsResponse(results=tuple(results))
 
+    async def delete_offsets(self, request: Request) -> OffsetDeleteResponse:
+        """Not those of a topic that a member of the group subscribes to (KIP-496)."""
+        body: OffsetDeleteRequest = request.body
+        error = self._store.check(body.group_id)
+        group = self._store.groups.get(body.group_id)
+        if error is ErrorCode.NONE and group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        if error is not ErrorCode.NONE or group is None:
+            return OffsetDeleteResponse(error_code=error)
+        asked = [(topic.name, p.partition_index) for topic in body.topics for p in topic.partitions]
+        subscribed = subscribed_topics(group)
+        good = [key for key in asked if key[0] not in subscribed and self._cache.knows(*key)]
+        errors = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        errors |= {key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for key in asked if key[0] in subscribed}
+        there = [key for key in good if key in group.offsets]
+        written = await self._store.delete_offsets(group, there) if there else ErrorCode.NONE
+        errors |= dict.fromkeys(good, written)
+        return OffsetDeleteResponse(
+            topics=tuple(
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetDeleteResponsePartition(
+                            partition_index=p.partition_index, error_code=errors[topic.name, p.partition_index]
+                        )
+                        for p in topic.partitions
+                    ),
+                )
+                for topic in body.topics
+            )
+        )
+
     async def _delete_one(self, group_id: str) -> ErrorCode:
         error = self._store.check(group_id)
         group = self._store.groups.get(group_id)
@@ -219,3 +268,14 @@ class OffsetsCoordinator:
         if group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         return await self._store.delete_group(group)
+
+
+def subscribed_topics(group: Group) -> set[str]:
+    """Topics that members of a consumer group name in their subscriptions; what cannot be read names none."""
+    topics: set[str] = set()
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        return topics
+    for member in group.members.values():
+        with suppress(DecodeError):
+            topics |= set(decode_subscription(member.metadata(group.protocol or "")).topics)
+    return topics

@@ -20,6 +20,7 @@ from reference.groups.records import (
 )
 from reference.metadata_cache import MetadataCache
 from reference.replication.partition import Partition, Role
+from reference.storage.producer_state import read_marker
 from reference.wire.errors import ErrorCode
 from reference.wire.records import Record, batch_headers, build_batch, decode_records
 
@@ -90,24 +91,44 @@ class GroupStore:
             end = partition.log.log_end_offset
             data = partition.log.read(offset, READ_BYTES, end, at_least_one=True)
             for position, header in batch_headers(data):
-                for record in decode_records(data, position)[1]:
-                    _replay(loaded, record)
+                if header.is_control:
+                    marker = read_marker(data[position : position + header.size])
+                    for group in loaded.values():
+                        group.end_transaction(header.producer_id, committed=marker.committed)
+                else:
+                    for record in decode_records(data, position)[1]:
+                        _replay(loaded, record, header.producer_id)
                 offset = header.next_offset
         self.groups.update(loaded)
         self.on_loaded(list(loaded.values()))
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def _write(self, group_id: str, records: list[tuple[bytes, bytes | None]]) -> ErrorCode:
-        """Append to the group's partition and wait until it is committed."""
+    async def _write(
+        self, group_id: str, records: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None = None
+    ) -> ErrorCode:
+        """Append to the group's partition, in the transaction of a producer (id, epoch) if one is named.
+
+        Waits until it is committed.
+        """
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
         if len(partition.isr) < partition.effective_min_isr:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         now_ms = self._context.now.wall_ms
-        batch = build_batch([(now_ms, key, value, ()) for key, value in records])
+        producer_id, epoch = producer or (-1, -1)
+        batch = build_batch(
+            [(now_ms, key, value, ()) for key, value in records],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
         ((_, header),) = batch_headers(batch)
+        if producer is not None:
+            refused = partition.log.producers.check(header)
+            if refused is not ErrorCode.NONE:
+                return refused
         partition.append(batch, header)
         error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
         return ERROR_OF_WRITE.get(error, error)
@@ -139,8 +160,32 @@ class GroupStore:
         return await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
+        error = await self._write(group_id, self._offset_records(group_id, offsets))
+        if error is ErrorCode.NONE:
+            self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
+        return error
+
+    async def save_transactional_offsets(
+        self, group_id: str, producer: tuple[int, int], offsets: dict[tuple[str, int], CommittedOffset]
+    ) -> ErrorCode:
+        """They wait in the group for the end of the producer's transaction."""
+        error = await self._write(group_id, self._offset_records(group_id, offsets), producer)
+        if error is ErrorCode.NONE:
+            group = self.groups.setdefault(group_id, Group(group_id))
+            group.pending_offsets.setdefault(producer[0], {}).update(offsets)
+        return error
+
+    def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was committed in this partition of the offsets topic."""
+        for group in self.groups.values():
+            if producer_id in group.pending_offsets and self.partition_for(group.group_id) == partition:
+                group.end_transaction(producer_id, committed=committed)
+
+    def _offset_records(
+        self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]
+    ) -> list[tuple[bytes, bytes | None]]:
         now_ms = self._context.now.wall_ms
-        records: list[tuple[bytes, bytes | None]] = [
+        return [
             (
                 _offset_key(group_id, key),
                 pack(
@@ -152,10 +197,6 @@ class GroupStore:
             )
             for key, c in offsets.items()
         ]
-        error = await self._write(group_id, records)
-        if error is ErrorCode.NONE:
-            self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
-        return error
 
     async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
         error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
@@ -179,8 +220,8 @@ def _offset_key(group_id: str, key: tuple[str, int]) -> bytes:
     return pack(OffsetCommitKey(group=group_id, topic=key[0], partition=key[1]), OFFSET_KEY_VERSION)
 
 
-def _replay(groups: dict[str, Group], record: Record) -> None:
-    """Apply one record; a null value deletes."""
+def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
+    """Apply one record; a null value deletes. Of a transaction (producer id not -1) it waits for the marker."""
     key = unpack_key(record.key or b"")
     if isinstance(key, OffsetCommitKey):
         group = groups.setdefault(key.group, Group(key.group))
@@ -188,7 +229,8 @@ def _replay(groups: dict[str, Group], record: Record) -> None:
             group.offsets.pop((key.topic, key.partition), None)
         else:
             value = unpack_offset(record.value)
-            group.offsets[key.topic, key.partition] = CommittedOffset(value.offset, value.leader_epoch, value.metadata)
+            offsets = group.offsets if producer_id < 0 else group.pending_offsets.setdefault(producer_id, {})
+            offsets[key.topic, key.partition] = CommittedOffset(value.offset, value.leader_epoch, value.metadata)
     elif isinstance(key, GroupMetadataKey):
         if record.value is None:
             groups.pop(key.group, None)

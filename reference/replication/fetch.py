@@ -16,6 +16,7 @@ from reference.replication.replica_manager import ReplicaManager
 from reference.storage.log import OffsetOutOfRangeError
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -23,8 +24,10 @@ from reference.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from reference.wire.records import batch_headers
 
 CONSUMER = -1
+READ_COMMITTED = 1
 ZSTD_SINCE = 10
 
 RESULT_OF_ERROR = {
@@ -132,7 +135,7 @@ class FetchHandler:
             try:
                 diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is None:
-                    until = partition.high_watermark if body.replica_id == CONSUMER else partition.log.log_end_offset
+                    until = _readable_until(partition, body)
                     size = min(asked.partition_max_bytes, left)
                     records = partition.log.read(asked.fetch_offset, size, until, at_least_one=first)
             except OffsetOutOfRangeError:
@@ -145,9 +148,11 @@ class FetchHandler:
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=partition.high_watermark,
-            last_stable_offset=partition.high_watermark,
+            last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
             log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=() if body.isolation_level == 1 else None,
+            aborted_transactions=_aborted(partition, asked.fetch_offset, records)
+            if body.isolation_level == READ_COMMITTED
+            else None,
             records=records,
         )
         if diverging is None:
@@ -156,7 +161,7 @@ class FetchHandler:
         return PartitionData(
             partition_index=asked.partition,
             high_watermark=partition.high_watermark,
-            last_stable_offset=partition.high_watermark,
+            last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
             log_start_offset=partition.log.log_start_offset,
             diverging_epoch=end,
             records=b"",
@@ -192,6 +197,28 @@ class FetchHandler:
         )
         if accepted:
             partition.follower_settled(replica)
+
+
+def _readable_until(partition: Partition, body: FetchRequest) -> int:
+    """A replica reads all there is, a consumer what is committed, or what is decided under read_committed."""
+    if body.replica_id != CONSUMER:
+        return partition.log.log_end_offset
+    if body.isolation_level == READ_COMMITTED:
+        return partition.log.producers.last_stable_offset(partition.high_watermark)
+    return partition.high_watermark
+
+
+def _aborted(partition: Partition, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions among these records, by their first offset: consumers skip until the marker."""
+    producers = partition.log.producers
+    if not producers.aborted or not records:
+        return ()
+    end = max((header.next_offset for _, header in batch_headers(records)), default=offset + 1)
+    found = producers.aborted_between(offset, end)
+    return tuple(
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in sorted(found, key=lambda each: each.first_offset)
+    )
 
 
 def _refused(asked: FetchPartition, error: ErrorCode) -> PartitionData:

@@ -22,6 +22,7 @@ from reference.wire.records import decode_records
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NONE_FOUND = (-1, -1)
+READ_COMMITTED = 1
 OFFSET_NOT_AVAILABLE_SINCE = 5
 LEADER_EPOCH_SINCE = 4
 
@@ -37,8 +38,7 @@ class OffsetsHandler:
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=tuple(
-                        self._list_one(topic.name, asked, body.replica_id, request.api_version)
-                        for asked in topic.partitions
+                        self._list_one(topic.name, asked, body, request.api_version) for asked in topic.partitions
                     ),
                 )
                 for topic in body.topics
@@ -53,18 +53,20 @@ class OffsetsHandler:
         return partition, partition.check_epoch(leader_epoch)
 
     def _list_one(
-        self, topic: str, asked: ListOffsetsPartition, replica_id: int, version: int
+        self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
     ) -> ListOffsetsPartitionResponse:
         partition, error = self._leader(topic, asked.partition_index, asked.current_leader_epoch)
         offset, timestamp, epoch = -1, -1, -1
         if partition is not None and error is ErrorCode.NONE:
-            consumer = replica_id < 0
+            consumer = body.replica_id < 0
             end = partition.high_watermark if consumer else partition.log.log_end_offset
             if consumer and asked.timestamp != EARLIEST and end < partition.epoch_start_offset:
                 # A new leader's high watermark may lag; until it reaches the epoch's start, do not say (KIP-207).
                 known = version >= OFFSET_NOT_AVAILABLE_SINCE
                 error = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
             else:
+                if consumer and body.isolation_level == READ_COMMITTED:
+                    end = partition.log.producers.last_stable_offset(end)
                 offset, timestamp = _find(partition, asked.timestamp, end)
                 epoch = _epoch_of(partition, offset) if version >= LEADER_EPOCH_SINCE else -1
         return ListOffsetsPartitionResponse(

@@ -1,9 +1,9 @@
-"""Produce (key 0): v3-9. Validates one record batch for each partition, appends it, and waits as `acks` says.
+"""Produce (key 0): v3-12. Validates one record batch for each partition, appends it, and waits as `acks` says.
 
 v0-2 are advertised (KAFKA-18659) and refused: they carry message sets.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
 
 from reference.context import Context
 from reference.events import Request
@@ -25,6 +25,10 @@ from reference.wire.records import BatchHeader, batch_headers, crc_valid, decode
 ACKS = {0, 1, -1}
 BATCH_OVERHEAD = 12
 ZSTD_SINCE = 7
+ABORTABLE_SINCE = 11
+ADDS_PARTITIONS_SINCE = 12
+Verify = Callable[..., Pending[ErrorCode]]
+"""`TransactionVerifier.verify`."""
 
 
 class RefusedBatchError(Exception):
@@ -34,8 +38,8 @@ class RefusedBatchError(Exception):
 
 
 class ProduceHandler:
-    def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs) -> None:
-        self._context, self._replicas, self._configs = context, replicas, configs
+    def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs, verify: Verify) -> None:
+        self._context, self._replicas, self._configs, self._verify = context, replicas, configs, verify
 
     async def produce(self, request: Request) -> ProduceResponse:
         """Every partition succeeds or fails alone; the answer waits for the slowest."""
@@ -54,58 +58,105 @@ class ProduceHandler:
         self, topic: str, data: PartitionProduceData, body: ProduceRequest, version: int
     ) -> Pending[PartitionProduceResponse]:
         answer: Pending[PartitionProduceResponse] = Pending()
-        try:
-            base_offset, append_time, partition = self._append(topic, data, body.acks, version)
-        except RefusedBatchError as refused:
-            message = str(refused) or None
-            answer.resolve(
-                PartitionProduceResponse(
-                    index=data.index,
-                    error_code=refused.error,
-                    base_offset=-1,
-                    log_append_time_ms=-1,
-                    log_start_offset=-1,
-                    error_message=message,
+
+        async def run() -> None:
+            try:
+                answer.resolve(await self._produce_one(topic, data, body, version))
+            except RefusedBatchError as refused:
+                answer.resolve(
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=refused.error,
+                        base_offset=-1,
+                        log_append_time_ms=-1,
+                        log_start_offset=-1,
+                        error_message=str(refused) or None,
+                    )
                 )
-            )
-            return answer
-        good = PartitionProduceResponse(
+
+        spawn(run())
+        return answer
+
+    async def _produce_one(
+        self, topic: str, data: PartitionProduceData, body: ProduceRequest, version: int
+    ) -> PartitionProduceResponse:
+        """RefusedBatchError says why not; after an append it can only be that the followers did not keep up."""
+        partition = self._leader(topic, data.index, body.acks)
+        batch, header = self._validated(topic, data.records, version)
+        repeated = partition.log.producers.duplicate(header) if header.producer_id >= 0 else None
+        append_time = -1
+        if repeated is not None:
+            base_offset, end_offset = repeated.base_offset, repeated.last_offset + 1
+        else:
+            if header.is_transactional:
+                await self._verified(partition, header, body.transactional_id, version)
+            base_offset, append_time = self._append(partition, batch, header, body.acks, version)
+            end_offset = partition.log.log_end_offset
+        if body.acks == -1:
+            error = await partition.committed(end_offset, body.timeout_ms)
+            if error is not ErrorCode.NONE:
+                raise RefusedBatchError(error)
+        return PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
             base_offset=base_offset,
             log_append_time_ms=append_time,
             log_start_offset=partition.log.log_start_offset,
         )
-        if body.acks != -1:
-            answer.resolve(good)
-            return answer
-        committed = partition.committed(partition.log.log_end_offset, body.timeout_ms)
-        _then(committed, good, answer)
-        return answer
 
-    def _append(self, topic: str, data: PartitionProduceData, acks: int, version: int) -> tuple[int, int, Partition]:
+    def _leader(self, topic: str, number: int, acks: int) -> Partition:
         if acks not in ACKS:
             raise RefusedBatchError(ErrorCode.INVALID_REQUIRED_ACKS)
-        partition = self._replicas.partitions.get((topic, data.index))
+        partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.knows(topic, data.index)
+            known = partition is not None or self._replicas.knows(topic, number)
             raise RefusedBatchError(ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if acks == -1 and len(partition.isr) < partition.effective_min_isr:
             raise RefusedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        batch, header = self._validated(topic, data.records, version)
+        return partition
+
+    async def _verified(
+        self, partition: Partition, header: BatchHeader, transactional_id: str | None, version: int
+    ) -> None:
+        """The batch belongs to an open transaction, which the first of them may begin; otherwise RefusedBatchError."""
+        if transactional_id is None:
+            raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        producers = partition.log.producers
+        if producers.has_open_transaction(header):
+            return
+        ended = producers.last_marker(header.producer_id)
+        error = await self._verify(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            (partition.topic, partition.partition),
+            add=version >= ADDS_PARTITIONS_SINCE,
+        )
+        if error is ErrorCode.NONE and producers.last_marker(header.producer_id) != ended:
+            error = ErrorCode.TRANSACTION_ABORTABLE  # it ended while we asked
+        if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+            error = ErrorCode.INVALID_TXN_STATE
+        if error is ErrorCode.PRODUCER_FENCED:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH  # what Produce says, in every version
+        if error is not ErrorCode.NONE:
+            raise RefusedBatchError(error, "the partition is not known to be in the transaction")
+
+    def _append(
+        self, partition: Partition, batch: bytes, header: BatchHeader, acks: int, version: int
+    ) -> tuple[int, int]:
+        """Base offset, and the append time where that is the broker's."""
+        self._leader(partition.topic, partition.partition, acks)  # it may have changed while we asked
         if header.producer_id >= 0:
-            repeated = partition.log.producers.duplicate(header)
-            if repeated is not None:
-                return repeated.base_offset, -1, partition
-            error = partition.log.producers.check(header)
+            from_zero = header.is_transactional and version >= ADDS_PARTITIONS_SINCE
+            error = partition.log.producers.check(header, from_zero=from_zero)
             if error is not ErrorCode.NONE:
                 raise RefusedBatchError(error)
-        append_time = -1
-        if self._configs.value(topic, "message.timestamp.type") == "LogAppendTime":
-            append_time = self._context.now.wall_ms
-            batch = with_append_time(batch, append_time)
-            ((_, header),) = batch_headers(batch)
-        return partition.append(batch, header), append_time, partition
+        if self._configs.value(partition.topic, "message.timestamp.type") != "LogAppendTime":
+            return partition.append(batch, header), -1
+        append_time = self._context.now.wall_ms
+        batch = with_append_time(batch, append_time)
+        ((_, header),) = batch_headers(batch)
+        return partition.append(batch, header), append_time
 
     def _validated(self, topic: str, records: bytes | None, version: int) -> tuple[bytes, BatchHeader]:
         """Exactly one whole, well-formed v2 batch (KIP-98, KAFKA-6554), within the topic's limits."""
@@ -125,11 +176,10 @@ class ProduceHandler:
             (header.record_count < 1, "a batch must hold a record"),
             (header.record_count != header.last_offset_delta + 1, "record count and last offset delta disagree"),
             (header.producer_id >= 0 and header.base_sequence < 0, "a producer id needs a sequence"),
+            (header.producer_id < 0 and header.is_transactional, "a transaction needs a producer id"),
         ):
             if broken:
                 raise RefusedBatchError(ErrorCode.INVALID_RECORD, message)
-        if header.is_transactional:
-            raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
         self._check_records(topic, batch, header)
         return batch, header
 
@@ -156,16 +206,3 @@ def _only_header(batch: bytes) -> BatchHeader:
     if position or header.size != len(batch):
         raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, "bytes after the record batch")
     return header
-
-
-def _then(
-    committed: Pending[ErrorCode], good: PartitionProduceResponse, answer: Pending[PartitionProduceResponse]
-) -> None:
-    async def wait() -> None:
-        error = await committed
-        if error is ErrorCode.NONE:
-            answer.resolve(good)
-        else:
-            answer.resolve(replace(good, error_code=error, base_offset=-1))
-
-    spawn(wait())

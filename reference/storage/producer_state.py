@@ -50,6 +50,7 @@ class ProducerEntry:
     batches: list[RememberedBatch] = field(default_factory=list)
     coordinator_epoch: int = -1
     transaction_start: int | None = None  # the first offset of the open transaction
+    last_marker: int = -1  # the offset of the end of the transaction before
     last_timestamp: int = -1
 
     @property
@@ -68,6 +69,11 @@ def read_marker(batch: bytes) -> Marker:
     _, kind = MARKER_KEY.unpack_from(record.key or b"")
     _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
     return Marker(kind == COMMIT, coordinator_epoch)
+
+
+def marker_record(marker: Marker) -> tuple[bytes, bytes]:
+    """Key and value of the control record."""
+    return MARKER_KEY.pack(0, int(marker.committed)), MARKER_VALUE.pack(0, marker.coordinator_epoch)
 
 
 class ProducerStates:
@@ -119,6 +125,15 @@ class ProducerStates:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
+    def last_marker(self, producer_id: int) -> int:
+        """Where the producer's last transaction ended, -1 if none did: tells whether one ended meanwhile (KIP-890)."""
+        entry = self.entries.get(producer_id)
+        return -1 if entry is None else entry.last_marker
+
+    def has_open_transaction(self, header: BatchHeader) -> bool:
+        entry = self.entries.get(header.producer_id)
+        return entry is not None and entry.transaction_start is not None and entry.epoch == header.producer_epoch
+
     # -- after an append -------------------------------------------------------------------------
 
     def note(self, header: BatchHeader) -> AbortedTransaction | None:
@@ -150,7 +165,7 @@ class ProducerStates:
         return None
 
     def _end(self, entry: ProducerEntry, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
-        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.coordinator_epoch, entry.last_marker = marker.coordinator_epoch, header.base_offset
         first_offset, entry.transaction_start = entry.transaction_start, None
         if first_offset is None:
             return None
@@ -206,7 +221,8 @@ class ProducerStates:
         body: bytes = len(self.entries).to_bytes(4, "big") + b"".join(
             _pack_entry(producer_id, entry) for producer_id, entry in self.entries.items()
         )
-        return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+        checksum: int = crc32c(body)
+        return SNAPSHOT_VERSION.to_bytes(2, "big") + checksum.to_bytes(4, "big") + body
 
     def restore(self, data: bytes) -> bool:
         """Begin from a snapshot; False, and nothing remembered, when it is not a whole one."""
@@ -225,7 +241,7 @@ class ProducerStates:
         self, producer_id: int, epoch: int, sequence: int, offset: int, delta: int, timestamp: int,
         coordinator_epoch: int, start: int,
     ) -> None:  # fmt: skip
-        entry = ProducerEntry(epoch, [], coordinator_epoch, start if start >= 0 else None, timestamp)
+        entry = ProducerEntry(epoch, [], coordinator_epoch, start if start >= 0 else None, last_timestamp=timestamp)
         if sequence != NO_SEQUENCE:
             base_sequence = (sequence - delta) % SEQUENCE_MODULUS
             entry.batches.append(RememberedBatch(base_sequence, sequence, offset - delta, offset, timestamp))

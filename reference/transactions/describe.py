@@ -1,0 +1,114 @@
+"""What tools ask: DescribeProducers (key 61), DescribeTransactions (65) and ListTransactions (66), all KIP-664."""
+
+import re
+
+from reference.context import Context
+from reference.events import Request
+from reference.replication.partition import Role
+from reference.replication.replica_manager import ReplicaManager
+from reference.transactions.states import TransactionState as State
+from reference.transactions.store import TransactionStore
+from reference.wire.errors import ErrorCode
+from reference.wire.messages import describe_transactions as described
+from reference.wire.messages import list_transactions as listed
+from reference.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+class DescribeHandler:
+    def __init__(self, context: Context, replicas: ReplicaManager, store: TransactionStore) -> None:
+        self._context, self._replicas, self._store = context, replicas, store
+
+    async def producers(self, request: Request) -> DescribeProducersResponse:
+        body: DescribeProducersRequest = request.body
+        return DescribeProducersResponse(
+            topics=tuple(
+                TopicResponse(
+                    name=topic.name,
+                    partitions=tuple(self._partition(topic.name, number) for number in topic.partition_indexes),
+                )
+                for topic in body.topics
+            )
+        )
+
+    def _partition(self, topic: str, number: int) -> PartitionResponse:
+        partition = self._replicas.partitions.get((topic, number))
+        if partition is None or partition.role is not Role.LEADER:
+            known = partition is not None or self._replicas.knows(topic, number)
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return PartitionResponse(partition_index=number, error_code=error)
+        return PartitionResponse(
+            partition_index=number,
+            active_producers=tuple(
+                ProducerState(
+                    producer_id=producer_id,
+                    producer_epoch=entry.epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=-1 if entry.transaction_start is None else entry.transaction_start,
+                )
+                for producer_id, entry in partition.log.producers.entries.items()
+            ),
+        )
+
+    async def transactions(self, request: Request) -> described.DescribeTransactionsResponse:
+        body: described.DescribeTransactionsRequest = request.body
+        return described.DescribeTransactionsResponse(
+            transaction_states=tuple(self._transaction(each) for each in body.transactional_ids)
+        )
+
+    def _transaction(self, transactional_id: str) -> described.TransactionState:
+        error = self._store.check(transactional_id)
+        entry = self._store.entries.get(transactional_id)
+        if error is ErrorCode.NONE and entry is None:
+            error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        if error is not ErrorCode.NONE or entry is None:
+            return described.TransactionState(error_code=error, transactional_id=transactional_id)
+        current = entry.current
+        return described.TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=current.state,
+            transaction_timeout_ms=current.timeout_ms,
+            transaction_start_time_ms=current.started_ms,
+            producer_id=current.producer_id,
+            producer_epoch=current.producer_epoch,
+            topics=tuple(
+                described.TopicData(topic=topic, partitions=tuple(numbers))
+                for topic, numbers in current.by_topic.items()
+            ),
+        )
+
+    async def list(self, request: Request) -> listed.ListTransactionsResponse:
+        """Every filter that is given must let a transaction pass."""
+        body: listed.ListTransactionsRequest = request.body
+        try:
+            pattern = re.compile(body.transactional_id_pattern or "")
+        except re.error:
+            return listed.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        known = set(State)
+        oldest_ms = self._context.now.wall_ms - body.duration_filter
+        found = [
+            each.current
+            for each in self._store.entries.values()
+            if (not body.state_filters or each.current.state in body.state_filters)
+            and (not body.producer_id_filters or each.current.producer_id in body.producer_id_filters)
+            and (body.duration_filter < 0 or 0 <= each.current.started_ms < oldest_ms)
+            and (not body.transactional_id_pattern or pattern.fullmatch(each.current.transactional_id))
+        ]
+        return listed.ListTransactionsResponse(
+            unknown_state_filters=tuple(each for each in body.state_filters if each not in known),
+            transaction_states=tuple(
+                listed.TransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state,
+                )
+                for each in found
+            ),
+        )

@@ -1,0 +1,60 @@
+"""What time ends: transactions that stay open too long, ids and producers that nobody uses any more."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from reference.context import Context
+from reference.procedures import spawn
+from reference.replication.purgatory import Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.transactions.coordinator import TransactionCoordinator
+from reference.transactions.states import IDLE, TransactionState
+from reference.transactions.store import TransactionStore
+
+
+class Expiry:
+    def __init__(
+        self,
+        context: Context,
+        purgatory: Purgatory,
+        replicas: ReplicaManager,
+        store: TransactionStore,
+        coordinator: TransactionCoordinator,
+    ) -> None:
+        self._context, self._purgatory, self._replicas = context, purgatory, replicas
+        self._store, self._coordinator = store, coordinator
+
+    def start(self) -> None:
+        config = self._context.config
+        for interval_ms, check in (
+            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out),
+            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self.remove_transactional_ids),
+            (config.producer_id_expiration_check_interval_ms, self.remove_producers),
+        ):
+            spawn(self._every(interval_ms, check))
+
+    async def _every(self, interval_ms: int, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            await self._purgatory.sleep(interval_ms)
+            spawn(check())
+
+    async def abort_timed_out(self) -> None:
+        """Open for longer than its producer said: the epoch goes up, and the transaction is aborted."""
+        now_ms = self._context.now.wall_ms
+        for entry in list(self._store.entries.values()):
+            current = entry.current
+            is_open = current.state is TransactionState.ONGOING and entry.pending is None
+            if is_open and current.started_ms + current.timeout_ms < now_ms:
+                spawn(self._coordinator.abort_fenced(entry))
+
+    async def remove_transactional_ids(self) -> None:
+        oldest_ms = self._context.now.wall_ms - self._context.config.transactional_id_expiration_ms
+        for entry in list(self._store.entries.values()):
+            idle = entry.current.state in IDLE and entry.pending is None
+            if idle and 0 <= entry.current.updated_ms <= oldest_ms:
+                spawn(self._store.forget(entry))
+
+    async def remove_producers(self) -> None:
+        oldest_ms = self._context.now.wall_ms - self._context.config.producer_id_expiration_ms
+        for partition in self._replicas.partitions.values():
+            partition.log.producers.expire(oldest_ms)

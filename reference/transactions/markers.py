@@ -1,0 +1,173 @@
+"""Markers: control batches that end a transaction in a partition. A coordinator sends them, leaders write them."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from reference.context import Context
+from reference.events import Request
+from reference.groups.store import OFFSETS_TOPIC, GroupStore
+from reference.metadata_cache import MetadataCache
+from reference.peers import Peers
+from reference.procedures import Pending, spawn
+from reference.replication.partition import Role
+from reference.replication.purgatory import Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.storage.producer_state import Marker, marker_record
+from reference.transactions.states import TransactionState
+from reference.transactions.transaction import TopicPartition, Transaction
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from reference.wire.records import batch_headers, build_batch
+
+MARKERS_VERSION = 1
+RETRY_MS = 50
+
+# The partition has heard of a later epoch of the producer or of the coordinator: this marker is not ours to write.
+REPLACED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+
+
+class MarkerWriter:
+    """The leader's side: WriteTxnMarkers (key 27)."""
+
+    def __init__(self, context: Context, replicas: ReplicaManager, groups: GroupStore) -> None:
+        self._context, self._replicas, self._groups = context, replicas, groups
+
+    async def write(self, request: Request) -> WriteTxnMarkersResponse:
+        """Each marker is answered when it is committed; one that fails fails alone."""
+        body: WriteTxnMarkersRequest = request.body
+        asked = [
+            (marker, [(topic.name, self._begin(marker, topic)) for topic in marker.topics]) for marker in body.markers
+        ]
+        results = []
+        for marker, topics in asked:
+            answered = []
+            for name, partitions in topics:
+                parts = [
+                    WritableTxnMarkerPartitionResult(partition_index=number, error_code=await pending)
+                    for number, pending in partitions
+                ]
+                answered.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(parts)))
+            results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(answered)))
+        return WriteTxnMarkersResponse(markers=tuple(results))
+
+    def _begin(self, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic) -> list[tuple[int, Pending[ErrorCode]]]:
+        return [(number, begun(self._write_one(marker, topic.name, number))) for number in topic.partition_indexes]
+
+    async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:
+        partition = self._replicas.partitions.get((topic, number))
+        if partition is None or partition.role is not Role.LEADER:
+            known = partition is not None or self._replicas.knows(topic, number)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(partition.isr) < partition.effective_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        key, value = marker_record(Marker(marker.transaction_result, marker.coordinator_epoch))
+        batch = build_batch(
+            [(self._context.now.wall_ms, key, value, ())],
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transactional=True,
+            control=True,
+        )
+        ((_, header),) = batch_headers(batch)
+        error = partition.log.producers.check_marker(header, marker.coordinator_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        partition.append(batch, header)
+        error = await partition.committed(partition.log.log_end_offset, self._context.config.request_timeout_ms)
+        if error is ErrorCode.NONE and topic == OFFSETS_TOPIC:
+            self._groups.end_transaction(number, marker.producer_id, committed=marker.transaction_result)
+        return error
+
+
+class MarkerSender:
+    """The coordinator's side: asks every leader until each partition has its marker."""
+
+    def __init__(
+        self, context: Context, cache: MetadataCache, peers: Peers, purgatory: Purgatory, writer: MarkerWriter
+    ) -> None:
+        self._context, self._cache, self._peers = context, cache, peers
+        self._purgatory, self._writer = purgatory, writer
+
+    def pause(self) -> Pending[None]:
+        return self._purgatory.sleep(RETRY_MS)
+
+    async def send(self, transaction: Transaction, coordinator_epoch: int, still: Callable[[], bool]) -> bool:
+        """True once every partition has the marker, False when it is no longer ours to send."""
+        left = set(transaction.partitions)
+        while left and still():
+            left = {each for each in left if not self._deleted(each)}
+            replies = [
+                self._ask(leader, _marker(transaction, partitions, coordinator_epoch))
+                for leader, partitions in self._by_leader(left).items()
+            ]
+            for reply in replies:
+                for partition, error in _errors(await reply):
+                    if error in REPLACED:
+                        return False
+                    if error is ErrorCode.NONE:
+                        left.discard(partition)
+            if left:
+                await self.pause()
+        return still()
+
+    def _deleted(self, partition: TopicPartition) -> bool:
+        """A partition of a topic that is gone needs no marker; before the first UpdateMetadata nobody knows."""
+        return bool(self._cache.topics) and not self._cache.knows(*partition)
+
+    def _by_leader(self, partitions: set[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        leaders: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            leader = self._cache.leader_of(*partition)
+            if leader >= 0:
+                leaders.setdefault(leader, []).append(partition)
+        return leaders
+
+    def _ask(self, leader: int, marker: WritableTxnMarker) -> Pending[Any]:
+        body = WriteTxnMarkersRequest(markers=(marker,))
+        if leader == self._context.broker_id:
+            return begun(self._writer.write(Request(0, MARKERS_VERSION, body)))
+        return self._peers.call(leader, body, MARKERS_VERSION)
+
+
+def begun(procedure: Coroutine[Any, Any, Any]) -> Pending[Any]:
+    """Start a procedure, and wait for its result where that is wanted."""
+    pending: Pending[Any] = Pending()
+
+    async def run() -> None:
+        pending.resolve(await procedure)
+
+    spawn(run())
+    return pending
+
+
+def _marker(transaction: Transaction, partitions: list[TopicPartition], coordinator_epoch: int) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return WritableTxnMarker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=transaction.state is TransactionState.PREPARE_COMMIT,
+        topics=tuple(WritableTxnMarkerTopic(name=name, partition_indexes=tuple(n)) for name, n in topics.items()),
+        coordinator_epoch=coordinator_epoch,
+    )
+
+
+def _errors(response: WriteTxnMarkersResponse | None) -> list[tuple[TopicPartition, ErrorCode]]:
+    """What became of each partition; nothing when there was no answer."""
+    if response is None:
+        return []
+    return [
+        ((topic.name, part.partition_index), ErrorCode(part.error_code))
+        for marker in response.markers
+        for topic in marker.topics
+        for part in topic.partitions
+    ]

@@ -1,0 +1,80 @@
+"""All of the above wired together: what a broker does for transactions."""
+
+from reference.api_versions import Served
+from reference.context import Context
+from reference.groups.coordinator import GroupCoordinator
+from reference.groups.offsets import OffsetsCoordinator
+from reference.groups.store import GroupStore
+from reference.guards import Guards
+from reference.metadata_cache import MetadataCache
+from reference.peers import Peers
+from reference.replication.purgatory import Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.store_client import StoreClient
+from reference.transactions.coordinator import TransactionCoordinator
+from reference.transactions.describe import DescribeHandler
+from reference.transactions.expiry import Expiry
+from reference.transactions.markers import MarkerSender, MarkerWriter
+from reference.transactions.offsets import TransactionalOffsets
+from reference.transactions.partitions import AddPartitionsHandler
+from reference.transactions.producer_ids import ProducerIds
+from reference.transactions.store import TransactionStore
+from reference.transactions.transaction import EPOCH_BUMP_VERSION
+from reference.transactions.verification import TransactionVerifier
+
+CLASSIC_TRANSACTION_VERSION = 1
+
+
+def transaction_version(guards: Guards) -> int:
+    """The level of the feature `transaction.version`: with 2 clients end transactions by EndTxn 5 (KIP-890)."""
+    return EPOCH_BUMP_VERSION if guards.end_txn_bumps_epoch else CLASSIC_TRANSACTION_VERSION
+
+
+class Transactions:
+    def __init__(
+        self,
+        context: Context,
+        cache: MetadataCache,
+        replicas: ReplicaManager,
+        peers: Peers,
+        purgatory: Purgatory,
+        groups: GroupStore,
+        store_client: StoreClient,
+    ) -> None:
+        self.version = transaction_version(context.guards)
+        self.store = TransactionStore(context, cache)
+        self._writer = MarkerWriter(context, replicas, groups)
+        self.coordinator = TransactionCoordinator(
+            context,
+            self.store,
+            groups,
+            ProducerIds(store_client),
+            MarkerSender(context, cache, peers, purgatory, self._writer),
+        )
+        self.store.on_loaded = self.coordinator.resume
+        self._partitions = AddPartitionsHandler(cache, self.coordinator)
+        self.verifier = TransactionVerifier(context, cache, peers, self.store, self._partitions)
+        self._describe = DescribeHandler(context, replicas, self.store)
+        self.expiry = Expiry(context, purgatory, replicas, self.store, self.coordinator)
+        self._groups = groups
+
+    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[int, Served]:
+        """What only transaction version 2 may use is not offered below it."""
+        commits = TransactionalOffsets(self._groups, members, offsets, self.verifier)
+        newest = self.version >= EPOCH_BUMP_VERSION
+        return {
+            22: Served(self.coordinator.init_producer_id, 0, 5),
+            24: Served(self._partitions.add_partitions, 0, 5),
+            25: Served(self.coordinator.add_offsets, 0, 4),
+            26: Served(self.coordinator.end_txn, 0, 5 if newest else 4),
+            27: Served(self._writer.write, 1, 1, inter_broker=True),
+            28: Served(commits.commit, 0, 5 if newest else 4),
+            61: Served(self._describe.producers, 0, 0),
+            65: Served(self._describe.transactions, 0, 0),
+            66: Served(self._describe.list, 0, 2),
+        }
+
+    @property
+    def newest_produce(self) -> int:
+        """From Produce 12 on the batch itself takes its partition into the transaction."""
+        return 12 if self.version >= EPOCH_BUMP_VERSION else 11
