@@ -7,7 +7,11 @@ from typing import Any
 from reference.effects import Effect, Send, SetTimer
 from reference.events import Instant, Request, Response, broker_peer
 from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from reference.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from reference.wire.records import build_batch
@@ -84,21 +88,38 @@ class Client(ABC):
         return []
 
 
-class TopicCreator(Client):
-    def __init__(self, brokers: list[int], topic: str, partitions: int, replicas: int) -> None:
+class Asker(Client):
+    """Asks one thing of one broker after the other, until `settled` says that this is the answer."""
+
+    def __init__(self, brokers: list[int], request: Any, version: int, settled: Callable[[Any], bool]) -> None:
         super().__init__(brokers, timeout_ms=3_000)
-        wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
-        self._request = CreateTopicsRequest(topics=(wanted,), timeout_ms=2_000)
-        self.done = False
+        self._request, self._version, self._settled = request, version, settled
+        self.answer: Any = None
+
+    @property
+    def done(self) -> bool:
+        return self.answer is not None
 
     def _go_on(self) -> None:
         if not self.done:
-            self._ask(self._next_broker(), self._request, CREATE_VERSION)
+            self._ask(self._next_broker(), self._request, self._version)
 
     def _answered(self, body: Any) -> None:
-        self.done = body.topics[0].error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
-        if not self.done:
+        if self._settled(body):
+            self.answer = body
+        else:
             self._wake(RETRY_MS)
+
+
+def topic_creator(brokers: list[int], topic: str, partitions: int, replicas: int, assigned: tuple[int, ...]) -> Asker:
+    """Creates a topic; `assigned`, if not empty, are the replicas of its only partition."""
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+    if assigned:
+        place = CreatableReplicaAssignment(partition_index=0, broker_ids=assigned)
+        wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=(place,))
+    made = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+    request = CreateTopicsRequest(topics=(wanted,), timeout_ms=2_000)
+    return Asker(brokers, request, CREATE_VERSION, lambda reply: reply.topics[0].error_code in made)
 
 
 class Producer(Client):

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.clients import TopicCreator
+from fuzz.clients import Asker, topic_creator
 from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
+from reference.context import from_json
+from reference.controller.cluster import parse_topic
+from reference.controller.paths import CONTROLLER, TOPICS
 from reference.drivers.simulation.disk import SimulatedDisk
 from reference.drivers.simulation.world import World
 from reference.events import STORE, Node, broker_peer
@@ -41,6 +44,7 @@ class Settings:
     guards_off: tuple[str, ...] = ()
     spread_ms: int = 4
     loss_per_mille: int = 0
+    assigned: tuple[int, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -73,13 +77,19 @@ class SimulatedCluster:
         for broker_id in self.broker_ids:
             self.world.start(broker_peer(broker_id))
         self.world.run_until(self.world.now_ms + 300)
-        creator = TopicCreator(self.broker_ids, TOPIC, self.settings.partitions, self.settings.brokers)
-        self.world.add("client:admin", lambda disk: creator)
-        self.world.start("client:admin")
-        while not creator.done:
-            self.world.run_until(self.world.now_ms + 100)
-            if self.world.now_ms > 20_000:
-                raise AssertionError("the simulated cluster did not come up within 20 virtual seconds")
+        wanted = self.settings
+        creator = topic_creator(self.broker_ids, TOPIC, wanted.partitions, wanted.brokers, wanted.assigned)
+        self.ask("client:admin", creator, patience_ms=20_000)
+        if not creator.done:
+            raise AssertionError("the simulated cluster did not come up within 20 virtual seconds")
+
+    def ask(self, name: str, client: Asker, *, patience_ms: int) -> None:
+        """Let a client ask until it has its answer, or for this long."""
+        self.world.add(name, lambda disk: client)
+        self.world.start(name)
+        end_ms = self.world.now_ms + patience_ms
+        while not client.done and self.world.now_ms < end_ms:
+            self.world.run_until(self.world.now_ms + 10)
 
     # -- looking inside ----------------------------------------------------------------------------
 
@@ -96,6 +106,19 @@ class SimulatedCluster:
         store = self.world.hosts[STORE].node
         assert isinstance(store, MetadataStore)
         return store.peek(state_path(TOPIC, partition), PartitionState.from_bytes)
+
+    def assigned(self, partition: int) -> tuple[int, ...]:
+        """The replicas that the metadata store assigns; none when the topic is gone."""
+        store = self.world.hosts[STORE].node
+        assert isinstance(store, MetadataStore)
+        topic = store.peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
+        return topic.assignment[partition] if topic else ()
+
+    def controller(self) -> int:
+        """The broker whose claim the store holds, or -1."""
+        store = self.world.hosts[STORE].node
+        assert isinstance(store, MetadataStore)
+        return store.peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
 
     def leader(self, partition: int) -> int:
         """The broker that acts as leader in the epoch that the store holds, or -1."""

@@ -27,7 +27,7 @@ from reference.replication.purgatory import PREFIX, Purgatory
 from reference.replication.replica_manager import ReplicaManager
 from reference.storage.filesystem import FileSystem
 from reference.store_client import PING, RECONNECT, StoreClient
-from reference.store_messages import CloseSession, Create, Delete, StoreReply, WatchEvent
+from reference.store_messages import Create, Delete, StoreReply, WatchEvent
 from reference.topic_configs import ROOT as CONFIGS
 from reference.topic_configs import TopicConfigs
 from reference.topics import ROOTS, Topics
@@ -186,7 +186,7 @@ class Broker:
             remaining = reply is None or reply.error_code != ErrorCode.NONE or bool(reply.remaining_partitions)
             if remaining and tries > 0:
                 await self._purgatory.sleep(CONTROLLED_SHUTDOWN_RETRY_MS)
-        await self.store.call(CloseSession())
+        await self.store.close()
         self.may_stop = True
 
     def stop(self, now: Instant) -> list[Effect]:

@@ -26,7 +26,8 @@ class MetadataCache:
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, CachedTopic] = {}
 
-    def update(self, request: UpdateMetadataRequest) -> None:
+    def update(self, request: UpdateMetadataRequest) -> list[str]:
+        """Take over what the controller says; returns the topics that it deletes."""
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: Endpoint(broker.endpoints[0].host, broker.endpoints[0].port) for broker in request.live_brokers
@@ -35,6 +36,11 @@ class MetadataCache:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, topic.topic_id, state)
+        return [
+            topic.topic_name
+            for topic in request.topic_states
+            if any(state.leader == LEADER_DURING_DELETE for state in topic.partition_states)
+        ]
 
     def _update_partition(self, name: str, topic_id: bytes, state: UpdateMetadataPartitionState) -> None:
         if state.leader == LEADER_DURING_DELETE:
@@ -46,6 +52,9 @@ class MetadataCache:
         known = topic.partitions.get(state.partition_index)
         if known is None or state.leader_epoch >= known.leader_epoch:
             topic.partitions[state.partition_index] = state
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name, topic in self.topics.items() if topic.topic_id == topic_id), None)
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers

@@ -9,6 +9,7 @@ from reference.store_messages import (
     AddWatch,
     Check,
     Children,
+    CloseSession,
     Connect,
     Create,
     Delete,
@@ -47,6 +48,7 @@ class StoreClient:
         self._xid = 0
         self._waiting: dict[int, Pending[StoreReply]] = {}
         self._connected = False
+        self._closing = False
 
     @property
     def session_id(self) -> int:
@@ -61,6 +63,8 @@ class StoreClient:
         return self._context.config.metadata_store_session_timeout_ms // 4
 
     async def _connect(self) -> None:
+        if self._closing:
+            return
         timeout_ms = self._context.config.metadata_store_session_timeout_ms
         resumed = self._session_id
         reply = await self._send(Connect(self._session_id, timeout_ms))
@@ -89,6 +93,11 @@ class StoreClient:
         pending: Pending[StoreReply] = Pending()
         pending.resolve(StoreReply(0, error="ConnectionLoss"))
         return pending
+
+    def close(self) -> Pending[StoreReply]:
+        """End the session for good: its ephemeral nodes go at once."""
+        self._closing = True
+        return self.call(CloseSession())
 
     def get(self, path: str) -> Pending[StoreReply]:
         return self.call(Get(path))

@@ -11,12 +11,11 @@ from reference.controller.topic_changes import TopicChanges
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
 from reference.replication.states import NO_LEADER, PartitionState
 from reference.store_messages import SetData
-from reference.topic_configs import TopicConfigs
 
 
 class BrokerChanges:
-    def __init__(self, office: Office, configs: TopicConfigs, topics: TopicChanges, deletions: Deletions) -> None:
-        self._office, self._configs, self._topics, self._deletions = office, configs, topics, deletions
+    def __init__(self, office: Office, topics: TopicChanges, deletions: Deletions) -> None:
+        self._office, self._topics, self._deletions = office, topics, deletions
 
     async def look(self) -> None:
         """Compare the registered brokers with those known; another broker epoch is another life."""
@@ -58,6 +57,8 @@ class BrokerChanges:
         live = self._office.cluster.brokers
         if state.leader not in live:
             return self._elected(key, state)
+        if not self._office.context.guards.fenced_leaves_isr:
+            return None
         return shrink(state, set(self._office.cluster.replicas(key)) - set(live))
 
     async def _change(self, decide: Decision) -> None:
@@ -95,6 +96,7 @@ class BrokerChanges:
                 info = come[broker_id]
                 data = registration(info.host, info.port, unclean=False, rack=info.rack)
                 await self._office.ask(self._office.store.call(SetData(f"{BROKERS}/{broker_id}", data)))
+                self._office.cluster.brokers[broker_id] = replace(info, unclean=False)
         live = self._office.cluster.brokers
         await self._change(lambda key, state: None if state.leader in live else self._elected(key, state))
 
@@ -110,10 +112,11 @@ class BrokerChanges:
         shrunk = shrink(state, unclean) or state
         if state.leader in unclean:
             return self._elected(key, replace(state, isr=shrunk.isr))
-        return None if state.leader == NO_LEADER and shrunk is state else succeed(state, state.leader, shrunk.isr)
+        unchanged = shrunk is state and not unclean.intersection(state.elr)
+        return None if state.leader == NO_LEADER and unchanged else succeed(state, state.leader, shrunk.isr)
 
     def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
         office = self._office
-        unclean = self._configs.value(key[0], "unclean.leader.election.enable") == "true"
+        unclean = office.configs.value(key[0], "unclean.leader.election.enable") == "true"
         allowed = unclean or not office.context.guards.elect_from_isr
         return elect_offline(state, office.cluster.replicas(key), office.cluster.brokers, unclean=allowed)

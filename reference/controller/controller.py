@@ -26,12 +26,12 @@ Event = tuple[str, str]
 class Term:
     """One term: the office, and the parts that act in it."""
 
-    def __init__(self, office: Office, configs: TopicConfigs, *, epoch_version: int) -> None:
+    def __init__(self, office: Office, *, epoch_version: int) -> None:
         self.office, self.epoch_version = office, epoch_version
         self.reassignments = Reassignments(office, self._moved)
         self.deletions = Deletions(office, self.reassignments.moves)
         self.topics = TopicChanges(office)
-        self.brokers = BrokerChanges(office, configs, self.topics, self.deletions)
+        self.brokers = BrokerChanges(office, self.topics, self.deletions)
         self.elections = PreferredElections(office, self.reassignments.moves)
         self._inbox: Inbox[Event] = Inbox()
         self._queued: set[Event] = set()
@@ -134,9 +134,10 @@ class Controller:
     async def _take_office(self, epoch: int, epoch_version: int) -> None:
         self._standings += 1
         office = Office(
-            self._context, self._store, self._peers, self._purgatory, epoch=epoch, epoch_version=epoch_version
-        )
-        self.term = Term(office, self._configs, epoch_version=epoch_version)
+            self._context, self._store, self._peers, self._purgatory, self._configs,
+            epoch=epoch, epoch_version=epoch_version,
+        )  # fmt: skip
+        self.term = Term(office, epoch_version=epoch_version)
         office.log("elected")
         await office.guarded(self.term.serve())
 

@@ -16,14 +16,17 @@ def elect_offline(
 ) -> PartitionState | None:
     """The leader is gone: the first live replica of the ISR leads, and the ISR keeps its live members.
 
-    With nobody left the partition has no leader and keeps its ISR, so that only they may lead again;
-    `unclean` lets any live replica lead then, alone, and what it lacks is lost. None when there was no
-    leader and still is none.
+    With nobody left an eligible leader replica leads, alone (KIP-966). Without one the partition has no leader and
+    keeps its ISR, so that only they may lead again; `unclean` lets any live replica lead then, alone, and what it
+    lacks is lost. None when there was no leader and still is none.
     """
     live_isr = tuple(replica for replica in state.isr if replica in live)
     candidates = [replica for replica in replicas if replica in live_isr]
     if candidates:
         return succeed(state, candidates[0], live_isr)
+    eligible = [replica for replica in replicas if replica in state.elr and replica in live]
+    if eligible:
+        return succeed(state, eligible[0], (eligible[0],))
     survivors = [replica for replica in replicas if replica in live] if unclean else []
     if survivors:
         return succeed(state, survivors[0], (survivors[0],))

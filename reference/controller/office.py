@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from reference.context import Context
 from reference.controller.channels import Channel
 from reference.controller.cluster import Cluster, Key, ReplicaKey, StoreLostError, read_states
+from reference.controller.eligible import next_elr
 from reference.controller.paths import CONTROLLER_EPOCH
 from reference.controller.requests import leader_and_isr, stop_replica, update_metadata
 from reference.controller.transitions import (
@@ -27,6 +28,7 @@ from reference.replication.states import NO_LEADER, PartitionState, state_path
 from reference.state_table import States
 from reference.store_client import StoreClient
 from reference.store_messages import ANY_VERSION, Check, Create, Delete, SetData, StoreReply
+from reference.topic_configs import TopicConfigs
 
 RETRY_MS = 100
 T = TypeVar("T")
@@ -45,11 +47,12 @@ class Office:
         store: StoreClient,
         peers: Peers,
         purgatory: Purgatory,
+        configs: TopicConfigs,
         *,
         epoch: int,
         epoch_version: int,
     ) -> None:
-        self.context, self.store = context, store
+        self.context, self.store, self.configs = context, store, configs
         self._peers, self._purgatory = peers, purgatory
         self.epoch, self._epoch_version = epoch, epoch_version
         self.over = False
@@ -154,7 +157,15 @@ class Office:
         if new is None:
             return None
         epoch = new.leader_epoch if self.context.guards.bump_leader_epoch else state.leader_epoch
-        return replace(new, leader_epoch=epoch, controller_epoch=self.epoch)
+        return replace(new, leader_epoch=epoch, controller_epoch=self.epoch, elr=self.elr(key, state, new.isr))
+
+    def elr(self, key: Key, before: PartitionState, isr: tuple[int, ...]) -> tuple[int, ...]:
+        """The eligible replicas beside a new ISR; none where leaders write the ISR themselves."""
+        if self.context.config.isr_update != "alter_partition":
+            return ()
+        min_isr = min(self.configs.min_insync_replicas(key[0]), len(self.cluster.replicas(key)))
+        unclean = {broker_id for broker_id, info in self.cluster.brokers.items() if info.unclean}
+        return next_elr(before, isr, unclean, min_isr, self.context.guards)
 
     async def _write_all(self, wanted: dict[Key, PartitionState]) -> tuple[list[Key], list[Key]]:
         """Which were written, and which were not because the stored state is a newer one."""
@@ -257,7 +268,5 @@ class Office:
             nobody: Pending[Any] = Pending()
             nobody.resolve(None)
             return nobody
-        stopping = [(key, self.cluster.states[key]) for key in keys]
-        epoch = self.cluster.brokers[broker_id].epoch
-        request = stop_replica(self.context.broker_id, self.epoch, epoch, stopping, delete=delete)
+        request = stop_replica(self.context.broker_id, self.epoch, broker_id, self.cluster, keys, delete=delete)
         return self._channels[broker_id].send(*request)

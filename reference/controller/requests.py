@@ -4,7 +4,6 @@ from typing import Any
 
 from reference.controller.cluster import Cluster, Key
 from reference.metadata_cache import LEADER_DURING_DELETE
-from reference.replication.states import PartitionState
 from reference.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -28,6 +27,7 @@ LEADER_AND_ISR_VERSION = 4
 UPDATE_METADATA_VERSION = 7
 STOP_REPLICA_VERSION = 3
 PLAINTEXT = 0
+EPOCH_DURING_DELETE = -2  # a topic that goes needs no leader epoch: nobody gives it back
 
 Versioned = tuple[Any, int]
 
@@ -113,30 +113,27 @@ def update_metadata(
 
 
 def stop_replica(
-    controller_id: int,
-    controller_epoch: int,
-    broker_epoch: int,
-    stopping: list[tuple[Key, PartitionState]],
-    *,
-    delete: bool,
+    controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key], *, delete: bool
 ) -> Versioned:
-    states = dict(stopping)
+    def epoch_of(key: Key) -> int:
+        return EPOCH_DURING_DELETE if key[0] in cluster.deleting else cluster.states[key].leader_epoch
+
     return StopReplicaRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
+        broker_epoch=cluster.brokers[broker_id].epoch,
         topic_states=tuple(
             StopReplicaTopicState(
                 topic_name=topic,
                 partition_states=tuple(
                     StopReplicaPartitionState(
                         partition_index=partition,
-                        leader_epoch=states[topic, partition].leader_epoch,
+                        leader_epoch=epoch_of((topic, partition)),
                         delete_partition=delete,
                     )
                     for partition in partitions
                 ),
             )
-            for topic, partitions in _by_topic([key for key, _ in stopping]).items()
+            for topic, partitions in _by_topic(keys).items()
         ),
     ), STOP_REPLICA_VERSION

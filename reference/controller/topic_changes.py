@@ -14,7 +14,7 @@ class TopicChanges:
         self._online: dict[str, list[Pending[None]]] = {}
 
     async def look(self, topic: str) -> None:
-        """A new topic, or more partitions of one. Who is assigned where replicas move, the reassignment knows better."""
+        """A new topic, or more partitions of one. Who is assigned while replicas move, reassignments know better."""
         cluster = self._office.cluster
         found = (await read_topics(self._office.store, (topic,))).get(topic)
         self._office.check()

@@ -20,6 +20,7 @@ from spec.formats.verdict import UsageError
 
 IDLE_CHECK_S = 5.0
 POLL_S = 0.02
+LEAVE_S = 5.0
 Ready = Callable[[str], None]
 
 
@@ -60,7 +61,7 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
             await asyncio.sleep(IDLE_CHECK_S)
             limit.close_idle()
 
-    await _until_stopped(driver, server, announce())
+    await _until_stopped(driver, server, announce(), lambda: _leave(driver, broker))
     broker.stop(driver.now())
     disk.flush_all()
     disk.close()
@@ -91,7 +92,25 @@ async def _listen(factory: Callable[[], asyncio.Protocol], host: str, port: int)
         ) from error
 
 
-async def _until_stopped(driver: Driver, server: asyncio.Server, background: Coroutine[None, None, None]) -> None:
+async def _leave(driver: Driver, broker: Broker) -> None:
+    """A controlled shutdown, for as long as somebody answers."""
+    driver.do(broker.leave)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LEAVE_S):
+            while not broker.may_stop:
+                await asyncio.sleep(POLL_S)
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def _until_stopped(
+    driver: Driver,
+    server: asyncio.Server,
+    background: Coroutine[None, None, None],
+    before_end: Callable[[], Coroutine[None, None, None]] = _nothing,
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -100,6 +119,8 @@ async def _until_stopped(driver: Driver, server: asyncio.Server, background: Cor
     stopping = asyncio.create_task(stop.wait())
     waited: list[asyncio.Future[Any]] = [stopping, driver.failed]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    if not driver.failed.done():
+        await before_end()
     for task in (*tasks, stopping):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

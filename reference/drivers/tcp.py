@@ -72,6 +72,10 @@ class Driver:
     def receive(self, source: str, message: Any) -> None:
         self._perform(self.node.receive(self.now(), source, message))
 
+    def do(self, step: Callable[[Instant], list[Effect]]) -> None:
+        """Take a step of the node that no peer asked for."""
+        self._guarded(lambda: step(self.now()))
+
     def closed(self, peer: str) -> None:
         self.channels.pop(peer, None)
         self._perform(self.node.closed(self.now(), peer))

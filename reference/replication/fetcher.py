@@ -98,6 +98,8 @@ class Fetcher:
         if data.error_code != ErrorCode.NONE:
             return False
         if data.diverging_epoch.end_offset >= 0:
+            if not self._context.guards.truncate_before_hw:  # readers see what is about to go (KAFKA-14704)
+                partition.raise_high_watermark(data.high_watermark)
             partition.truncate_to_epoch_end(Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
             return True
         try:

@@ -4,21 +4,24 @@ The rules that keep acknowledged records are guards (`spec/guards.toml`), each r
 Offsets: `log.log_end_offset` is the next to be written; the high watermark is the first not committed.
 """
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
 from reference.context import Context
 from reference.procedures import Pending, spawn
+from reference.replication.isr_changes import Answer, IsrChanges, Outcome
 from reference.replication.purgatory import Purgatory
-from reference.replication.states import NO_LEADER, PartitionState, Remote, state_path
+from reference.replication.states import NO_LEADER, PartitionState, Remote
 from reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from reference.storage.log import Log, OffsetOutOfRangeError
-from reference.store_client import StoreClient
-from reference.store_messages import ANY_VERSION, SetData
 from reference.wire.errors import ErrorCode
 from reference.wire.records import BatchHeader
+
+log = logging.getLogger("highwater.storage")
 
 Waiter = Callable[[], None]
 RETRY_MS = 200
@@ -28,6 +31,7 @@ class Role(StrEnum):
     NONE = "none"
     LEADER = "leader"
     FOLLOWER = "follower"
+    OFFLINE = "offline"  # its disk failed (KIP-112)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,9 @@ class AckWaiter:
 
 class Partition:
     def __init__(
-        self, context: Context, store: StoreClient, purgatory: Purgatory, topic: str, partition: int, log: Log
+        self, context: Context, isr_changes: IsrChanges, purgatory: Purgatory, topic: str, partition: int, log: Log
     ) -> None:
-        self._context, self._store, self._purgatory = context, store, purgatory
+        self._context, self._isr_changes, self._purgatory = context, isr_changes, purgatory
         self.topic, self.partition = topic, partition
         self.entity = f"{topic}-{partition}"
         self.log = log
@@ -60,12 +64,14 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
+        self.controller_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.proposed_isr: tuple[int, ...] | None = None
         self.epoch_start_offset = 0
         self.min_insync_replicas: Callable[[], int] = lambda: 1
         self.is_alive: Callable[[int], bool] = lambda broker_id: True
+        self.on_offline: Callable[[Partition], None] = lambda partition: None
         self.remotes: dict[int, Remote] = {}
         self._acks: deque[AckWaiter] = deque()
         self.append_waiters: dict[str, Waiter] = {}  # follower fetches: more was appended
@@ -80,8 +86,7 @@ class Partition:
     def become_leader(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         now_ms = self._context.now.monotonic_ms
         self.role, self.leader, self.leader_epoch = Role.LEADER, self._context.broker_id, state.leader_epoch
-        self.partition_epoch, self.isr, self.proposed_isr = state.partition_epoch, state.isr, None
-        self.replicas = replicas
+        self._take_over(state, replicas)
         self.epoch_start_offset = self.log.log_end_offset
         self.log.epochs.assign(state.leader_epoch, self.epoch_start_offset)
         self.remotes = {
@@ -102,8 +107,7 @@ class Partition:
 
     def become_follower(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         self.role, self.leader, self.leader_epoch = Role.FOLLOWER, state.leader, state.leader_epoch
-        self.partition_epoch, self.isr, self.proposed_isr = state.partition_epoch, state.isr, None
-        self.replicas = replicas
+        self._take_over(state, replicas)
         self.remotes = {}
         if not self._context.guards.truncate_by_epoch:
             # Before KIP-101: whatever is past our own high watermark might not be the leader's.
@@ -117,6 +121,25 @@ class Partition:
             high_watermark=self.high_watermark,
         )
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _take_over(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        self.partition_epoch, self.isr, self.proposed_isr = state.partition_epoch, state.isr, None
+        self.controller_epoch, self.replicas = state.controller_epoch, replicas
+
+    @property
+    def offline(self) -> bool:
+        return self.role is Role.OFFLINE
+
+    @contextmanager
+    def storage(self) -> Iterator[None]:
+        """A disk that fails what is done in here takes this replica offline, until a restart, and not the broker."""
+        try:
+            yield
+        except OSError as error:
+            log.error("%s is offline: %s; mend the disk, then start again", self.entity, error)
+            self.role, self.leader = Role.OFFLINE, NO_LEADER
+            self._refuse_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+            self.on_offline(self)
 
     def stop(self) -> None:
         self.role, self.leader = Role.NONE, NO_LEADER
@@ -138,8 +161,12 @@ class Partition:
         return min(self.min_insync_replicas(), len(self.replicas))
 
     def append(self, batch: bytes, header: BatchHeader) -> int:
-        """Append one validated batch; returns its base offset."""
-        base_offset = self.log.append_as_leader(batch, header, self.leader_epoch)
+        """Append one validated batch; returns its base offset, -1 when the disk failed."""
+        base_offset = -1
+        with self.storage():
+            base_offset = self.log.append_as_leader(batch, header, self.leader_epoch)
+        if self.offline:
+            return base_offset
         self._context.trace(
             self.entity,
             "LeaderWrite",
@@ -155,6 +182,9 @@ class Partition:
     def committed(self, required_offset: int, timeout_ms: int) -> Pending[ErrorCode]:
         """Resolves when everything below `required_offset` is committed, or with an error code."""
         pending: Pending[ErrorCode] = Pending()
+        if self.offline:
+            pending.resolve(ErrorCode.KAFKA_STORAGE_ERROR)
+            return pending
         if self.high_watermark >= required_offset or not self._context.guards.ack_after_commit:
             self._trace_ack(required_offset)
             pending.resolve(ErrorCode.NONE)
@@ -178,16 +208,14 @@ class Partition:
         return tuple(sorted({*self.isr, *self.proposed_isr}))
 
     def _advance_high_watermark(self, *, trace: bool) -> bool:
-        """The high watermark is the smallest log end over the maximal ISR, and never falls."""
+        """The high watermark is the smallest log end over whom it waits for, and never falls."""
         if self.role is not Role.LEADER:
             return False
-        guards = self._context.guards
-        if guards.hw_needs_min_isr and len(self.isr) < self.effective_min_isr:
+        if self._context.guards.hw_needs_min_isr and len(self.isr) < self.effective_min_isr:
             return False
-        ends = [self.log.log_end_offset]
-        if guards.hw_needs_whole_isr:
-            ends += [self.remotes[replica].log_end_offset for replica in self.maximal_isr if replica in self.remotes]
-        candidate = min(ends)
+        awaited = [remote for replica, remote in self.remotes.items() if self._is_awaited(replica, remote)]
+        candidate = min((remote.log_end_offset for remote in awaited), default=self.log.log_end_offset)
+        candidate = min(candidate, self.log.log_end_offset)
         if candidate <= self.high_watermark:
             return False
         self.high_watermark = candidate
@@ -195,10 +223,23 @@ class Partition:
             self._context.trace(self.entity, "LeaderAdvanceHw", high_watermark=candidate)
         return True
 
+    def _is_awaited(self, replica: int, remote: Remote) -> bool:
+        """The maximal ISR, and who is about to join it: caught up, and fit to be let in (KIP-966, KAFKA-15021)."""
+        guards = self._context.guards
+        if replica in (self.maximal_isr if guards.hw_waits_for_proposed else self.isr):
+            return guards.hw_needs_whole_isr
+        if remote.log_end_offset < self.high_watermark or not remote.caught_up_since(self._oldest_ms):
+            return False
+        return guards.hw_needs_whole_isr and (self.is_alive(replica) or not guards.wait_only_for_eligible)
+
+    @property
+    def _oldest_ms(self) -> int:
+        return self._context.now.monotonic_ms - self._context.config.replica_lag_time_max_ms
+
     def settle(self) -> None:
         """Answer whoever waited for what has been committed by now."""
         error = ErrorCode.NONE
-        if len(self.isr) < self.effective_min_isr:  # only without HwNeedsMinIsr
+        if len(self.maximal_isr) < self.effective_min_isr and self._context.guards.ack_needs_min_isr:
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         while self._acks and self._acks[0].required_offset <= self.high_watermark:
             waiter = self._acks.popleft()
@@ -215,18 +256,24 @@ class Partition:
         return replica not in self.isr and caught_up and past_start and self.is_alive(replica)
 
     def shrink_isr(self) -> None:
-        """Drop members that have not caught up for replica.lag.time.max.ms."""
-        if self.role is not Role.LEADER or self.proposed_isr is not None:
+        """Drop members that lag, by time or (until 0.9) also by messages."""
+        if self.role is not Role.LEADER or not self._may_propose:
             return
-        oldest_ms = self._context.now.monotonic_ms - self._context.config.replica_lag_time_max_ms
-        end = self.log.log_end_offset
         lagging = {
-            replica
-            for replica, remote in self.remotes.items()
-            if replica in self.isr and remote.log_end_offset < end and remote.caught_up_ms < oldest_ms
-        }
+            replica for replica, remote in self.remotes.items() if replica in self.isr and self._lags(remote)
+        }  # fmt: skip
         if lagging:
             self._propose(tuple(replica for replica in self.isr if replica not in lagging))
+
+    def _lags(self, remote: Remote) -> bool:
+        """It has not had all for replica.lag.time.max.ms, or lacks more than replica.lag.max.messages (KIP-16)."""
+        config, missing = self._context.config, self.log.log_end_offset - remote.log_end_offset
+        by_messages = config.isr_lag == "messages_and_time" and missing > config.replica_lag_max_messages
+        return missing > 0 and (by_messages or remote.caught_up_ms < self._oldest_ms)
+
+    @property
+    def _may_propose(self) -> bool:
+        return self.proposed_isr is None or not self._context.guards.one_proposal_at_a_time
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         self.proposed_isr = isr
@@ -234,43 +281,35 @@ class Partition:
         spawn(self._change_isr(isr, self.leader_epoch))
 
     async def _change_isr(self, isr: tuple[int, ...], epoch: int) -> None:
-        """Write the ISR to the store; until the outcome is known the maximal ISR counts."""
-        state = PartitionState(self.leader, self.leader_epoch, isr, controller_epoch=0)
-        expected = self.partition_epoch if self._context.guards.isr_cas else ANY_VERSION
-        label = state.label(self.entity, "LeaderChangeIsr", self._context.broker_id)
-        path = state_path(self.topic, self.partition)
-        reply = await self._store.call(SetData(path, state.to_bytes(), expected, label))
-        if reply.error in {"ConnectionLoss", "SessionExpired"}:
-            await self._purgatory.sleep(RETRY_MS)
-        if not self._still(isr, epoch):
-            return
-        if not reply.error and reply.stat is not None:
-            self._learn_isr(isr, reply.stat.version, accepted=True)
-            return
-        # Refused, or nobody knows: what the store holds decides.
-        found = await self._store.get(path)
-        if not self._still(isr, epoch):
-            return
-        if found.error or found.stat is None:
-            await self._purgatory.sleep(RETRY_MS)
-            if self._still(isr, epoch):
-                spawn(self._change_isr(isr, epoch))
-            return
-        current = PartitionState.from_bytes(found.data, found.stat.version)
-        if current.leader_epoch == self.leader_epoch:
-            self._learn_isr(current.isr, current.partition_epoch, accepted=False)
-        # Otherwise another leader epoch has begun: keep the maximal ISR until LeaderAndIsr says so.
+        """Ask until the outcome is known; until then the maximal ISR counts."""
+        guards = self._context.guards
+        while self._still(isr, epoch):
+            answer = await self._isr_changes.propose(self, isr)
+            if not self._still(isr, epoch):
+                return
+            if answer.outcome in {Outcome.TAKEN, Outcome.REFUSED}:
+                self._learn_isr(answer)
+            elif answer.outcome is Outcome.CONFLICT:
+                if not guards.await_state_after_conflict:
+                    self.proposed_isr = None
+                return  # another leader epoch has begun: keep the maximal ISR until LeaderAndIsr says so
+            elif not guards.keep_proposal_until_answered:
+                self.proposed_isr = None
+            else:
+                await self._purgatory.sleep(RETRY_MS)
 
     def _still(self, isr: tuple[int, ...], epoch: int) -> bool:
         return self.role is Role.LEADER and self.leader_epoch == epoch and self.proposed_isr == isr
 
-    def _learn_isr(self, isr: tuple[int, ...], partition_epoch: int, *, accepted: bool) -> None:
-        self.isr, self.partition_epoch, self.proposed_isr = isr, partition_epoch, None
+    def _learn_isr(self, answer: Answer) -> None:
+        if answer.partition_epoch < self.partition_epoch and self._context.guards.ignore_stale_state:
+            return
+        self.isr, self.partition_epoch, self.proposed_isr = answer.isr, answer.partition_epoch, None
         self._advance_high_watermark(trace=False)
         self._context.trace(
             self.entity,
             "LeaderLearnIsr",
-            choices={"accepted": accepted},
+            choices={"accepted": answer.outcome is Outcome.TAKEN},
             isr=self.isr,
             partition_epoch=self.partition_epoch,
             high_watermark=self.high_watermark,
@@ -282,7 +321,7 @@ class Partition:
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Is the asker's view of the leader epoch ours? -1 does not say (KIP-320)."""
         if self.role is not Role.LEADER:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if current_leader_epoch in {-1, self.leader_epoch}:
             return ErrorCode.NONE
         if current_leader_epoch > self.leader_epoch:
@@ -296,7 +335,9 @@ class Partition:
         epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
         if end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRangeError(fetch_offset)
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        # KIP-101 compared the leader's epochs only; an epoch that the leader never had diverges too (KIP-279).
+        unknown_epoch = epoch < last_fetched_epoch and self._context.guards.truncate_to_common_epoch
+        if unknown_epoch or end_offset < fetch_offset:
             return Diverging(epoch, end_offset)
         return None
 
@@ -311,7 +352,7 @@ class Partition:
     def follower_settled(self, replica: int) -> None:
         """After its fetch was traced: may it join the ISR, and who waited for the high watermark?"""
         remote = self.remotes.get(replica)
-        if remote is not None and self.proposed_isr is None and self._can_join(replica, remote):
+        if remote is not None and self._may_propose and self._can_join(replica, remote):
             self._propose(tuple(sorted({*self.isr, replica})))
         self.settle()
 
@@ -319,8 +360,12 @@ class Partition:
 
     def append_fetched(self, records: bytes, leader_high_watermark: int) -> None:
         """Append what the leader sent; CorruptBatchError leaves the log as it was before the bad batch."""
-        count = self.log.append_as_follower(records) if records else 0
-        self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
+        count = 0
+        with self.storage():
+            count = self.log.append_as_follower(records) if records else 0
+        if self.offline:
+            return
+        self.raise_high_watermark(leader_high_watermark)
         self._context.trace(
             self.entity,
             "FollowerAppend",
@@ -330,13 +375,21 @@ class Partition:
         )
         self._wake(self.commit_waiters)
 
+    def raise_high_watermark(self, leader_high_watermark: int) -> None:
+        self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
+
     def truncate_to_epoch_end(self, diverging: Diverging) -> None:
         """Cut to where both logs end the largest common epoch (KIP-279); the next fetch says if that is enough."""
+        if not self._context.guards.truncate_to_common_epoch:
+            self.truncate_to(min(diverging.end_offset, self.log.log_end_offset))
+            return
         _, end = self.log.epochs.end_offset_for(diverging.epoch, self.log.log_end_offset)
         self.truncate_to(self.high_watermark if end == UNDEFINED_OFFSET else min(end, diverging.end_offset))
 
     def truncate_to(self, offset: int) -> None:
-        self.log.truncate_to(offset)
+        # The leader epoch cache forgets what is past the end even if no record goes (KAFKA-10706).
+        if offset < self.log.log_end_offset or self._context.guards.forget_truncated_epochs:
+            self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         self._context.trace(
             self.entity,

@@ -1,21 +1,25 @@
 """All replicas of one broker: what the controller asks of them, and the checkpoints behind them."""
 
+import logging
 from collections.abc import Callable
 
 from reference.context import Context
 from reference.effects import Flush
 from reference.peers import Peers
 from reference.replication.fetcher import Fetcher
+from reference.replication.isr_changes import IsrChanges
 from reference.replication.partition import Partition, Role
 from reference.replication.purgatory import Purgatory
 from reference.replication.states import PartitionState
 from reference.storage.checkpoints import Checkpoint
-from reference.storage.log import Log, LogConfig
-from reference.store_client import StoreClient
+from reference.storage.log import Log
+from reference.storage.recovery import CorruptLogError
 from reference.topic_configs import TopicConfigs
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from reference.wire.messages.stop_replica import StopReplicaRequest
+from reference.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+
+log = logging.getLogger("highwater.storage")
 
 ISR_CHECK = "isr-check"
 HIGH_WATERMARK_CHECKPOINT = "high-watermark-checkpoint"
@@ -28,14 +32,15 @@ Key = tuple[str, int]
 
 class ReplicaManager:
     def __init__(
-        self, context: Context, store: StoreClient, peers: Peers, purgatory: Purgatory, configs: TopicConfigs
+        self, context: Context, isr_changes: IsrChanges, peers: Peers, purgatory: Purgatory, configs: TopicConfigs
     ) -> None:
-        self._context, self._store, self._peers, self._purgatory = context, store, peers, purgatory
+        self._context, self._isr_changes, self._peers, self._purgatory = context, isr_changes, peers, purgatory
         self._configs = configs
         self.partitions: dict[Key, Partition] = {}
         self.controller_epoch = -1
         self.is_alive: Callable[[int], bool] = lambda broker_id: True
         self.knows: Callable[[str, int], bool] = lambda topic, partition: False
+        self.refused: dict[Key, CorruptLogError] = {}  # logs that could not be opened (KIP-112: offline replicas)
         self.on_role_change: Callable[[Partition], None] = lambda partition: None
         self._fetchers: dict[int, Fetcher] = {}
         self._high_watermarks = Checkpoint(context.fs, context.out, "replication-offset-checkpoint")
@@ -43,6 +48,7 @@ class ReplicaManager:
         self._log_starts = Checkpoint(context.fs, context.out, "log-start-offset-checkpoint")
         self._found: dict[str, dict[Key, int]] = {}
         self._flushing: dict[Key, tuple[str, ...]] = {}
+        self._stopped: dict[Key, int] = {}  # leader epochs up to which a deleted replica stays deleted
         self.started_clean = True
 
     # -- start and stop ----------------------------------------------------------------------------
@@ -60,14 +66,37 @@ class ReplicaManager:
         for folder in folders:
             topic, _, number = folder.rpartition("-")
             if number.isdigit():
-                self._trace_restart(self._open(topic, int(number)))
+                opened = self._open(topic, int(number))
+                if opened is not None:
+                    self._trace_restart(opened)
         self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
         self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
         self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
 
-    def _open(self, topic: str, number: int) -> Partition:
+    def not_leader(self, topic: str, number: int) -> ErrorCode:
+        """Why a partition that is not led here is not."""
+        partition = self.partitions.get((topic, number))
+        if (topic, number) in self.refused or (partition is not None and partition.offline):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known = partition is not None or self.knows(topic, number)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _open(self, topic: str, number: int) -> Partition | None:
+        """None when the log is damaged where it was flushed: the replica is offline, and the reason is logged."""
         key = (topic, number)
-        config = self._context.config
+        if key in self.refused:
+            return None
+        try:
+            partition = self._opened(topic, number)
+        except CorruptLogError as refused:
+            log.error("%s-%d is offline: %s", topic, number, refused)
+            self.refused[key] = refused
+            return None
+        self.partitions[key] = partition
+        return partition
+
+    def _opened(self, topic: str, number: int) -> Partition:
+        key = (topic, number)
         found = [
             self._found[c.path].get(key, 0) for c in (self._high_watermarks, self._recovery_points, self._log_starts)
         ]
@@ -75,16 +104,16 @@ class ReplicaManager:
         log = Log(
             self._context.fs,
             f"{topic}-{number}",
-            LogConfig(config.log_segment_bytes, config.log_index_interval_bytes),
+            self._configs.log_config(topic),
             recovery_point=recovery_point,
             clean=self.started_clean,
             log_start_offset=log_start,
         )
-        partition = Partition(self._context, self._store, self._purgatory, topic, number, log)
+        partition = Partition(self._context, self._isr_changes, self._purgatory, topic, number, log)
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         partition.is_alive = self.is_alive
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
-        self.partitions[key] = partition
+        partition.on_offline = self._unassign_fetcher
         return partition
 
     def _trace_restart(self, partition: Partition) -> None:
@@ -123,7 +152,10 @@ class ReplicaManager:
                 partition = self._apply(topic.topic_name, state)
                 if partition is not None:
                     changed.append(partition)
-                error = ErrorCode.NONE if partition is not None else ErrorCode.STALE_CONTROLLER_EPOCH
+                error = ErrorCode.NONE
+                if partition is None:
+                    error = self.not_leader(topic.topic_name, state.partition_index)
+                    error = error if error is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.STALE_CONTROLLER_EPOCH
                 results.append((topic.topic_name, state.partition_index, error))
         for partition in changed:
             self._assign_fetcher(partition)
@@ -131,12 +163,17 @@ class ReplicaManager:
         return results
 
     def _apply(self, topic: str, state: LeaderAndIsrPartitionState) -> Partition | None:
-        partition = self.partitions.get((topic, state.partition_index))
+        key = (topic, state.partition_index)
+        if key in self._stopped and state.leader_epoch <= self._stopped[key]:
+            return None
+        partition = self.partitions.get(key)
         if partition is None:
             partition = self._open(topic, state.partition_index)
+            if partition is None:
+                return None
             if state.leader_epoch > 0:  # not new to the cluster: what we had of it is gone
                 self._trace_restart(partition)
-        if not partition.accepts(state.leader_epoch):
+        if partition.offline or not partition.accepts(state.leader_epoch):
             return None
         found = PartitionState(
             state.leader, state.leader_epoch, tuple(state.isr), state.controller_epoch, state.partition_epoch
@@ -147,24 +184,35 @@ class ReplicaManager:
             partition.become_follower(found, tuple(state.replicas))
         return partition
 
-    def stop_replicas(self, request: StopReplicaRequest) -> list[tuple[str, int]]:
+    def stop_replicas(self, request: StopReplicaRequest) -> list[tuple[str, int, ErrorCode]]:
         results = []
         for topic in request.topic_states:
             for state in topic.partition_states:
-                results.append((topic.topic_name, state.partition_index))
-                self._stop(topic.topic_name, state.partition_index, delete=state.delete_partition)
+                error = self._stop(topic.topic_name, state)
+                results.append((topic.topic_name, state.partition_index, error))
         return results
 
-    def _stop(self, topic: str, number: int, *, delete: bool) -> None:
-        partition = self.partitions.get((topic, number))
-        if partition is None:
-            return
-        self._unassign_fetcher(partition)
-        partition.stop()
-        self.on_role_change(partition)
-        if delete:
-            del self.partitions[topic, number]
-            self._context.fs.delete_folder(f"{topic}-{number}")
+    def _stop(self, topic: str, state: StopReplicaPartitionState) -> ErrorCode:
+        """Refused when this replica has heard of a later leader epoch: it was given back since (KIP-570)."""
+        key = (topic, state.partition_index)
+        partition = self.partitions.get(key)
+        known = partition.leader_epoch if partition is not None else self._stopped.get(key, -1)
+        if 0 <= state.leader_epoch < known and self._context.guards.fence_stale_stop_replica:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if state.delete_partition:
+            self._stopped[key] = max(state.leader_epoch, known)
+        if partition is not None:
+            self._unassign_fetcher(partition)
+            partition.stop()
+            self.on_role_change(partition)
+            if state.delete_partition:
+                del self.partitions[key]
+                self._context.fs.delete_folder(f"{topic}-{state.partition_index}")
+        return ErrorCode.NONE
+
+    def topic_deleted(self, topic: str) -> None:
+        """What comes under this name from now on is another topic, whose leader epochs begin anew."""
+        self._stopped = {key: epoch for key, epoch in self._stopped.items() if key[0] != topic}
 
     # -- fetchers ----------------------------------------------------------------------------------
 
@@ -215,7 +263,9 @@ class ReplicaManager:
         if self._flushing:
             return
         for key, partition in self.partitions.items():
-            paths = partition.log.begin_flush()
+            paths: tuple[str, ...] = ()
+            with partition.storage():
+                paths = partition.log.begin_flush()
             if paths:
                 self._flushing[key] = paths
         if self._flushing:
@@ -230,5 +280,6 @@ class ReplicaManager:
             flushed, self._flushing = self._flushing, {}
             for key in flushed:
                 if key in self.partitions:
-                    self.partitions[key].log.flushed()
+                    with self.partitions[key].storage():
+                        self.partitions[key].log.flushed()
             self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})

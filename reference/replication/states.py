@@ -11,29 +11,33 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The persisted state; `partition_epoch` is the version of its node in the store."""
+    """The persisted state; `partition_epoch` is the version of its node in the store.
+
+    `elr` are the eligible leader replicas outside the ISR (KIP-966), kept only with `isr_update = alter_partition`.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
     partition_epoch: int = -1
+    elr: tuple[int, ...] = ()
 
     def to_bytes(self) -> bytes:
-        return to_json(
-            {
-                "version": 1,
-                "leader": self.leader,
-                "leader_epoch": self.leader_epoch,
-                "isr": self.isr,
-                "controller_epoch": self.controller_epoch,
-            }
-        )
+        state = {
+            "version": 1,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "isr": self.isr,
+            "controller_epoch": self.controller_epoch,
+        }
+        return to_json({**state, "elr": self.elr} if self.elr else state)
 
     @classmethod
     def from_bytes(cls, data: bytes, version: int) -> "PartitionState":
         found: dict[str, Any] = from_json(data)
-        return cls(found["leader"], found["leader_epoch"], tuple(found["isr"]), found["controller_epoch"], version)
+        isr, elr = tuple(found["isr"]), tuple(found.get("elr", ()))
+        return cls(found["leader"], found["leader_epoch"], isr, found["controller_epoch"], version, elr)
 
     def label(self, entity: str, action: str, node: int) -> TraceLabel:
         return TraceLabel(
@@ -57,6 +61,10 @@ class Remote:
     caught_up_ms: int = 0
     fetched_ms: int = 0
     leader_end_at_fetch: int = -1
+
+    def caught_up_since(self, oldest_ms: int) -> bool:
+        """It has fetched in this epoch, and had all of the log at that time or later."""
+        return self.log_end_offset >= 0 and self.caught_up_ms >= oldest_ms
 
     def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
         """Caught up now when it asks for our end; as of its last fetch when it asks for our end of then."""

@@ -1,0 +1,89 @@
+"""What is done to logs in the background: retention and compaction, each under its own timer."""
+
+from reference.context import Context
+from reference.effects import Flush
+from reference.replication.partition import Partition
+from reference.replication.replica_manager import Key, ReplicaManager
+from reference.storage.checkpoints import Checkpoint
+from reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
+from reference.storage.retention import retain
+from reference.topic_configs import TopicConfigs
+
+RETENTION = "log-retention"
+CLEANER = "log-cleaner"
+CLEANED = "log-cleaned"
+
+
+class LogMaintenance:
+    """One partition is compacted at a time: the one with the largest dirty ratio (Kafka's log cleaner)."""
+
+    def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs) -> None:
+        self._context, self._replicas, self._configs = context, replicas, configs
+        self._checkpoint = Checkpoint(context.fs, context.out, "cleaner-offset-checkpoint")
+        self._cleaned: dict[Key, int] = {}
+        self._cleaning: tuple[Key, Cleaning] | None = None
+
+    def start(self) -> None:
+        self._cleaned = self._checkpoint.read()
+        self._set_timers()
+
+    def _set_timers(self) -> None:
+        config = self._context.config
+        self._context.timer(RETENTION, config.log_retention_check_interval_ms)
+        self._context.timer(CLEANER, config.log_cleaner_backoff_ms)
+
+    def fire(self, timer: str) -> None:
+        for partition in self._replicas.partitions.values():
+            partition.log.config = self._configs.log_config(partition.topic)
+        if timer == RETENTION:
+            self._context.timer(RETENTION, self._context.config.log_retention_check_interval_ms)
+            for partition in list(self._replicas.partitions.values()):
+                if "delete" in partition.log.config.cleanup_policy:
+                    with partition.storage():
+                        retain(partition.log, self._context.now.wall_ms, partition.high_watermark)
+        else:
+            self._context.timer(CLEANER, self._context.config.log_cleaner_backoff_ms)
+            self._clean_dirtiest()
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    def _clean_dirtiest(self) -> None:
+        if self._cleaning is not None:
+            return
+        found = [each for partition in self._replicas.partitions.values() for each in self._candidate(partition)]
+        if not found:
+            return
+        _, key, end = max(found)
+        partition, wall_ms = self._replicas.partitions[key], self._context.now.wall_ms
+        with partition.storage():
+            cleaning = clean(partition.log, self._first_dirty(partition), end, wall_ms)
+            self._cleaning = key, cleaning
+            self._context.out.add(Flush(cleaning.paths, CLEANED))
+
+    def _first_dirty(self, partition: Partition) -> int:
+        """Where the part begins that was never cleaned; a truncation may have cut below it."""
+        found = self._cleaned.get((partition.topic, partition.partition), 0)
+        return found if found <= partition.log.log_end_offset else 0
+
+    def _candidate(self, partition: Partition) -> list[tuple[float, Key, int]]:
+        log = partition.log
+        if "compact" not in log.config.cleanup_policy or partition.offline:
+            return []
+        end = cleanable_end(log, self._context.now.wall_ms, partition.high_watermark)
+        ratio = dirty_ratio(log, self._first_dirty(partition), end)
+        enough = ratio > 0 and ratio >= log.config.min_cleanable_dirty_ratio
+        return [(ratio, (partition.topic, partition.partition), end)] if enough else []
+
+    def complete(self, token: str) -> None:
+        if token == self._checkpoint.token:
+            self._checkpoint.flushed()
+        if token != CLEANED or self._cleaning is None:
+            return
+        (key, cleaning), self._cleaning = self._cleaning, None
+        partition = self._replicas.partitions.get(key)
+        if partition is None:
+            return
+        with partition.storage():
+            install(partition.log, cleaning)
+            self._cleaned[key] = cleaning.end
+            self._checkpoint.write(self._cleaned)
