@@ -18,8 +18,10 @@ from reference.metadata import MetadataHandler
 from reference.metadata_cache import Endpoint, MetadataCache
 from reference.peers import SWEEP, Peers
 from reference.procedures import spawn
+from reference.replication.delete_records import DeleteRecordsHandler
 from reference.replication.fetch import FetchHandler
 from reference.replication.isr_changes import ByAlterPartition, ByZooKeeper
+from reference.replication.log_maintenance import LogMaintenance
 from reference.replication.offsets import OffsetsHandler
 from reference.replication.partition import Partition
 from reference.replication.produce import ProduceHandler
@@ -66,6 +68,7 @@ class Broker:
         )
         self.replicas = ReplicaManager(context, isr_changes, self._peers, self._purgatory, self.configs)
         self.replicas.is_alive, self.replicas.knows = self.cache.is_alive, self.cache.knows
+        self.maintenance = LogMaintenance(context, self.replicas, self.configs)
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
@@ -85,14 +88,15 @@ class Broker:
         produce = ProduceHandler(context, self.replicas, self.configs, self.transactions.verifier.verify)
         fetch = FetchHandler(context, self.replicas, self._purgatory)
         offsets = OffsetsHandler(self.replicas)
+        deletion = DeleteRecordsHandler(context, self.replicas, self.configs, self._purgatory)
         office = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
         metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         members = self._coordinator
         served: dict[int, Served] = {
-            0: Served(produce.produce, 0, self.transactions.newest_produce, answered_from=3),
-            1: Served(fetch.fetch, 4, 12),
+            0: Served(produce.produce, 0, self.transactions.newest_produce),
+            1: Served(fetch.fetch, 0, 12),
             2: Served(offsets.list_offsets, 1, 7),
             3: Served(metadata.metadata, 0, 12),
             4: Served(self._leader_and_isr, 2, 4, inter_broker=True),
@@ -110,6 +114,7 @@ class Broker:
             16: Served(committed.list, 0, 5),
             19: Served(topics.create, 0, 7),
             20: Served(topics.delete, 0, 6),
+            21: Served(deletion.delete_records, 0, 2),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
             32: Served(topics.describe_configs, 0, 4),
             37: Served(topics.create_partitions, 0, 3),
@@ -130,6 +135,7 @@ class Broker:
     def start(self, now: Instant) -> list[Effect]:
         self._context.now = now
         self.replicas.start()
+        self.maintenance.start()
         self._peers.start()
         self.store.start()
         self.transactions.expiry.start()
@@ -155,11 +161,13 @@ class Broker:
             self._peers.sweep()
         else:
             self.replicas.fire(timer)
+            self.maintenance.fire(timer)
         return self._out.drain()
 
     def complete(self, now: Instant, token: str) -> list[Effect]:
         self._context.now = now
         self.replicas.complete(token)
+        self.maintenance.complete(token)
         return self._out.drain()
 
     def closed(self, now: Instant, peer: str) -> list[Effect]:

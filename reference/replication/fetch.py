@@ -1,10 +1,10 @@
-"""Fetch (key 1): v4-12, for consumers and followers. No sessions: every request lists its partitions (KIP-227).
+"""Fetch (key 1): v0-12, for consumers and followers. No sessions: every request lists its partitions (KIP-227).
 
 Answered at once iff max wait <= 0, nothing asked, min bytes there, an error or a diverging epoch; otherwise
 parked until enough is appended (followers) or committed (consumers), or the wait is over.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from reference.context import Context
@@ -14,7 +14,8 @@ from reference.replication.partition import Diverging, Partition
 from reference.replication.purgatory import Purgatory
 from reference.replication.replica_manager import ReplicaManager
 from reference.storage.log import OffsetOutOfRangeError
-from reference.wire.errors import ErrorCode
+from reference.wire.errors import EncodeError, ErrorCode, WireError
+from reference.wire.log_entries import down_convert, entries
 from reference.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -24,11 +25,12 @@ from reference.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from reference.wire.records import batch_headers
 
 CONSUMER = -1
 READ_COMMITTED = 1
 ZSTD_SINCE = 10
+TIMESTAMPS_SINCE = 2
+RECORD_BATCHES_SINCE = 4
 
 RESULT_OF_ERROR = {
     ErrorCode.NONE: "records",
@@ -61,12 +63,13 @@ class FetchHandler:
         while not self._answers(body, reading):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
             if wait_ms <= 0 or not await self._woken(body, wait_ms):
-                return self._response(self._read(body, parking=False, arrived=False))
+                reading = self._read(body, parking=False, arrived=False)
+                break
             reading = self._read(body, parking=True, arrived=False)
-        return self._response(reading)
-
-    def _response(self, reading: Reading) -> FetchResponse:
-        return FetchResponse(responses=tuple(reading.responses))
+        responses = tuple(reading.responses)
+        if request.api_version < RECORD_BATCHES_SINCE:
+            responses = _down_converted(responses, magic=int(request.api_version >= TIMESTAMPS_SINCE))
+        return FetchResponse(responses=responses)
 
     def _answers(self, body: FetchRequest, reading: Reading) -> bool:
         asked = any(topic.partitions for topic in body.topics)
@@ -125,9 +128,7 @@ class FetchHandler:
         """One partition's part, and whether it must be told without waiting."""
         partition = self._replicas.partitions.get((topic, asked.partition))
         if partition is None:
-            known = self._replicas.knows(topic, asked.partition)
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return _refused(asked, error), True
+            return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
         error = partition.check_epoch(asked.current_leader_epoch)
         diverging: Diverging | None = None
         records = b""
@@ -182,6 +183,8 @@ class FetchHandler:
         accepted = arrived and error is ErrorCode.NONE and diverging is None
         if accepted:
             partition.follower_fetched(replica, asked.fetch_offset)
+            if replica in partition.remotes:
+                partition.remotes[replica].log_start_offset = asked.log_start_offset
         result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]
         self._context.trace(
             partition.entity,
@@ -213,12 +216,29 @@ def _aborted(partition: Partition, offset: int, records: bytes) -> tuple[Aborted
     producers = partition.log.producers
     if not producers.aborted or not records:
         return ()
-    end = max((header.next_offset for _, header in batch_headers(records)), default=offset + 1)
+    end = max((header.next_offset for _, header in entries(records)), default=offset + 1)
     found = producers.aborted_between(offset, end)
     return tuple(
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in sorted(found, key=lambda each: each.first_offset)
     )
+
+
+def _down_converted(topics: tuple[FetchableTopicResponse, ...], magic: int) -> tuple[FetchableTopicResponse, ...]:
+    """For a client of before 0.11: message sets in place of record batches (KIP-98)."""
+    return tuple(
+        replace(topic, partitions=tuple(_down_converted_part(part, magic) for part in topic.partitions))
+        for topic in topics
+    )
+
+
+def _down_converted_part(part: PartitionData, magic: int) -> PartitionData:
+    try:
+        return replace(part, records=down_convert(part.records or b"", magic))
+    except EncodeError:
+        return replace(part, records=b"", error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    except WireError:
+        return replace(part, records=b"", error_code=ErrorCode.CORRUPT_MESSAGE)
 
 
 def _refused(asked: FetchPartition, error: ErrorCode) -> PartitionData:

@@ -104,6 +104,9 @@ class Fetcher:
             return True
         try:
             partition.append_fetched(data.records or b"", data.high_watermark)
+            if partition.log.log_start_offset < data.log_start_offset <= partition.high_watermark:  # KIP-107
+                with partition.storage():
+                    partition.log.advance_log_start(data.log_start_offset)
         except CorruptBatchError:
             return False
         return True

@@ -33,17 +33,24 @@ class LogMaintenance:
         self._context.timer(CLEANER, config.log_cleaner_backoff_ms)
 
     def fire(self, timer: str) -> None:
-        for partition in self._replicas.partitions.values():
-            partition.log.config = self._configs.log_config(partition.topic)
         if timer == RETENTION:
             self._context.timer(RETENTION, self._context.config.log_retention_check_interval_ms)
-            for partition in list(self._replicas.partitions.values()):
-                if "delete" in partition.log.config.cleanup_policy:
-                    with partition.storage():
-                        retain(partition.log, self._context.now.wall_ms, partition.high_watermark)
-        else:
+            self._retain()
+        elif timer == CLEANER:
             self._context.timer(CLEANER, self._context.config.log_cleaner_backoff_ms)
+            self._refresh_configs()
             self._clean_dirtiest()
+
+    def _refresh_configs(self) -> None:
+        for partition in self._replicas.partitions.values():
+            partition.log.config = self._configs.log_config(partition.topic)
+
+    def _retain(self) -> None:
+        self._refresh_configs()
+        for partition in list(self._replicas.partitions.values()):
+            if "delete" in partition.log.config.cleanup_policy and not partition.offline:
+                with partition.storage():
+                    retain(partition.log, self._context.now.wall_ms, partition.high_watermark)
 
     # -- compaction ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from reference.events import Request
 from reference.replication.partition import Partition
 from reference.replication.replica_manager import ReplicaManager
 from reference.wire.errors import ErrorCode
+from reference.wire.log_entries import decode_entry
 from reference.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -18,7 +19,6 @@ from reference.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from reference.wire.records import decode_records
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NONE_FOUND = (-1, -1)
@@ -48,8 +48,7 @@ class OffsetsHandler:
     def _leader(self, topic: str, number: int, leader_epoch: int) -> tuple[Partition | None, ErrorCode]:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None:
-            known = self._replicas.knows(topic, number)
-            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return None, self._replicas.not_leader(topic, number)
         return partition, partition.check_epoch(leader_epoch)
 
     def _list_one(
@@ -107,7 +106,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
     records = (
         record
         for batch in log.batches_from_timestamp(max(timestamp, 0))
-        for record in decode_records(batch)[1]
+        for record in decode_entry(batch)[1]
         if log.log_start_offset <= record.offset < end
     )
     if timestamp == MAX_TIMESTAMP:

@@ -72,6 +72,7 @@ class Partition:
         self.min_insync_replicas: Callable[[], int] = lambda: 1
         self.is_alive: Callable[[int], bool] = lambda broker_id: True
         self.on_offline: Callable[[Partition], None] = lambda partition: None
+        self.on_flush_due: Callable[[], None] = lambda: None
         self.remotes: dict[int, Remote] = {}
         self._acks: deque[AckWaiter] = deque()
         self.append_waiters: dict[str, Waiter] = {}  # follower fetches: more was appended
@@ -167,6 +168,7 @@ class Partition:
             base_offset = self.log.append_as_leader(batch, header, self.leader_epoch)
         if self.offline:
             return base_offset
+        self._flush_if_due()
         self._context.trace(
             self.entity,
             "LeaderWrite",
@@ -178,6 +180,11 @@ class Partition:
         if self._advance_high_watermark(trace=True):
             self.settle()
         return base_offset
+
+    def _flush_if_due(self) -> None:
+        """After so many messages (kafka-0.7-design, "Writes"); the flush by time is a timer."""
+        if self.log.unflushed_messages >= self._context.config.log_flush_interval_messages:
+            self.on_flush_due()
 
     def committed(self, required_offset: int, timeout_ms: int) -> Pending[ErrorCode]:
         """Resolves when everything below `required_offset` is committed, or with an error code."""
@@ -365,6 +372,7 @@ class Partition:
             count = self.log.append_as_follower(records) if records else 0
         if self.offline:
             return
+        self._flush_if_due()
         self.raise_high_watermark(leader_high_watermark)
         self._context.trace(
             self.entity,

@@ -1,6 +1,6 @@
-"""Produce (key 0): v3-12. Validates one record batch for each partition, appends it, and waits as `acks` says.
+"""Produce (key 0): v0-12. Validates one record batch for each partition, appends it, and waits as `acks` says.
 
-v0-2 are advertised (KAFKA-18659) and refused: they carry message sets.
+v0-2 carry message sets, which are stored as record batches.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from reference.replication.replica_manager import ReplicaManager
 from reference.topic_configs import TopicConfigs
 from reference.wire.compression import Compression
 from reference.wire.errors import ErrorCode, WireError
+from reference.wire.log_entries import up_convert
 from reference.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -25,6 +26,7 @@ from reference.wire.records import BatchHeader, batch_headers, crc_valid, decode
 ACKS = {0, 1, -1}
 BATCH_OVERHEAD = 12
 ZSTD_SINCE = 7
+RECORD_BATCHES_SINCE = 3
 ABORTABLE_SINCE = 11
 ADDS_PARTITIONS_SINCE = 12
 Verify = Callable[..., Pending[ErrorCode]]
@@ -109,8 +111,7 @@ class ProduceHandler:
             raise RefusedBatchError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.knows(topic, number)
-            raise RefusedBatchError(ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RefusedBatchError(self._replicas.not_leader(topic, number))
         if acks == -1 and len(partition.isr) < partition.effective_min_isr:
             raise RefusedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return partition
@@ -151,16 +152,21 @@ class ProduceHandler:
             error = partition.log.producers.check(header, from_zero=from_zero)
             if error is not ErrorCode.NONE:
                 raise RefusedBatchError(error)
-        if self._configs.value(partition.topic, "message.timestamp.type") != "LogAppendTime":
-            return partition.append(batch, header), -1
-        append_time = self._context.now.wall_ms
-        batch = with_append_time(batch, append_time)
-        ((_, header),) = batch_headers(batch)
-        return partition.append(batch, header), append_time
+        append_time = -1
+        if self._configs.value(partition.topic, "message.timestamp.type") == "LogAppendTime":
+            append_time = self._context.now.wall_ms
+            batch = with_append_time(batch, append_time)
+            ((_, header),) = batch_headers(batch)
+        base_offset = partition.append(batch, header)
+        if partition.offline:
+            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return base_offset, append_time
 
     def _validated(self, topic: str, records: bytes | None, version: int) -> tuple[bytes, BatchHeader]:
         """Exactly one whole, well-formed v2 batch (KIP-98, KAFKA-6554), within the topic's limits."""
         batch = bytes(records or b"")
+        if version < RECORD_BATCHES_SINCE:
+            batch = _up_converted(batch)
         header = _only_header(batch)
         if header.magic != 2:
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, "only record batch format v2 is accepted")
@@ -193,6 +199,14 @@ class ProduceHandler:
             raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if any(record.key is None for record in records):
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, "a compacted topic needs a key in every record")
+
+
+def _up_converted(message_set: bytes) -> bytes:
+    """What an old client sends is stored in today's format, as message.format.version asks for (KIP-724)."""
+    try:
+        return up_convert(message_set)
+    except WireError as error:
+        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def _only_header(batch: bytes) -> BatchHeader:

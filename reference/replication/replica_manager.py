@@ -113,7 +113,7 @@ class ReplicaManager:
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         partition.is_alive = self.is_alive
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
-        partition.on_offline = self._unassign_fetcher
+        partition.on_offline, partition.on_flush_due = self._unassign_fetcher, self._flush_logs
         return partition
 
     def _trace_restart(self, partition: Partition) -> None:

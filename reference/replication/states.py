@@ -58,6 +58,7 @@ class Remote:
     """A follower as its leader sees it; `log_end_offset` is -1 until it has fetched in this epoch."""
 
     log_end_offset: int = -1
+    log_start_offset: int = -1
     caught_up_ms: int = 0
     fetched_ms: int = 0
     leader_end_at_fetch: int = -1

@@ -64,8 +64,12 @@ class Checkpoint:
         """Begin to replace the file, unless nothing changed or a replacement is under way."""
         if self._writing or offsets == self._written:
             return
+        try:
+            self._fs.write(self._hidden, format_offsets(offsets))
+        except OSError as error:  # the old one stands, and serves
+            log.warning("%s could not be replaced: %s", self.path, error)
+            return
         self._writing, self._written = True, dict(offsets)
-        self._fs.write(self._hidden, format_offsets(offsets))
         self._out.add(Flush((self._hidden,), self.token))
 
     def write_now(self, offsets: dict[Partition, int]) -> None:

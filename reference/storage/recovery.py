@@ -54,7 +54,7 @@ def load_segment(segment: Segment) -> None:
         expected = header.next_offset
     if segment.size < segment.fs.size(segment.path):
         raise _corrupt(segment, expected)
-    log.warning("%s: indexes disagreed with their log and were built anew", segment.path)
+    log.info("%s: indexes disagreed with their log and were built anew", segment.path)
 
 
 def recover_segment(

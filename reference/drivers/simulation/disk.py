@@ -1,5 +1,7 @@
 """A disk in memory with a page cache: a crash may take back what was not flushed."""
 
+import errno
+import os
 from dataclasses import dataclass, field
 
 
@@ -17,6 +19,7 @@ class SimulatedDisk:
 
     def __init__(self) -> None:
         self._files: dict[str, File] = {}
+        self.full = False  # from now on nothing more is taken
 
     def exists(self, path: str) -> bool:
         return path in self._files
@@ -34,9 +37,15 @@ class SimulatedDisk:
         return bytes(self._file(path).data[position : position + size])
 
     def append(self, path: str, data: bytes) -> None:
+        self._need_space(path, data)
         self._file(path).data += data
 
+    def _need_space(self, path: str, data: bytes) -> None:
+        if self.full and data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
     def write(self, path: str, data: bytes) -> None:
+        self._need_space(path, data)
         file = self._file(path)
         self._keep_durable(file)
         file.data = bytearray(data)

@@ -1,0 +1,80 @@
+"""DeleteRecords (key 21): v0-2. Moves the log start of partitions that this broker leads, and waits for the followers.
+
+What lies below is hidden at once; whole segments of it are deleted (KIP-107).
+"""
+
+from reference.context import Context
+from reference.events import Request
+from reference.replication.partition import Partition, Role
+from reference.replication.purgatory import Purgatory
+from reference.replication.replica_manager import ReplicaManager
+from reference.topic_configs import TopicConfigs
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+HIGH_WATERMARK = -1
+UNKNOWN = -1
+POLL_MS = 20
+
+
+class DeleteRecordsHandler:
+    def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs, purgatory: Purgatory) -> None:
+        self._context, self._replicas, self._configs, self._purgatory = context, replicas, configs, purgatory
+
+    async def delete_records(self, request: Request) -> DeleteRecordsResponse:
+        body: DeleteRecordsRequest = request.body
+        deadline_ms = self._context.now.monotonic_ms + body.timeout_ms
+        # All are moved before any is waited for.
+        asked = [(topic.name, part, self._move(topic.name, part)) for topic in body.topics for part in topic.partitions]
+        results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+        for name, part, error in asked:
+            results.setdefault(name, []).append(await self._result(name, part, error, deadline_ms))
+        return DeleteRecordsResponse(
+            topics=tuple(DeleteRecordsTopicResult(name=name, partitions=tuple(each)) for name, each in results.items())
+        )
+
+    def _move(self, topic: str, asked: DeleteRecordsPartition) -> ErrorCode:
+        partition = self._replicas.partitions.get((topic, asked.partition_index))
+        if partition is None or partition.role is not Role.LEADER:
+            return self._replicas.not_leader(topic, asked.partition_index)
+        if "delete" not in self._configs.log_config(topic).cleanup_policy:
+            return ErrorCode.POLICY_VIOLATION
+        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        with partition.storage():
+            partition.log.advance_log_start(offset)
+        return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NONE
+
+    async def _result(
+        self, topic: str, asked: DeleteRecordsPartition, error: ErrorCode, deadline_ms: int
+    ) -> DeleteRecordsPartitionResult:
+        low_watermark = UNKNOWN
+        if error is ErrorCode.NONE:
+            partition = self._replicas.partitions[topic, asked.partition_index]
+            wanted = min(asked.offset, partition.log.log_start_offset)
+            while (low_watermark := _low_watermark(partition)) < wanted:
+                if self._context.now.monotonic_ms >= deadline_ms:
+                    error = ErrorCode.REQUEST_TIMED_OUT
+                    break
+                await self._purgatory.sleep(POLL_MS)
+                if partition.role is not Role.LEADER:
+                    error, low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, UNKNOWN
+                    break
+        return DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
+        )
+
+
+def _low_watermark(partition: Partition) -> int:
+    """The smallest log start of all replicas that live."""
+    followers = (
+        remote.log_start_offset for replica, remote in partition.remotes.items() if partition.is_alive(replica)
+    )
+    return min([partition.log.log_start_offset, *followers])
