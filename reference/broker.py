@@ -5,10 +5,10 @@ from typing import Any
 from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
 from reference.config import BrokerConfig
 from reference.context import Context, to_json
-from reference.controller.cluster import registration
+from reference.controller.cluster import parse_topic, registration
 from reference.controller.controller import Controller
 from reference.controller.handlers import ControllerHandlers
-from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH
+from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, TOPICS
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
@@ -302,7 +302,15 @@ class Broker:
             return
         self._context.broker_epoch, self._registered = reply.stat.created, session_id
         await self.store.watch(path)
+        spawn(self._drop_strays())
         await self.controller.stand()
+
+    async def _drop_strays(self) -> None:
+        """Replicas that were moved away while this broker was down: the store assigns them to others."""
+        for topic in sorted({topic for topic, _ in self.replicas.partitions}):
+            found = await self.store.get(f"{TOPICS}/{topic}")
+            if not found.error:
+                self.replicas.drop_strays(topic, parse_topic(found.data).assignment)
 
     def _watched(self, event: WatchEvent) -> None:
         if event.path == CONTROLLER and event.kind == "deleted":

@@ -80,4 +80,4 @@ class Guards:
 
 def switch_name(guard: str) -> str:
     """`FenceStaleFetch` becomes `fence_stale_fetch`; snake case stays as it is."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", guard).lower()
+    return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "_", guard).lower()

@@ -69,7 +69,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def switch(self) -> str:
         """Its name in `reference.guards.Guards`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.id).lower()
+        return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "_", self.id).lower()
 
     @property
     def texts(self) -> dict[str, str]:

@@ -2,17 +2,25 @@
 
 =====================================  =======================================================================
 cluster N [key=value ...]              start N brokers and topic t (one partition); keys: truncation,
-                                       min_insync_replicas, guards_off, or any broker setting
+                                       min_insync_replicas, guards_off, assigned, or any broker setting
 produce V ...                          write these values with acks=all and run until each is acknowledged
 hold A -> B / release A -> B           keep messages of a link back / let them go
 deliver A -> B / drop A -> B           hand over or lose the oldest message kept back
 crash N [lose=unflushed]               stop a broker at once; its page cache survives unless it loses it
 restart N / pause N / resume N
 expire N                               the metadata store ends the broker's session now
+leave N                                controlled shutdown
 run MS                                 let MS virtual milliseconds pass
+until ACTION [key=value]               run until this protocol step is taken, for 10 s at most
+reassign A B ...                       ask the controller to move the partition to these brokers
+elect preferred|unclean                ask the controller for an election
+delete                                 ask the controller to delete the topic
 show                                   every replica: role, epoch, log, high watermark, and the stored state
+stored                                 the assigned replicas, leader and ISR that the store holds, and what moves
 read                                   what a consumer reads from the leader
 =====================================  =======================================================================
+
+For N, `leader` and `controller` name who that is at the time.
 
 Between commands the protocol steps that were taken are printed, named as in the TLA+ module.
 `python -m fuzz.scenarios --rewrite` writes the golden parts anew, to be reviewed as a diff.
@@ -20,16 +28,27 @@ Between commands the protocol steps that were taken are printed, named as in the
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from fuzz.clients import Producer
-from fuzz.simulated_cluster import Settings, SimulatedCluster
+from fuzz.clients import Asker, Producer
+from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
+from reference.broker import Broker
 from reference.events import STORE, broker_peer
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from reference.wire.messages.delete_topics import DeleteTopicsRequest
+from reference.wire.messages.elect_leaders import ElectLeadersRequest
 from reference.wire.records import batch_headers, decode_records
 from spec.formats.trace import Step
 
 SEPARATOR = "----"
 SEED = 0
 PATIENCE_MS = 3_000
+LONG_PATIENCE_MS = 10_000
 QUIET = {"SendFetch", "LeaderServeFetch"}
 
 
@@ -40,6 +59,7 @@ class Scenario:
         self._told = 0
         self._acked: list[int] = []
         self._producers = 0
+        self._appended: dict[int | str, dict[str, Any]] = {}
         self._commands: dict[str, Callable[..., None]] = {
             "cluster": self._start,
             "produce": self._produce,
@@ -49,9 +69,15 @@ class Scenario:
             "drop": lambda a, _, b: self._say(f"dropped {_name(self.cluster.world.drop(_peer(a), _peer(b)))}"),
             "crash": self._crash,
             "restart": lambda n: self.cluster.world.start(_peer(n)),
-            "pause": lambda n: self.cluster.world.pause(_peer(n)),
+            "pause": lambda n: self.cluster.world.pause(self._who(n)),
             "resume": lambda n: self.cluster.world.resume(_peer(n)),
             "expire": self._expire,
+            "leave": self._leave,
+            "until": self._until,
+            "reassign": self._reassign,
+            "elect": self._elect,
+            "delete": self._delete,
+            "stored": self._stored,
             "run": lambda ms: self.cluster.world.run_until(self.cluster.world.now_ms + int(ms)),
             "show": self._show,
             "read": self._read,
@@ -79,9 +105,17 @@ class Scenario:
 
     def _tell_steps(self) -> None:
         for step in self.cluster.world.steps[self._told :]:
-            if step.action not in QUIET:
+            if step.action not in QUIET and not self._is_idle(step):
                 self._say(f"  {_describe(step)}")
         self._told = len(self.cluster.world.steps)
+
+    def _is_idle(self, step: Step) -> bool:
+        """A follower's fetch that brought nothing new."""
+        if step.action != "FollowerAppend":
+            return False
+        before = self._appended.get(step.node)
+        self._appended[step.node] = step.state
+        return before == step.state
 
     # -- commands --------------------------------------------------------------------------------
 
@@ -93,7 +127,8 @@ class Scenario:
             min_insync_replicas=int(given.pop("min_insync_replicas", "1")),
             guards_off=tuple(filter(None, given.pop("guards_off", "").split(","))),
             spread_ms=0,
-            broker_settings={key: int(value) for key, value in given.items()},
+            assigned=tuple(int(member) for member in given.pop("assigned", "").split(",") if member),
+            broker_settings={key: _setting(value) for key, value in given.items()},
         )
         self._cluster = SimulatedCluster(SEED, settings, tracing=True)
         self._cluster.start()
@@ -119,19 +154,88 @@ class Scenario:
             producer.stopped = True
             self._say(f"  {value} {'acknowledged at offset ' + str(acked[0]) if acked else 'not acknowledged'}")
 
+    def _who(self, word: str) -> str:
+        """A node by number, or by the role that it has now."""
+        roles = {"leader": lambda: self.cluster.leader(0), "controller": self.cluster.controller}
+        if word not in roles:
+            return _peer(word)
+        broker_id = roles[word]()
+        self._say(f"  {word} is {broker_id}")
+        return broker_peer(broker_id)
+
     def _crash(self, broker: str, *words: str) -> None:
-        self.cluster.world.crash(_peer(broker), lose_unflushed="lose=unflushed" in words)
+        self.cluster.world.crash(self._who(broker), lose_unflushed="lose=unflushed" in words)
 
     def _expire(self, broker: str) -> None:
         """End the session as the store does after a silence, without waiting for it."""
-        store = self.cluster.world.hosts[STORE].node
-        self.cluster.world.enter(STORE, lambda now: store.expire(now, _peer(broker)))  # type: ignore[union-attr]
+        store, peer = self.cluster.world.hosts[STORE].node, self._who(broker)
+        self.cluster.world.enter(STORE, lambda now: store.expire(now, peer))  # type: ignore[union-attr]
+
+    def _leave(self, broker: str) -> None:
+        """As `SIGTERM` does: move leaders away, end the session, then stop."""
+        world, peer = self.cluster.world, self._who(broker)
+        node = world.hosts[peer].node
+        assert isinstance(node, Broker)
+        world.enter(peer, node.leave)
+        end_ms = world.now_ms + PATIENCE_MS
+        while not node.may_stop and world.now_ms < end_ms:
+            world.run_until(world.now_ms + 1)
+        world.enter(peer, node.stop)
+        world.crash(peer, lose_unflushed=False)
+
+    def _until(self, action: str, *words: str) -> None:
+        """`key=value` must be among the step's choices or what it says of the state."""
+        world, (key, _, value) = self.cluster.world, "".join(words).partition("=")
+        end_ms = world.now_ms + LONG_PATIENCE_MS
+        seen = self._told
+        while world.now_ms < end_ms:
+            for step in world.steps[seen:]:
+                if step.action == action and (not key or str({**step.choices, **step.state}.get(key)) == value):
+                    return
+            seen = len(world.steps)
+            world.run_until(world.now_ms + 1)
+        self._say(f"  {action} did not happen")
+
+    def _reassign(self, *brokers: str) -> None:
+        wanted = ReassignablePartition(partition_index=0, replicas=tuple(int(broker) for broker in brokers))
+        topic = ReassignableTopic(name=TOPIC, partitions=(wanted,))
+        self._ask_controller(AlterPartitionReassignmentsRequest(topics=(topic,)), 0)
+
+    def _elect(self, kind: str) -> None:
+        election_type = {"preferred": 0, "unclean": 1}[kind]
+        self._ask_controller(ElectLeadersRequest(election_type=election_type, topic_partitions=None), 2)
+
+    def _delete(self) -> None:
+        self._ask_controller(DeleteTopicsRequest(topic_names=(TOPIC,), timeout_ms=100), 3)
+
+    def _ask_controller(self, request: Any, version: int) -> None:
+        refused = {ErrorCode.NOT_CONTROLLER}
+
+        def settled(reply: Any) -> bool:
+            codes = [getattr(reply, "error_code", ErrorCode.NONE)]
+            codes += [each.error_code for each in getattr(reply, "responses", ()) if hasattr(each, "error_code")]
+            return not refused.intersection(codes)
+
+        self._producers += 1
+        asker = Asker(self.cluster.broker_ids, request, version, settled)
+        self.cluster.ask(f"client:{self._producers}", asker, patience_ms=LONG_PATIENCE_MS)
+        if not asker.done:
+            self._say("  no controller answered")
+
+    def _stored(self) -> None:
+        assigned, state = self.cluster.assigned(0), self.cluster.stored(0)
+        if state is None:
+            self._say("  no such topic")
+            return
+        leader = f"leader {state.leader} epoch {state.leader_epoch} isr {_set(state.isr)}"
+        self._say(f"  assigned {_set(assigned)}  {leader}")
 
     def _show(self) -> None:
         for broker_id in self.cluster.broker_ids:
             replica = self.cluster.replica(broker_id, 0)
             if replica is None:
-                self._say(f"  {broker_id} down")
+                up = self.cluster.world.is_up(broker_peer(broker_id))
+                self._say(f"  {broker_id} {'has no replica' if up else 'down'}")
                 continue
             log = " ".join(value for value in _values(self.cluster, broker_id))
             self._say(
@@ -160,6 +264,10 @@ def _values(cluster: SimulatedCluster, broker_id: int) -> list[str]:
     data = replica.log.read(replica.log.log_start_offset, 1 << 20, end, at_least_one=True)
     records = [record for position, _ in batch_headers(data) for record in decode_records(data, position)[1]]
     return [f"m{(record.value or b'').decode()}" for record in records]
+
+
+def _setting(value: str) -> int | str:
+    return int(value) if value.isdigit() else value
 
 
 def _peer(word: str) -> str:

@@ -26,6 +26,7 @@ class BrokerChanges:
         come = {b: info for b, info in found.items() if b not in known or known[b].epoch != info.epoch}
         if gone:
             cluster.brokers = {b: info for b, info in known.items() if b not in gone}
+            cluster.leaving -= gone
             for broker_id in gone:
                 self._office.close_channel(broker_id)
             await self._died(gone)

@@ -53,6 +53,7 @@ class Cluster:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[Key, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
+    leaving: set[int] = field(default_factory=set)  # brokers in their controlled shutdown
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.topics and key[1] in self.topics[key[0]].assignment

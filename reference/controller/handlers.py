@@ -92,10 +92,11 @@ class ControllerHandlers:
 
     async def _shut_down(self, term: Term, broker_id: int) -> list[Key]:
         office, cluster = term.office, term.office.cluster
+        cluster.leaving.add(broker_id)  # from now on nobody tells it to follow, or takes it into an ISR
         hosted = [key for key in cluster.hosted_by(broker_id) if key[0] not in cluster.deleting]
 
         def decide(key: Key, state: PartitionState) -> PartitionState | None:
-            return elect_for_shutdown(state, cluster.replicas(key), cluster.brokers, {broker_id})
+            return elect_for_shutdown(state, cluster.replicas(key), cluster.brokers, cluster.leaving)
 
         await office.change(hosted, decide)
         followed = [key for key in hosted if cluster.states[key].leader != broker_id]

@@ -244,11 +244,11 @@ class Office:
         return self.send_metadata(keys, brokers)
 
     def send_leaders(self, keys: list[Key], brokers: Collection[int]) -> None:
-        """Nothing of what is to be deleted: it would come back."""
+        """Nothing of what is to be deleted, which would come back, and nothing to who leaves."""
         staying = [key for key in keys if key[0] not in self.cluster.deleting]
         for broker_id in brokers:
             hosted = [key for key in staying if broker_id in self.cluster.replicas(key)]
-            if hosted and broker_id in self._channels:
+            if hosted and broker_id in self._channels and broker_id not in self.cluster.leaving:
                 request = leader_and_isr(self.context.broker_id, self.epoch, broker_id, self.cluster, hosted)
                 self._channels[broker_id].send(*request)
 

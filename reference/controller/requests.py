@@ -108,6 +108,7 @@ def update_metadata(
         live_brokers=tuple(
             UpdateMetadataBroker(id=known, endpoints=endpoints(info.host, info.port), rack=info.rack)
             for known, info in cluster.brokers.items()
+            if known not in cluster.leaving
         ),
     ), UPDATE_METADATA_VERSION
 

@@ -1,7 +1,7 @@
 """All replicas of one broker: what the controller asks of them, and the checkpoints behind them."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from reference.context import Context
 from reference.effects import Flush
@@ -206,9 +206,20 @@ class ReplicaManager:
             partition.stop()
             self.on_role_change(partition)
             if state.delete_partition:
-                del self.partitions[key]
-                self._context.fs.delete_folder(f"{topic}-{state.partition_index}")
+                self._delete(key)
         return ErrorCode.NONE
+
+    def _delete(self, key: Key) -> None:
+        del self.partitions[key]
+        self._context.fs.delete_folder(f"{key[0]}-{key[1]}")
+
+    def drop_strays(self, topic: str, assigned: Mapping[int, tuple[int, ...]]) -> None:
+        """Delete what this broker has of a topic and others are assigned, unless a controller has told it otherwise."""
+        for key, partition in list(self.partitions.items()):
+            mine = self._context.broker_id in assigned.get(key[1], (self._context.broker_id,))
+            if key[0] == topic and not mine and partition.role is Role.NONE:
+                self._context.log("log", f"{partition.entity}: moved to {assigned[key[1]]} meanwhile; deleted here")
+                self._delete(key)
 
     def topic_deleted(self, topic: str) -> None:
         """What comes under this name from now on is another topic, whose leader epochs begin anew."""

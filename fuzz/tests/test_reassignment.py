@@ -1,0 +1,40 @@
+"""A reassignment ends well, whichever of its eleven steps the controller does not survive (kafka-0.8-principles)."""
+
+import pytest
+
+from fuzz.scenarios.runner import Scenario
+from reference.controller.deletion import STEPS as DELETION
+from reference.controller.failover import STEPS as FAILOVER
+from reference.controller.reassignment import STEPS as REASSIGNMENT
+
+
+def test_the_steps_are_as_many_as_the_sources_list() -> None:
+    assert [len(steps) for steps in (FAILOVER, REASSIGNMENT, DELETION)] == [12, 11, 8]
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+@pytest.mark.parametrize("first", [1, 2], ids=["the controller leads too", "the controller is elsewhere"])
+def test_the_next_controller_finishes(first: int, step: int) -> None:
+    before, after = range(first, first + 3), range(first + 3, first + 6)
+    output = Scenario().run(f"""
+        cluster 7 assigned={",".join(map(str, before))}
+        produce m1 m2
+        reassign {" ".join(map(str, after))}
+        until ReassignmentStep step={step}
+        crash controller
+        expire 1
+        run 3000
+        produce m3
+        restart 1
+        run 3000
+        stored
+        show
+        read
+    """)
+    told = output[output.index("> stored") :]
+    moved = "{" + ",".join(map(str, after)) + "}"
+    assert f"assigned {moved}" in told, output
+    assert f"isr {moved}" in told, output
+    assert told.count(" log [m1 m2 m3]") == 3, output
+    assert told.count("has no replica") == 4, output
+    assert told.endswith("[m1 m2 m3]\n"), output
