@@ -18,6 +18,7 @@ from reference.topic_configs import TopicConfigs
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from reference.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+from spec.formats.verdict import UsageError
 
 log = logging.getLogger("highwater.storage")
 
@@ -63,6 +64,12 @@ class ReplicaManager:
             fs.delete(CLEAN_SHUTDOWN)
         checkpoints = (self._high_watermarks, self._recovery_points, self._log_starts)
         self._found = {checkpoint.path: checkpoint.read() for checkpoint in checkpoints}
+        if self._high_watermarks.damaged and not self._context.guards.truncate_by_epoch:
+            raise UsageError(
+                "the high watermarks are damaged, and truncation = high_watermark would cut every log at its start",
+                where=self._high_watermarks.path,
+                mend="restore the file, or start once with truncation = kip320",
+            )
         for folder in folders:
             topic, _, number = folder.rpartition("-")
             if number.isdigit():

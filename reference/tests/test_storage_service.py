@@ -1,0 +1,314 @@
+"""One broker on a simulated disk: full disks, damaged logs, deleted records, old clients (broker.md, 1 and 7)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reference.broker import Broker
+from reference.config import BrokerConfig, StoreConfig
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.drivers.simulation.world import World
+from reference.effects import Effect, Send
+from reference.events import STORE, Instant, Request, Response, broker_peer
+from reference.metadata_store import MetadataStore
+from reference.wire.compression import Compression
+from reference.wire.errors import ErrorCode
+from reference.wire.log_entries import decode_entry, entries
+from reference.wire.message_sets import build_message_set
+from reference.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from reference.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from reference.wire.records import Record, build_batch
+from spec.formats.verdict import UsageError
+
+CLIENT = "client"
+ONE = broker_peer(1)
+
+
+class Client:
+    """A node that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: dict[int, Any] = {}
+
+    def start(self, now: Instant) -> list[Effect]:
+        return []
+
+    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        self.heard[message.correlation_id] = message.body
+        return []
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        return []
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        return []
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        return []
+
+
+class Cluster:
+    def __init__(self, **settings: Any) -> None:
+        self.world = World(0)
+        self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk))
+        config = BrokerConfig(broker_id=1, offsets_topic_replication_factor=1, log_flush_interval_ms=100, **settings)
+        self.world.add(ONE, lambda disk: Broker(config, disk))
+        self.client = Client()
+        self.world.add(CLIENT, lambda disk: self.client)
+        for name in (STORE, ONE, CLIENT):
+            self.world.start(name)
+        self.asked = 0
+        self.until(lambda: self.broker.cache.is_alive(1))
+
+    @property
+    def broker(self) -> Broker:
+        node = self.world.hosts[ONE].node
+        assert isinstance(node, Broker)
+        return node
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        return self.world.hosts[ONE].disk
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(20_000):
+            if condition():
+                return
+            self.world.run_until(self.world.now_ms + 1)
+        raise AssertionError("it never came to be")
+
+    def ask(self, body: Any, version: int) -> Any:
+        self.asked += 1
+        number = self.asked
+        self.world.enter(CLIENT, lambda now: [Send(ONE, Request(number, version, body))])
+        self.until(lambda: number in self.client.heard)
+        return self.client.heard[number]
+
+    def create(self, topic: str, **configs: str) -> None:
+        settings = tuple(
+            CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        )
+        asked = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
+        reply = self.ask(CreateTopicsRequest(topics=(asked,), timeout_ms=1_000), 4)
+        assert reply.topics[0].error_code == ErrorCode.NONE
+        self.until(lambda: (topic, 0) in self.broker.replicas.partitions)
+
+    def produce(self, topic: str, records: bytes, version: int = 8, acks: int = -1) -> Any:
+        data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=0, records=records),))
+        reply = self.ask(ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=(data,)), version)
+        return reply.responses[0].partition_responses[0]
+
+    def fetch(self, topic: str, offset: int = 0, version: int = 11) -> Any:
+        part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        asked = FetchTopic(topic=topic, partitions=(part,))
+        return self.ask(FetchRequest(max_wait_ms=0, topics=(asked,)), version).responses[0].partitions[0]
+
+    def values(self, topic: str, offset: int = 0) -> list[bytes]:
+        found = self.fetch(topic, offset)
+        assert found.error_code == ErrorCode.NONE
+        data = found.records
+        return [r.value or b"" for position, _ in entries(data) for r in decode_entry(data, position)[1]]
+
+    def delete(self, topic: str, offset: int) -> Any:
+        asked = DeleteRecordsTopic(name=topic, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
+        return self.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=1_000), 1).topics[0].partitions[0]
+
+    def crash_and_start(self, *, lose_unflushed: bool = False) -> None:
+        self.world.crash(ONE, lose_unflushed=lose_unflushed)
+        self.world.start(ONE)
+
+
+def batch(value: bytes, key: bytes | None = None, **kinds: Any) -> bytes:
+    return build_batch([(1_000, key, value, ())], **kinds)
+
+
+def led(cluster: Cluster, topic: str) -> bool:
+    partition = cluster.broker.replicas.partitions.get((topic, 0))
+    return partition is not None and partition.role == "leader"
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_full_disk_takes_one_replica_offline_and_the_broker_lives(acks: int) -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    cluster.create("other")
+    assert cluster.produce("t", batch(b"kept")).error_code == ErrorCode.NONE
+    assert cluster.produce("other", batch(b"too")).error_code == ErrorCode.NONE
+    cluster.disk.full = True
+    assert cluster.produce("t", batch(b"lost"), acks=acks).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.fetch("t").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.produce("t", batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.values("other") == [b"too"], "what is not written to is served on"
+    cluster.world.run_until(cluster.world.now_ms + 20_000)  # checkpoints, too, have no space
+    cluster.disk.full = False
+    assert cluster.produce("other", batch(b"more")).error_code == ErrorCode.NONE
+    assert cluster.produce("t", batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR, "until a restart"
+    cluster.crash_and_start()
+    cluster.until(lambda: led(cluster, "t"))
+    assert cluster.values("t") == [b"kept"]
+    assert cluster.produce("t", batch(b"again")).error_code == ErrorCode.NONE
+    assert cluster.values("t") == [b"kept", b"again"]
+
+
+def test_rot_in_what_was_flushed_keeps_one_replica_offline(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    cluster.create("other")
+    for value in (b"one", b"two", b"three"):
+        cluster.produce("t", batch(value))
+    cluster.produce("other", batch(b"sound"))
+    cluster.world.run_until(cluster.world.now_ms + 1_000)
+    path = "t-0/00000000000000000000.log"
+    data = bytearray(cluster.disk.read(path, 0, cluster.disk.size(path)))
+    data[70] ^= 0xFF
+    cluster.disk.write(path, bytes(data))
+    with caplog.at_level(logging.ERROR):
+        cluster.crash_and_start()
+    assert f"t-0 is offline: {path}: a bad batch at offset 0, byte 0, where everything was flushed; " in caplog.text
+    cluster.until(lambda: led(cluster, "other"))
+    assert cluster.values("other") == [b"sound"]
+    assert cluster.produce("t", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.disk.read(path, 0, 1 << 20) == bytes(data), "nothing was cut"
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
+@pytest.mark.parametrize("data", [b"", b"0\n7\n", b"\xff\xfe\x00"])
+def test_a_damaged_checkpoint_is_told_and_costs_nothing(
+    name: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    for value in (b"one", b"two"):
+        cluster.produce("t", batch(value))
+    cluster.world.run_until(cluster.world.now_ms + 10_000)
+    path = f"{name}-offset-checkpoint"
+    assert cluster.disk.exists(path)
+    cluster.disk.write(path, data)
+    with caplog.at_level(logging.WARNING):
+        cluster.crash_and_start()
+    assert f"{path} is damaged and counts as empty" in caplog.text
+    cluster.until(lambda: led(cluster, "t"))
+    assert cluster.values("t") == [b"one", b"two"]
+
+
+def test_under_truncation_by_high_watermark_a_damaged_one_is_refused() -> None:
+    """Before KIP-101 a follower cut its log at its own high watermark: at the log start, if that counted as empty."""
+    cluster = Cluster(truncation="high_watermark")
+    cluster.disk.write("replication-offset-checkpoint", b"0\n7\n")
+    cluster.world.crash(ONE, lose_unflushed=False)
+    with pytest.raises(UsageError, match="replication-offset-checkpoint: the high watermarks are damaged"):
+        cluster.world.start(ONE)
+
+
+def test_deleted_records_are_gone_after_a_restart_too() -> None:
+    cluster = Cluster(high_watermark_checkpoint_interval_ms=100)
+    cluster.create("t")
+    for value in (b"one", b"two", b"three"):
+        cluster.produce("t", batch(value))
+    assert cluster.delete("t", 9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.delete("unknown", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    deleted = cluster.delete("t", 2)
+    assert (deleted.error_code, deleted.low_watermark) == (ErrorCode.NONE, 2)
+    assert cluster.fetch("t", 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    cluster.world.run_until(cluster.world.now_ms + 1_000)
+    cluster.crash_and_start()
+    cluster.until(lambda: led(cluster, "t"))
+    assert cluster.fetch("t", 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.values("t", 2) == [b"three"]
+    assert cluster.delete("t", -1).low_watermark == 3
+
+
+def test_a_compacted_topic_lets_no_records_be_deleted() -> None:
+    cluster = Cluster()
+    cluster.create("t", cleanup_policy="compact")
+    assert cluster.delete("t", 0).error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_topics_are_kept_as_their_settings_say() -> None:
+    cluster = Cluster(log_retention_check_interval_ms=500, log_cleaner_backoff_ms=500)
+    cluster.create("compacted", cleanup_policy="compact", segment_bytes="200", min_cleanable_dirty_ratio="0.01")
+    cluster.create("short", retention_bytes="0", segment_bytes="200")
+    cluster.create("long", segment_bytes="200", retention_ms="-1")
+    for number in range(10):
+        for topic in ("compacted", "short", "long"):
+            cluster.produce(topic, batch(b"%d" % number + bytes(100), b"ab"[number % 2 : number % 2 + 1]))
+    cluster.world.run_until(cluster.world.now_ms + 3_000)
+    assert [value[:1] for value in cluster.values("long")] == [b"0"], "one segment a fetch"
+    assert cluster.broker.replicas.partitions["long", 0].log.log_start_offset == 0
+    assert cluster.broker.replicas.partitions["short", 0].log.log_start_offset == 10
+    log = cluster.broker.replicas.partitions["compacted", 0].log
+    left = [
+        record.offset
+        for segment in log.segments
+        for position, _ in segment.headers()
+        for record in decode_entry(segment.read(position, 1 << 20))[1]
+    ]
+    assert left == [7, 8, 9], "of a, of b, and what stands in the active segment"
+
+
+def test_a_flush_comes_after_so_many_messages() -> None:
+    cluster = Cluster(log_flush_interval_messages=3)
+    cluster.world.run_until(cluster.world.now_ms + 1_000)
+    cluster.create("t")
+    log = cluster.broker.replicas.partitions["t", 0].log
+    path = log.segments[-1].path
+    for number in range(3):
+        assert log.unflushed_messages == number
+        cluster.produce("t", batch(b"x"), acks=1)
+    assert log.unflushed_messages == 0
+    cluster.until(lambda: log.recovery_point == 3)
+    cluster.world.crash(ONE, lose_unflushed=True)
+    assert cluster.disk.size(path) > 0
+
+
+RECORDS = [Record(0, 1_000, b"k", b"old"), Record(1, 1_001, None, b"older")]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_old_clients_produce_and_fetch_message_sets(version: int, codec: Compression) -> None:
+    magic = int(version == 2)
+    cluster = Cluster()
+    cluster.create("t")
+    first = cluster.produce("t", build_message_set(RECORDS, magic, codec), version)
+    assert (first.error_code, first.base_offset) == (ErrorCode.NONE, 0)
+    assert cluster.produce("t", build_message_set(RECORDS, magic, codec)[:-1], version).error_code == (
+        ErrorCode.CORRUPT_MESSAGE
+    )
+    stored = cluster.fetch("t").records
+    assert [(header.magic, header.compression) for _, header in entries(stored)] == [(2, codec)]
+    cluster.produce("t", batch(b"new", compression=codec))
+    data = cluster.fetch("t", version=version).records
+    assert {header.magic for _, header in entries(data)} == {magic}
+    records = [record for position, _ in entries(data) for record in decode_entry(data, position)[1]]
+    assert [(r.offset, r.key, r.value) for r in records] == [(0, b"k", b"old"), (1, None, b"older"), (2, None, b"new")]
+    assert [r.timestamp for r in records] == ([1_000, 1_001, 1_000] if magic else [-1, -1, -1])
+
+
+def test_an_old_client_is_told_that_it_cannot_read_zstd() -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    cluster.produce("t", batch(b"new", compression=Compression.ZSTD))
+    assert cluster.fetch("t", version=3).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_log_of_an_old_release_is_served() -> None:
+    """What stood on the disk before an upgrade: message sets, with batches behind them."""
+    cluster = Cluster()
+    cluster.create("t")
+    cluster.world.crash(ONE, lose_unflushed=False)
+    old = build_message_set(RECORDS, 1, Compression.GZIP)
+    cluster.disk.write("t-0/00000000000000000000.log", old)
+    cluster.world.start(ONE)
+    cluster.until(lambda: led(cluster, "t"))
+    assert cluster.produce("t", batch(b"new")).base_offset == 2
+    assert cluster.values("t") == [b"old", b"older", b"new"]
+    assert cluster.values("t", 2) == [b"new"]
