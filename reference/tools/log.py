@@ -1,0 +1,129 @@
+"""`highwater log`: what stands in a log on this machine, ours or Apache Kafka's. No broker is asked."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reference.tools.segment_files import Batch, Finding, find_segments, read_batches, verify_segment
+from spec.formats.verdict import ExitCode
+
+app = typer.Typer(no_args_is_help=True, help="Look into log segments on this machine.")
+
+PathArgument = Annotated[Path, typer.Argument(help="A segment's .log file, a partition's folder, or a data folder.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command("dump")
+def dump_command(
+    path: PathArgument,
+    records: Annotated[bool, typer.Option("--records/--no-records", help="Also every record.")] = True,
+    json_: JsonOption = False,
+) -> None:
+    """Print batches and records. Exit code 1 when something cannot be read.
+
+    Examples: highwater log dump data/orders-0 · highwater log dump --json data/orders-0/00000000000000000000.log
+    """
+    found = [(segment, list(read_batches(segment))) for segment in find_segments(path)]
+    if json_:
+        _print_json({"segments": [_segment_json(*each, records=records) for each in found]})
+    else:
+        for segment, each in found:
+            print(segment)
+            for line in _lines(each, records=records):
+                print(line)
+    broken = any(_is_broken(each) for _, batches in found for each in batches)
+    raise typer.Exit(ExitCode.VIOLATED if broken else ExitCode.HELD)
+
+
+@app.command("verify")
+def verify_command(path: PathArgument, json_: JsonOption = False) -> None:
+    """Check checksums, offsets, records and indexes. Exit code 1 when anything is wrong.
+
+    Example: highwater log verify data
+    """
+    segments = find_segments(path)
+    findings = [finding for segment in segments for finding in verify_segment(segment)]
+    if json_:
+        rows = [{"path": str(each.path), "position": each.position, "what": each.what} for each in findings]
+        _print_json({"segments": len(segments), "findings": rows})
+    else:
+        for finding in findings:
+            print(finding)
+        print(f"{len(segments)} segments, {len(findings)} findings")
+    raise typer.Exit(ExitCode.VIOLATED if findings else ExitCode.HELD)
+
+
+def _is_broken(found: Batch | Finding) -> bool:
+    return isinstance(found, Finding) or not found.crc_valid or bool(found.trouble)
+
+
+def _lines(found: list[Batch | Finding], *, records: bool) -> Iterator[str]:
+    for each in found:
+        if isinstance(each, Finding):
+            yield f"  byte {each.position}: {each.what}"
+            continue
+        yield "  " + " ".join(f"{key} {value}" for key, value in _batch_fields(each).items())
+        if records:
+            for record in _records(each):
+                yield "    " + " ".join(f"{key} {value}" for key, value in record.items())
+
+
+def _batch_fields(batch: Batch) -> dict[str, Any]:
+    header = batch.header
+    fields: dict[str, Any] = {
+        "base_offset": batch.records[0].offset if header.magic < 2 and batch.records else header.base_offset,
+        "last_offset": header.last_offset,
+        "position": batch.position,
+        "size": header.size,
+        "magic": header.magic,
+        "codec": header.compression.name.lower() if not batch.trouble else header.attributes & 7,
+        "records": len(batch.records),
+        "max_timestamp": header.max_timestamp,
+        "crc": "valid" if batch.crc_valid else "INVALID",
+    }
+    if header.partition_leader_epoch >= 0:
+        fields["leader_epoch"] = header.partition_leader_epoch
+    if header.producer_id >= 0:
+        fields |= {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+        fields |= {"base_sequence": header.base_sequence, "transactional": header.is_transactional}
+    if header.is_control:
+        fields["control"] = True
+    if header.delete_horizon_ms is not None:
+        fields["delete_horizon_ms"] = header.delete_horizon_ms
+    return fields | ({"trouble": batch.trouble} if batch.trouble else {})
+
+
+def _records(batch: Batch) -> Iterator[dict[str, Any]]:
+    for record in batch.records:
+        headers = {name: _text(value) for name, value in record.headers}
+        yield {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": _text(record.key),
+            "value": _text(record.value),
+            **({"headers": headers} if headers else {}),
+        }
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def _segment_json(segment: Path, found: list[Batch | Finding], *, records: bool) -> dict[str, Any]:
+    batches = [each for each in found if isinstance(each, Batch)]
+    return {
+        "path": str(segment),
+        "batches": [
+            _batch_fields(batch) | ({"records": list(_records(batch))} if records else {}) for batch in batches
+        ],
+        "findings": [{"position": each.position, "what": each.what} for each in found if isinstance(each, Finding)],
+    }
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    json.dump(value, sys.stdout)
+    sys.stdout.write("\n")
