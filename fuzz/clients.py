@@ -127,13 +127,13 @@ class Producer(Client):
 
     def __init__(
         self, brokers: list[int], topic: str, partition: int, *, first: int, stride: int, pause_ms: int,
-        on_ack: Callable[[int, int, int], None],
+        on_ack: Callable[[int, int, int], None], leader: int = -1,
     ) -> None:  # fmt: skip
         super().__init__(brokers)
         self._topic, self._partition = topic, partition
         self._value, self._stride, self._pause_ms = first, stride, pause_ms
         self._on_ack = on_ack
-        self._leader = -1
+        self._leader = leader  # believed; -1 asks who it is
         self.acked = 0
         self.stopped = False
 

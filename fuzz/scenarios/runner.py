@@ -3,9 +3,11 @@
 =====================================  =======================================================================
 cluster N [key=value ...]              start N brokers and topic t (one partition); keys: truncation,
                                        min_insync_replicas, guards_off, assigned, or any broker setting
-produce V ...                          write these values with acks=all and run until each is acknowledged
+produce V ... [patience=MS] [at=N]     write these values with acks=all, one by one, to N or to the leader; wait
+                                       for each until it is acknowledged, or for so long (3 s)
 hold A -> B / release A -> B           keep messages of a link back / let them go
 deliver A -> B / drop A -> B           hand over or lose the oldest message kept back
+deliver A -> B until ACTION            hand over one after the other, until this protocol step is taken
 crash N [lose=unflushed]               stop a broker at once; its page cache survives unless it loses it
 restart N / pause N / resume N
 expire N                               the metadata store ends the broker's session now
@@ -49,6 +51,7 @@ SEPARATOR = "----"
 SEED = 0
 PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 10_000
+MANY = 100
 QUIET = {"SendFetch", "LeaderServeFetch"}
 
 
@@ -65,7 +68,7 @@ class Scenario:
             "produce": self._produce,
             "hold": lambda a, _, b: self.cluster.world.hold(_peer(a), _peer(b)),
             "release": lambda a, _, b: self.cluster.world.release(_peer(a), _peer(b)),
-            "deliver": lambda a, _, b: self._say(f"delivered {_name(self.cluster.world.deliver(_peer(a), _peer(b)))}"),
+            "deliver": self._deliver,
             "drop": lambda a, _, b: self._say(f"dropped {_name(self.cluster.world.drop(_peer(a), _peer(b)))}"),
             "crash": self._crash,
             "restart": lambda n: self.cluster.world.start(_peer(n)),
@@ -134,25 +137,38 @@ class Scenario:
         self._cluster.start()
         self._told = len(self._cluster.world.steps)
 
-    def _produce(self, *values: str) -> None:
+    def _produce(self, *words: str) -> None:
         """Each value by a client of its own, one after the other."""
-        world = self.cluster.world
+        world, values = self.cluster.world, [word for word in words if "=" not in word]
+        given = dict(word.split("=") for word in words if "=" in word)
+        patience_ms = int(given.get("patience", PATIENCE_MS))
         for value in values:
             acked: list[int] = []
             number = int(value.lstrip("m"))
             producer = Producer(
-                self.cluster.broker_ids, "t", 0, first=number - 1, stride=1, pause_ms=10 * PATIENCE_MS,
+                self.cluster.broker_ids, "t", 0, first=number, stride=0, pause_ms=10 * PATIENCE_MS,
                 on_ack=lambda partition, offset, written, acked=acked: acked.append(offset),  # type: ignore[misc]
+                leader=int(given.get("at", -1)),
             )  # fmt: skip
             self._producers += 1
             client = f"client:{self._producers}"
             world.add(client, lambda disk, p=producer: p)  # type: ignore[misc]
             world.start(client)
-            end_ms = world.now_ms + PATIENCE_MS
+            end_ms = world.now_ms + patience_ms
             while not acked and world.now_ms < end_ms:
                 world.run_until(world.now_ms + 1)
             producer.stopped = True
             self._say(f"  {value} {'acknowledged at offset ' + str(acked[0]) if acked else 'not acknowledged'}")
+
+    def _deliver(self, source: str, _: str, target: str, *words: str) -> None:
+        world = self.cluster.world
+        seen = len(world.steps)
+        for _ in range(MANY if words else 1):
+            self._say(f"  delivered {_name(world.deliver(_peer(source), _peer(target)))}")
+            if words:
+                world.run_until(world.now_ms + 5)  # the answer, and what is said then
+            if any(step.action == words[-1] for step in world.steps[seen:] if words):
+                return
 
     def _who(self, word: str) -> str:
         """A node by number, or by the role that it has now."""
@@ -266,7 +282,9 @@ def _values(cluster: SimulatedCluster, broker_id: int) -> list[str]:
     return [f"m{(record.value or b'').decode()}" for record in records]
 
 
-def _setting(value: str) -> int | str:
+def _setting(value: str) -> bool | int | str:
+    if value in {"true", "false"}:
+        return value == "true"
     return int(value) if value.isdigit() else value
 
 
