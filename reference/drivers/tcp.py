@@ -76,8 +76,8 @@ class Driver:
         """Take a step of the node that no peer asked for."""
         self._guarded(lambda: step(self.now()))
 
-    def closed(self, peer: str) -> None:
-        self.channels.pop(peer, None)
+    def closed(self, peer: str, channel: str = "") -> None:
+        self.channels.pop(channel or peer, None)
         self._perform(self.node.closed(self.now(), peer))
 
     def _fire(self, name: str) -> None:
@@ -129,11 +129,14 @@ class Driver:
         self._timers[name] = self._loop.call_at(due_ms / 1000, self._fire, name)
 
     def _send(self, to: str, message: Any) -> None:
-        channel = self.channels.get(to)
+        # A broker answers the requests of a connection in order. A marker waits for followers, who may be us: it must
+        # not stand between us and our fetches, so each kind of request has a connection of its own.
+        name = f"{to} {type(message.body).__name__}" if isinstance(message, Request) else to
+        channel = self.channels.get(name)
         if channel is None:
             if to.startswith(CLIENT_PREFIX):
                 return  # it went away
-            channel = self.channels[to] = Link(self, to, self._resolve(to))
+            channel = self.channels[name] = Link(self, to, name, self._resolve(to))
         channel.send(message)
 
     def _flush(self, paths: tuple[str, ...], token: str) -> None:
@@ -273,8 +276,8 @@ class Limit:
 class Link:
     """A connection that this node opens: messages queue until it stands, and are lost with it."""
 
-    def __init__(self, driver: Driver, peer: str, endpoint: Endpoint | None) -> None:
-        self._driver, self._peer = driver, peer
+    def __init__(self, driver: Driver, peer: str, name: str, endpoint: Endpoint | None) -> None:
+        self._driver, self._peer, self._name = driver, peer, name
         self._queue: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._codec: StoreLinkCodec | BrokerLinkCodec = StoreLinkCodec() if peer == STORE else BrokerLinkCodec()
@@ -285,11 +288,11 @@ class Link:
             if endpoint is None:
                 raise ConnectionError(f"{self._peer} is not known")
             opening = self._driver._loop.create_connection(
-                lambda: LinkProtocol(self._driver, self._peer, self._codec), endpoint.host, endpoint.port
+                lambda: LinkProtocol(self._driver, self._peer, self._name, self._codec), endpoint.host, endpoint.port
             )
             transport, _ = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
         except (OSError, TimeoutError):
-            self._driver.closed(self._peer)
+            self._driver.closed(self._peer, self._name)
             return
         self._transport = transport
         for data in self._queue:
@@ -309,8 +312,8 @@ class Link:
 
 
 class LinkProtocol(asyncio.Protocol):
-    def __init__(self, driver: Driver, peer: str, codec: "StoreLinkCodec | BrokerLinkCodec") -> None:
-        self._driver, self._peer, self._codec = driver, peer, codec
+    def __init__(self, driver: Driver, peer: str, name: str, codec: "StoreLinkCodec | BrokerLinkCodec") -> None:
+        self._driver, self._peer, self._name, self._codec = driver, peer, name, codec
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -328,7 +331,7 @@ class LinkProtocol(asyncio.Protocol):
             self._driver.fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._driver.closed(self._peer)
+        self._driver.closed(self._peer, self._name)
 
 
 class BrokerLinkCodec:
