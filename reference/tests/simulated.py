@@ -4,7 +4,7 @@ from typing import Any
 
 from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
-from reference.drivers.simulation.world import World
+from reference.drivers.simulation.world import WALL_CLOCK_START_MS, World
 from reference.effects import Effect, Send
 from reference.events import STORE, Instant, Request, Response, broker_peer
 from reference.metadata_store import MetadataStore
@@ -142,10 +142,11 @@ class Simulated:
 
     def produce(
         self, topic: str, values: list[bytes], number: int = 0, *, version: int = 9,
-        transactional_id: str | None = None, **batch: Any,
+        transactional_id: str | None = None, age_ms: int = 0, **batch: Any,
     ) -> Any:  # fmt: skip
-        """One batch to the leader; returns the partition's part of the answer."""
-        records = build_batch([(self.world.now_ms, b"k", value, ()) for value in values], **batch)
+        """One batch to the leader, written `age_ms` ago; returns the partition's part of the answer."""
+        timestamp = WALL_CLOCK_START_MS + self.world.now_ms - age_ms
+        records = build_batch([(timestamp, b"k", value, ()) for value in values], **batch)
         data = PartitionProduceData(index=number, records=records)
         body = ProduceRequest(
             transactional_id=transactional_id, acks=-1, timeout_ms=2_000,
@@ -178,11 +179,11 @@ class Simulated:
         return values
 
     def end_offset(self, topic: str, number: int = 0, isolation_level: int = 0) -> int:
+        """-1 while a new leader cannot tell."""
         asked = ListOffsetsPartition(partition_index=number, timestamp=-1)
         body = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation_level,
             topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),),
         )  # fmt: skip
         answer = self.ask(body, 5, self.leader(topic, number)).topics[0].partitions[0]
-        assert answer.error_code == ErrorCode.NONE, answer
-        return int(answer.offset)
+        return int(answer.offset) if answer.error_code == ErrorCode.NONE else -1
