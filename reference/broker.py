@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from reference.admin import acls
+from reference.admin.alter_configs import AlterConfigs
+from reference.admin.log_dirs import LogDirs
+from reference.admin.topic_partitions import TopicPartitions
 from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
 from reference.config import BrokerConfig
 from reference.context import Context, to_json
@@ -92,6 +96,7 @@ class Broker:
         office = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
         metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
+        settings = AlterConfigs(self.store, cache, self.configs, topics)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         members = self._coordinator
         served: dict[int, Served] = {
@@ -117,16 +122,20 @@ class Broker:
             21: Served(deletion.delete_records, 0, 2),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
             32: Served(topics.describe_configs, 0, 4),
+            33: Served(settings.replace, 0, 2),
+            35: Served(LogDirs(context, self.replicas).describe, 0, 4),
             37: Served(topics.create_partitions, 0, 3),
             42: Served(committed.delete, 0, 2),
             47: Served(committed.delete_offsets, 0, 0),
             43: Served(office.elect_leaders, 0, 2),
+            44: Served(settings.change, 0, 1),
             45: Served(office.alter_reassignments, 0, 1),
             46: Served(office.list_reassignments, 0, 0),
             56: Served(office.alter_partition, 0, 3, inter_broker=True),
             60: Served(metadata.describe_cluster, 0, 1),
+            75: Served(TopicPartitions(cache).describe, 0, 0),
         }
-        served |= self.transactions.served(members, committed)
+        served |= acls.SERVED | self.transactions.served(members, committed)
         served[API_VERSIONS] = Served(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
         return served
 

@@ -97,7 +97,7 @@ class Topics:
 
     async def _create_one(self, topic: CreatableTopic, *, validate_only: bool, wait_ms: int) -> CreatableTopicResult:
         settings = {config.name: config.value or "" for config in topic.configs}
-        self._check_settings(settings)
+        self.check_settings(settings)
         if not is_legal_name(topic.name):
             raise RefusedTopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "not a legal topic name")
         if topic.name in self._cache.topics:
@@ -134,7 +134,8 @@ class Topics:
         await either
         self._purgatory.finish(ticket)
 
-    def _check_settings(self, settings: dict[str, str]) -> None:
+    def check_settings(self, settings: dict[str, str]) -> None:
+        """RefusedTopicError for one that does not exist, or that cannot have this value."""
         for name, value in settings.items():
             if name not in self._configs.defaults:
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")

@@ -1,0 +1,1 @@
+"""Keys that only administrators use: settings, log folders, ACLs, partitions page by page."""

@@ -1,0 +1,158 @@
+"""The keys of administrators: settings, log folders, ACLs, partitions page by page, offsets of a group."""
+
+import pytest
+
+from reference.tests.simulated import Simulated
+from reference.wire.errors import ErrorCode
+from reference.wire.messages import alter_configs as whole
+from reference.wire.messages import incremental_alter_configs as incremental
+from reference.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from reference.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from reference.wire.messages.describe_acls import DescribeAclsRequest
+from reference.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from reference.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from reference.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    TopicRequest,
+)
+from reference.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from reference.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+TOPIC = "t"
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def world() -> Simulated:
+    world = Simulated()
+    world.create(TOPIC, 3)
+    return world
+
+
+def setting(world: Simulated, name: str) -> str:
+    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=(name,))
+    (found,) = world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].configs
+    return str(found.value)
+
+
+def change(
+    world: Simulated, operation: int, name: str, value: str | None = None, *, kind: int = TOPIC_RESOURCE,
+    topic: str = TOPIC, validate_only: bool = False,
+) -> ErrorCode:  # fmt: skip
+    config = incremental.AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=topic, configs=(config,))
+    body = incremental.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    return ErrorCode(world.ask(body, 1).responses[0].error_code)
+
+
+def test_single_settings_change_and_go_back_to_their_default(world: Simulated) -> None:
+    default = setting(world, "retention.ms")
+    assert change(world, SET, "retention.ms", "1000") is ErrorCode.NONE
+    assert change(world, SET, "retention.bytes", "5") is ErrorCode.NONE
+    assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == ("1000", "5")
+    assert change(world, DELETE, "retention.ms") is ErrorCode.NONE
+    assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == (default, "5")
+
+
+def test_lists_grow_and_shrink(world: Simulated) -> None:
+    assert change(world, APPEND, "cleanup.policy", "compact") is ErrorCode.NONE
+    assert setting(world, "cleanup.policy") == "delete,compact"
+    assert change(world, SUBTRACT, "cleanup.policy", "delete") is ErrorCode.NONE
+    assert setting(world, "cleanup.policy") == "compact"
+
+
+def test_what_is_only_validated_changes_nothing(world: Simulated) -> None:
+    before = setting(world, "retention.ms")
+    assert change(world, SET, "retention.ms", "1000", validate_only=True) is ErrorCode.NONE
+    assert setting(world, "retention.ms") == before
+
+
+def test_faulty_changes_are_refused(world: Simulated) -> None:
+    assert change(world, SET, "no.such.thing", "1") is ErrorCode.INVALID_CONFIG
+    assert change(world, SET, "retention.ms", "long") is ErrorCode.INVALID_CONFIG
+    assert change(world, APPEND, "retention.ms", "1") is ErrorCode.INVALID_CONFIG
+    assert change(world, 9, "cleanup.policy", "compact") is ErrorCode.INVALID_CONFIG
+    assert change(world, SET, "retention.ms", "1", topic="other") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert change(world, SET, "retention.ms", "1", kind=BROKER_RESOURCE) is ErrorCode.INVALID_REQUEST
+
+
+def test_alter_configs_replaces_all_settings(world: Simulated) -> None:
+    default = setting(world, "retention.ms")
+    change(world, SET, "retention.ms", "1000")
+    config = whole.AlterableConfig(name="retention.bytes", value="7")
+    resource = whole.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
+    answer = world.ask(whole.AlterConfigsRequest(resources=(resource,)), 2)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == (default, "7")
+
+
+def test_log_folders_tell_how_large_replicas_are(world: Simulated) -> None:
+    world.produce(TOPIC, [b"v" * 100], 1)
+    asked = DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1, 9))
+    (some,) = world.ask(DescribeLogDirsRequest(topics=(asked,)), 4).results
+    sizes = {p.partition_index: p.partition_size for p in some.topics[0].partitions}
+    assert set(sizes) == {0, 1}
+    assert sizes[0] == 0
+    assert sizes[1] > 100
+    (everything,) = world.ask(DescribeLogDirsRequest(topics=None), 4).results
+    assert sum(len(topic.partitions) for topic in everything.topics) == 3
+
+
+def test_acls_need_an_authorizer(world: Simulated) -> None:
+    assert world.ask(DescribeAclsRequest(), 3).error_code == ErrorCode.SECURITY_DISABLED
+    created = world.ask(CreateAclsRequest(creations=(AclCreation(), AclCreation())), 3).results
+    assert [each.error_code for each in created] == [ErrorCode.SECURITY_DISABLED] * 2
+    deleted = world.ask(DeleteAclsRequest(filters=(DeleteAclsFilter(),)), 3).filter_results
+    assert [each.error_code for each in deleted] == [ErrorCode.SECURITY_DISABLED]
+
+
+def test_partitions_come_page_by_page(world: Simulated) -> None:
+    world.create("u", 2)
+    seen: list[tuple[str | None, int]] = []
+    cursor = None
+    for _ in range(3):
+        body = DescribeTopicPartitionsRequest(response_partition_limit=2, cursor=cursor)
+        page = world.ask(body, 0)
+        seen += [(topic.name, p.partition_index) for topic in page.topics for p in topic.partitions]
+        if page.next_cursor is None:
+            break
+        cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
+        )
+    assert seen == [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2), ("u", 0), ("u", 1)]
+    unknown = world.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="no"),)), 0)
+    assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:
+    coordinator = world.coordinator("g", 0)
+    partitions = tuple(OffsetCommitRequestPartition(partition_index=number, committed_offset=5) for number in range(2))
+    topics = (OffsetCommitRequestTopic(name=TOPIC, partitions=partitions),)
+    world.wait(
+        lambda: world.ask(OffsetCommitRequest(group_id="g", topics=topics), 7, coordinator)
+        .topics[0].partitions[0].error_code == ErrorCode.NONE
+    )  # fmt: skip
+    asked = (OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=9))
+    body = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name=TOPIC, partitions=asked),))
+    answer = world.ask(body, 0, coordinator)
+    assert answer.error_code == ErrorCode.NONE
+    assert [p.error_code for p in answer.topics[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    wanted = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0, 1))
+    found = world.ask(OffsetFetchRequest(group_id="g", topics=(wanted,)), 7, coordinator).topics[0].partitions
+    assert [p.committed_offset for p in found] == [-1, 5]
+    missing = OffsetDeleteRequest(group_id="nobody", topics=())
+    assert world.ask(missing, 0, world.coordinator("nobody", 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
