@@ -65,6 +65,15 @@ class Guards:
     deletion_awaits_replicas: bool = True
     deletion_waits_for_reassignment: bool = True
 
+    # consumers of 0.7 over ZooKeeper
+    ephemeral_owners: bool = True
+    claim_if_free: bool = True
+    release_before_claim: bool = True
+    stop_before_release: bool = True
+    stop_fetching_on_expiry: bool = True
+    retry_rebalance: bool = True
+    same_view_order: bool = True
+
     def without(self, *names: str) -> Self:
         """The same with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` are one name.
 

@@ -1,0 +1,206 @@
+"""A consumer of a group of 0.7: registers itself, and works out by itself what is its own.
+
+Sources: kafka-0.7-design, "Consumer registration algorithm" and "Consumer rebalancing algorithm", whose steps the
+comments number; the model is `spec/zk_rebalance`, whose actions the methods are named after.  A node without I/O, like
+a broker (see `reference.events`).
+"""
+
+from typing import Any, Final
+
+from reference.context import Context, from_json, to_json
+from reference.effects import Effect
+from reference.events import STORE, Instant
+from reference.legacy.registry import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    BrokerPartition,
+    GroupPaths,
+    range_of,
+    read_members,
+    read_partitions,
+)
+from reference.procedures import spawn
+from reference.replication.purgatory import PREFIX, Purgatory
+from reference.store_client import StoreClient
+from reference.store_messages import Create, Delete, SetData, WatchEvent
+
+BACKOFF_MS: Final = 200
+Owned = tuple[str, BrokerPartition]
+
+
+class GroupConsumer:
+    """`fetching` is what it processes, each with the next offset. `max_retries` None tries again for ever."""
+
+    def __init__(
+        self, context: Context, group: str, consumer_id: str, topics: dict[str, int], max_retries: int | None = None
+    ) -> None:
+        self._context, self.consumer_id, self._topics = context, consumer_id, topics
+        self._paths, self._max_retries = GroupPaths(group), max_retries
+        self._purgatory = Purgatory(context)
+        self.store = StoreClient(
+            context, on_session=self._session_began, on_event=self._watched, on_resumed=self._resumed
+        )
+        self.fetching: dict[Owned, int] = {}
+        self.gave_up = False
+        self.rebalances = 0
+        self._registered = 0  # the session under which it is registered
+        self._running = self._changed = False
+
+    # -- entrances -------------------------------------------------------------------------------
+
+    def start(self, now: Instant) -> list[Effect]:
+        self._context.now = now
+        self.store.start()
+        return self._context.out.drain()
+
+    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
+        self._context.now = now
+        self.store.receive(message)
+        return self._context.out.drain()
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        self._context.now = now
+        (self._purgatory.fire if timer.startswith(PREFIX) else self.store.fire)(timer)
+        return self._context.out.drain()
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        return []
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        self._context.now = now
+        if peer == STORE:
+            self.store.closed()
+        return self._context.out.drain()
+
+    # -- registration ----------------------------------------------------------------------------
+
+    def _session_began(self) -> None:
+        """A first session, or a new one: owner nodes went with the old one, and others may have claimed them."""
+        if self._context.guards.stop_fetching_on_expiry:
+            self.fetching = {}
+        spawn(self._register())
+
+    def _resumed(self) -> None:
+        if self._registered == self.store.session_id:
+            self._notice_change()  # events may have been missed
+        else:
+            spawn(self._register())  # the link broke while we registered
+
+    async def _register(self) -> None:
+        """Into the ids of the group; watches on consumers and brokers; then rebalance."""
+        session = self.store.session_id
+        await self.store.ensure(self._paths.ids)
+        path = f"{self._paths.ids}/{self.consumer_id}"
+        reply = await self.store.call(Create(path, to_json(self._topics), ephemeral=True))
+        while reply.error == "NodeExists" and not await self._is_mine(path):  # of a session that is not over yet
+            await self._purgatory.sleep(BACKOFF_MS)
+            reply = await self.store.call(Create(path, to_json(self._topics), ephemeral=True))
+        for topic in self._topics:
+            await self.store.ensure(self._paths.owners(topic))
+            await self.store.ensure(self._paths.offsets(topic))
+        errors = [(await self.store.watch(path)).error for path in (self._paths.ids, BROKER_IDS, BROKER_TOPICS)]
+        if not any(errors) and await self._is_mine(path):
+            self._registered = session
+            self._notice_change()
+
+    async def _is_mine(self, path: str) -> bool:
+        """Does this node go with our session?"""
+        found = await self.store.get(path)
+        return found.stat is not None and found.stat.ephemeral_owner == self.store.session_id
+
+    def _watched(self, event: WatchEvent) -> None:
+        self._notice_change()
+
+    def _notice_change(self) -> None:
+        self._changed = True
+        if not self._running:
+            self._running = True
+            spawn(self._rebalance_until_settled())
+
+    # -- rebalance -------------------------------------------------------------------------------
+
+    async def _rebalance_until_settled(self) -> None:
+        retries = 0
+        while self._changed:
+            self._changed = False
+            if await self._rebalance():
+                retries, self.gave_up = 0, False
+                continue
+            again = self._context.guards.retry_rebalance
+            if not again or (self._max_retries is not None and retries >= self._max_retries):
+                self.gave_up = True
+                retries = 0
+                continue
+            retries += 1
+            self._changed = True
+            await self._purgatory.sleep(BACKOFF_MS)
+        self._running = False
+
+    async def _rebalance(self) -> bool:
+        """Once through the algorithm; False when a partition is still another's, or the session broke."""
+        session = self.store.session_id
+        wanted = await self._read_view()
+        await self._release_all()
+        for topic, partition in wanted:
+            if not await self._claim(topic, partition):
+                return False
+        offsets = {owned: await self._offset(*owned) for owned in wanted}
+        if session != self.store.session_id:
+            return False
+        self.fetching = offsets
+        self.rebalances += 1
+        return True
+
+    async def _read_view(self) -> list[Owned]:
+        """Steps 1 to 7: what is mine, as I see members and partitions."""
+        members = await read_members(self.store, self._paths)
+        mine: list[Owned] = []
+        for topic in sorted(self._topics):  # 1
+            partitions = await read_partitions(self.store, topic)  # 2, 4
+            group = [member for member, topics in members.items() if topic in topics]  # 3, 5
+            if self.consumer_id not in group:
+                continue
+            if not self._context.guards.same_view_order and self.consumer_id.encode()[-1] % 2:
+                group.reverse()
+            place = group.index(self.consumer_id)  # 6
+            mine += [(topic, partition) for partition in range_of(place, len(group), partitions)]  # 7
+        return mine
+
+    async def _release_all(self) -> None:
+        """Step 8, after it has stopped to fetch and stored how far it came: the next owner begins there."""
+        guards = self._context.guards
+        if guards.stop_before_release:
+            await self.commit()
+            self.fetching = {}
+        if not guards.release_before_claim:
+            return
+        for topic in sorted(self._topics):  # as the store has it: a claim whose answer was lost may have succeeded
+            owners = self._paths.owners(topic)
+            for name in (await self.store.children(owners)).children:
+                if (await self.store.get(f"{owners}/{name}")).data == self.consumer_id.encode():
+                    await self.store.call(Delete(f"{owners}/{name}"))
+
+    async def _claim(self, topic: str, partition: BrokerPartition) -> bool:
+        """Step 9: create the owner node; one that stands there is another's, until that one has released it."""
+        guards, path = self._context.guards, self._paths.owner(topic, partition)
+        node = Create(path, self.consumer_id.encode(), ephemeral=guards.ephemeral_owners)
+        reply = await self.store.call(node)
+        if reply.error == "NodeExists":
+            mine = (await self.store.get(path)).data == self.consumer_id.encode()
+            if not mine and guards.claim_if_free:
+                return False
+            reply = await self.store.set(path, self.consumer_id.encode())
+        return not reply.error
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    async def _offset(self, topic: str, partition: BrokerPartition) -> int:
+        reply = await self.store.get(self._paths.offset(topic, partition))
+        return 0 if reply.error else int(from_json(reply.data))
+
+    async def commit(self) -> None:
+        """Store the offset of everything that it processes ("Consumer Offset Tracking")."""
+        for (topic, partition), offset in sorted(self.fetching.items()):
+            path = self._paths.offset(topic, partition)
+            if (await self.store.call(SetData(path, to_json(offset)))).error == "NoNode":
+                await self.store.call(Create(path, to_json(offset)))
