@@ -32,6 +32,7 @@ READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 METADATA_VERSION = 9
 STORE_NODE = "store"
+ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
 
 
 def free_ports(count: int) -> list[int]:
@@ -68,9 +69,9 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _write_configs(self, store_port: int, ports: list[int], settings: dict[str, object]) -> dict[str, Path]:
-        nodes: dict[str, dict[str, dict[str, object]]] = {
-            STORE_NODE: {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
-        }
+        nodes: dict[str, dict[str, dict[str, object]]] = {}
+        if not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER):
+            nodes[STORE_NODE] = {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
         for number, port in enumerate(ports, 1):
             broker: dict[str, object] = {
                 "broker_id": number,

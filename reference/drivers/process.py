@@ -13,6 +13,7 @@ from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
 from reference.drivers.files import Disk
 from reference.drivers.tcp import ClientConnection, Driver, Limit, StoreConnection
+from reference.drivers.zookeeper import ZooKeeperLink, store_hosts
 from reference.events import STORE
 from reference.metadata_cache import Endpoint
 from reference.metadata_store import MetadataStore
@@ -37,14 +38,18 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
     disk = Disk(Path(config.log_dir))
     disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
     broker = Broker(config, disk)
-    store_host, _, store_port = config.metadata_store.rpartition(":")
 
     def resolve(peer: str) -> Endpoint | None:
         if peer == STORE:
+            store_host, _, store_port = config.metadata_store.rpartition(":")
             return Endpoint(store_host, int(store_port))
         return broker.endpoint(int(peer.partition(":")[2]))
 
     driver = Driver(broker, disk, resolve)
+    hosts = store_hosts(config.metadata_store)
+    if hosts is not None:
+        link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
+        driver.store_link = link
     limit = Limit(config.max_connections, config.connections_max_idle_ms)
     server = await _listen(
         lambda: ClientConnection(driver, broker.served, config.socket_request_max_bytes, limit),

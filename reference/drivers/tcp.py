@@ -20,7 +20,7 @@ from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetT
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
 from reference.store_messages import StoreMessage
-from reference.wire.codec import decode
+from reference.wire.codec import decode_prefix
 from reference.wire.errors import DecodeError, FrameSizeError, WireError
 from reference.wire.framing import (
     FrameReader,
@@ -54,6 +54,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.channels: dict[str, Channel] = {}
+        self.store_link: Channel | None = None  # to a store that is not ours
         self._next_client = 0
         self.failed: asyncio.Future[BaseException] = self._loop.create_future()
 
@@ -136,7 +137,8 @@ class Driver:
         if channel is None:
             if to.startswith(CLIENT_PREFIX):
                 return  # it went away
-            channel = self.channels[name] = Link(self, to, name, self._resolve(to))
+            foreign = self.store_link if to == STORE else None
+            channel = self.channels[name] = foreign or Link(self, to, name, self._resolve(to))
         channel.send(message)
 
     def _flush(self, paths: tuple[str, ...], token: str) -> None:
@@ -222,7 +224,8 @@ class ClientConnection(asyncio.Protocol):
         header, position = decode_request_header(frame)
         served = self._served.get(header.api_key)
         if served is not None and served.answers(header.api_version):
-            body = decode(APIS[header.api_key].request, header.api_version, frame, position)
+            # As Apache Kafka does, take no offence at bytes left over: librdkafka's request for all topics has some.
+            body, _ = decode_prefix(APIS[header.api_key].request, header.api_version, frame, position)
         elif header.api_key == API_VERSIONS:
             body = None  # answered in version 0, so that the client learns what to ask (KIP-511)
         else:

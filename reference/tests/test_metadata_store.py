@@ -9,13 +9,9 @@ from reference.events import Instant
 from reference.metadata_store import MetadataStore
 from reference.store_messages import (
     AddWatch,
-    Check,
-    Children,
     Connect,
     Create,
-    Delete,
     Get,
-    Multi,
     Ping,
     SetData,
     StoreReply,
@@ -59,32 +55,6 @@ class Driven:
         return [message for to, message in self.said if to == peer and isinstance(message, WatchEvent)]
 
 
-def test_versions_guard_writes() -> None:
-    d = Driven()
-    s = d.session()
-    assert d.ask(s, Create("/x", b"1")).error == ""
-    assert d.ask(s, Create("/x")).error == "NodeExists"
-    assert d.ask(s, Create("/no/parent")).error == "NoNode"
-    assert d.ask(s, SetData("/x", b"2", 0)).stat.version == 1  # type: ignore[union-attr]
-    assert d.ask(s, SetData("/x", b"3", 0)).error == "BadVersion"
-    assert d.ask(s, Get("/x")).data == b"2"
-    assert d.ask(s, Delete("/x", 0)).error == "BadVersion"
-    assert d.ask(s, Delete("/x", 1)).error == ""
-    assert d.ask(s, Get("/x")).error == "NoNode"
-
-
-def test_multi_is_all_or_nothing() -> None:
-    d = Driven()
-    s = d.session()
-    d.ask(s, Create("/x", b"1"))
-    refused = d.ask(s, Multi((SetData("/x", b"2", 0), Check("/x", 7))))
-    assert refused.error == "BadVersion"
-    assert d.ask(s, Get("/x")).data == b"1"
-    assert d.ask(s, Multi((Create("/x/y"), Check("/x", 0), SetData("/x", b"2", 0)))).error == ""
-    assert d.ask(s, Children("/x")).children == ("y",)
-    assert d.ask(s, Delete("/x")).error == "NotEmpty"
-
-
 def test_ephemerals_end_with_their_session_and_only_with_it() -> None:
     d = Driven()
     a, b = d.session("a"), d.session("b")
@@ -108,19 +78,6 @@ def test_a_session_goes_on_over_another_link() -> None:
     assert d.ask(a, Connect(a, 1_000), "a2").session_id == a
     d.at(800)
     assert d.ask(a, Get("/lock"), "a2").error == ""
-
-
-def test_watches_are_recursive_and_stay() -> None:
-    d = Driven()
-    a, b = d.session("a"), d.session("b")
-    d.ask(a, Create("/x"))
-    d.ask(b, AddWatch("/x"), "b")
-    d.ask(a, Create("/x/y"))
-    d.ask(a, SetData("/x/y", b"1"))
-    d.ask(a, Create("/xyz"))
-    d.ask(a, SetData("/x/y", b"2"))
-    seen = [(event.kind, event.path) for event in d.events("b")]
-    assert seen == [("created", "/x/y"), ("changed", "/x/y"), ("changed", "/x/y")]
 
 
 def test_reads_wait_behind_writes_and_nothing_is_answered_before_it_is_flushed() -> None:

@@ -18,6 +18,11 @@ RELEASES: Final = {
         "org.slf4j:slf4j-simple:1.7.36",
     ),
     "0.10.2.2": ("org.apache.kafka:kafka_2.11:0.10.2.2", *OLD_EXTRAS),
+    "zookeeper-3.9.3": (
+        "org.apache.zookeeper:zookeeper:3.9.3",
+        "io.dropwizard.metrics:metrics-core:4.1.12.1",
+        "org.xerial.snappy:snappy-java:1.1.10.5",
+    ),
     "0.9.0.1": ("org.apache.kafka:kafka_2.11:0.9.0.1", *OLD_EXTRAS),
 }
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
