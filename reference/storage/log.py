@@ -86,13 +86,16 @@ class Log:
             load_segment(self.segments[-1])
         self._restore(bases[first] if bases else self.log_start_offset)
         for slot, base in enumerate(bases[first:], first):
+            # Compaction leaves holes between segments, but only in what is flushed; this one a crash left.
             if slot > first and base > max(self.log_end_offset, recovery_point):
-                self._drop_unwritten(
-                    bases[slot:], recovery_point
-                )  # compaction leaves holes, but only in what is flushed
+                self._drop_unwritten(bases[slot:], recovery_point)
                 break
             self.segments.append(self._segment(base))
             self.segments[-1].forget_transactions()
+            if (
+                not clean
+            ):  # the process may have died, and not the machine: what is read here need not be on the platter
+                self.dirty[self.segments[-1].path] = None
             if recover_segment(self.segments[-1], recovery_point, check_crc=not clean, note=self._note):
                 self._drop_unwritten(bases[slot + 1 :], recovery_point)
                 break
@@ -317,7 +320,7 @@ class Log:
         if found is not None:
             self.segments[-1].truncate_to(found[0])
             self.dirty[self.segments[-1].path] = None
-            self.log_end_offset = found[1].base_offset
+            self.log_end_offset = max(found[1].base_offset, self.log_start_offset)
         else:
             self.log_end_offset = max(offset, self.segments[0].base_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
