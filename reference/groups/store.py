@@ -93,8 +93,9 @@ class GroupStore:
             for position, header in batch_headers(data):
                 if header.is_control:
                     marker = read_marker(data[position : position + header.size])
+                    committed = marker is not None and marker.committed
                     for group in loaded.values():
-                        group.end_transaction(header.producer_id, committed=marker.committed)
+                        group.end_transaction(header.producer_id, committed=committed)
                 else:
                     for record in decode_records(data, position)[1]:
                         _replay(loaded, record, header.producer_id)
@@ -180,6 +181,11 @@ class GroupStore:
         for group in self.groups.values():
             if producer_id in group.pending_offsets and self.partition_for(group.group_id) == partition:
                 group.end_transaction(producer_id, committed=committed)
+
+    def last_marker(self, group_id: str, producer_id: int) -> int:
+        """Where in the group's partition the producer's last transaction ended, or -1."""
+        partition = self._owned.get(self.partition_for(group_id))
+        return -1 if partition is None else partition.log.producers.last_marker(producer_id)
 
     def _offset_records(
         self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]

@@ -11,12 +11,13 @@ from typing import Final
 from crc32c import crc32c
 
 from reference.storage.transaction_index import AbortedTransaction
-from reference.wire.errors import ErrorCode
+from reference.wire.errors import DecodeError, ErrorCode
 from reference.wire.records import BatchHeader, decode_records
 
 BATCHES_KEPT: Final = 5
 SEQUENCE_MODULUS: Final = 1 << 31
 NO_SEQUENCE: Final = -1
+ABORT: Final = 0
 COMMIT: Final = 1
 
 MARKER_KEY: Final = struct.Struct(">hh")
@@ -63,12 +64,15 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
 
 
-def read_marker(batch: bytes) -> Marker:
-    """The one record of a control batch that ends a transaction."""
-    (record,) = decode_records(batch)[1]
-    _, kind = MARKER_KEY.unpack_from(record.key or b"")
-    _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
-    return Marker(kind == COMMIT, coordinator_epoch)
+def read_marker(batch: bytes) -> Marker | None:
+    """What the record of a control batch says of a transaction; None when it is about something else."""
+    try:
+        record = decode_records(batch)[1][0]
+        _, kind = MARKER_KEY.unpack_from(record.key or b"")
+        _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
+    except (DecodeError, IndexError, struct.error):
+        return None
+    return Marker(kind == COMMIT, coordinator_epoch) if kind in {ABORT, COMMIT} else None
 
 
 def marker_record(marker: Marker) -> tuple[bytes, bytes]:
@@ -148,7 +152,8 @@ class ProducerStates:
             entry.batches.clear()
         entry.last_timestamp = header.max_timestamp
         if header.is_control:
-            return self._end(entry, header, read_marker(self._read_batch(header)))
+            marker = read_marker(self._read_batch(header))
+            return None if marker is None else self._end(entry, header, marker)
         if header.base_sequence != NO_SEQUENCE:
             entry.batches.append(
                 RememberedBatch(

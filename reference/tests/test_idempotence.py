@@ -10,7 +10,7 @@ from reference.tests.simulated import Simulated
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.init_producer_id import InitProducerIdRequest
 from reference.wire.messages.produce import PartitionProduceResponse
-from reference.wire.records import BatchHeader
+from reference.wire.records import BatchHeader, build_batch, read_batch_header
 
 TOPIC = "t"
 PRODUCER = {"producer_id": 77, "producer_epoch": 0}
@@ -168,3 +168,15 @@ def test_a_damaged_snapshot_is_refused() -> None:
         other = states()
         assert not other.restore(damaged)
         assert not other.entries
+
+
+def test_a_control_batch_that_is_no_marker_ends_nothing() -> None:
+    """The log of a KRaft controller has others; and a damaged one must not stop a broker."""
+    for key, value in ((b"\0\0\0\2", b"\0" * 6), (b"\0", b""), (None, None)):
+        batch = build_batch(
+            [(0, key, value, ())], base_offset=1, producer_id=1, producer_epoch=0, transactional=True, control=True
+        )
+        known = ProducerStates(lambda marker, batch=batch: batch)  # type: ignore[misc]
+        known.note(header(0, 0, attributes=0x10))
+        assert known.note(read_batch_header(batch)) is None
+        assert known.entries[1].transaction_start == 0

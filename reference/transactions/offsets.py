@@ -69,6 +69,7 @@ class TransactionalOffsets:
         )
 
     async def _verified(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+        ended = self._store.last_marker(body.group_id, body.producer_id)
         error = await self._verifier.verify(
             body.transactional_id,
             body.producer_id,
@@ -76,6 +77,8 @@ class TransactionalOffsets:
             (OFFSETS_TOPIC, self._store.partition_for(body.group_id)),
             add=version >= ADDS_GROUP_SINCE,
         )
+        if error is ErrorCode.NONE and self._store.last_marker(body.group_id, body.producer_id) != ended:
+            error = ErrorCode.TRANSACTION_ABORTABLE  # it ended while we asked
         if error is ErrorCode.TRANSACTION_ABORTABLE and version < ADDS_GROUP_SINCE:
             return ErrorCode.INVALID_TXN_STATE
         return ERROR_OF_VERIFYING.get(error, error)
