@@ -17,6 +17,7 @@ until ACTION [key=value]               run until this protocol step is taken, fo
 reassign A B ...                       ask the controller to move the partition to these brokers
 elect preferred|unclean                ask the controller for an election
 delete                                 ask the controller to delete the topic
+alter KEY=VALUE                        change a setting of the topic
 show                                   every replica: role, epoch, log, high watermark, and the stored state
 stored                                 the assigned replicas, leader and ISR that the store holds, and what moves
 read                                   what a consumer reads from the leader
@@ -44,6 +45,11 @@ from reference.wire.messages.alter_partition_reassignments import (
 )
 from reference.wire.messages.delete_topics import DeleteTopicsRequest
 from reference.wire.messages.elect_leaders import ElectLeadersRequest
+from reference.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from reference.wire.records import batch_headers, decode_records
 from spec.formats.trace import Step
 
@@ -52,6 +58,7 @@ SEED = 0
 PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 10_000
 MANY = 100
+TOPIC_RESOURCE = 2
 QUIET = {"SendFetch", "LeaderServeFetch"}
 
 
@@ -80,6 +87,7 @@ class Scenario:
             "reassign": self._reassign,
             "elect": self._elect,
             "delete": self._delete,
+            "alter": self._alter,
             "stored": self._stored,
             "run": lambda ms: self.cluster.world.run_until(self.cluster.world.now_ms + int(ms)),
             "show": self._show,
@@ -223,6 +231,12 @@ class Scenario:
 
     def _delete(self) -> None:
         self._ask_controller(DeleteTopicsRequest(topic_names=(TOPIC,), timeout_ms=100), 3)
+
+    def _alter(self, setting: str) -> None:
+        key, _, value = setting.partition("=")
+        changed = AlterableConfig(name=key, value=value)
+        topic = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(changed,))
+        self._ask_controller(IncrementalAlterConfigsRequest(resources=(topic,)), 0)
 
     def _ask_controller(self, request: Any, version: int) -> None:
         refused = {ErrorCode.NOT_CONTROLLER}

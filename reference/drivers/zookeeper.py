@@ -54,6 +54,7 @@ ERRORS: Final[dict[type[Exception], Error]] = {
     ConnectionLoss: "ConnectionLoss",
     ConnectionClosedError: "ConnectionLoss",
 }
+ZOOKEEPER_ERRORS: Final = tuple(ERRORS)
 KINDS: Final = {EventType.CREATED: "created", EventType.DELETED: "deleted", EventType.CHANGED: "changed"}
 Deliver = Callable[[StoreReply | WatchEvent], None]
 
@@ -66,7 +67,7 @@ class AddWatchRequest(NamedTuple):
     type: int = 106
 
     def serialize(self) -> bytearray:
-        return bytearray(write_string(self.path)) + int_struct.pack(self.mode)
+        return bytearray(write_string(self.path) + int_struct.pack(self.mode))
 
     @staticmethod
     def deserialize(data: bytes, offset: int) -> bool:
@@ -203,7 +204,7 @@ class ZooKeeperLink:
         def done(result: Any) -> None:
             try:
                 reply = convert(result.get_nowait())
-            except tuple(ERRORS) as error:
+            except ZOOKEEPER_ERRORS as error:
                 reply = StoreReply(xid, error=_error(error))
             self._soon(self._deliver, reply)
 
@@ -243,7 +244,7 @@ def _error(error: Exception) -> Error:
 
 def _multi_reply(xid: int, results: list[Any]) -> StoreReply:
     """Only writes of data bring a stat; of a refused one, the operation that failed says why."""
-    failed = [result for result in results if isinstance(result, tuple(ERRORS))]
+    failed = [result for result in results if isinstance(result, ZOOKEEPER_ERRORS)]
     if failed:
         return StoreReply(xid, error=_error(failed[0]))
     return StoreReply(xid, stats=tuple(_stat(each) if isinstance(each, ZnodeStat) else None for each in results))

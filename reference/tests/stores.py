@@ -41,7 +41,7 @@ class EmbeddedSession:
         return self._driven.ask(self._session, operation, self._peer)
 
     def events(self, count: int) -> list[tuple[str, str]]:
-        return [(event.kind, event.path) for event in self._driven.events(self._peer)][:count]
+        return [(str(event.kind), event.path) for event in self._driven.events(self._peer)[:count]]
 
     def expire(self) -> None:
         self._driven.do(self._driven.store.expire(self._driven.now, self._peer))
@@ -80,12 +80,13 @@ class ZooKeeperSession:
     def ask(self, operation: Operation) -> StoreReply:
         async def send() -> StoreReply:
             self._xid += 1
-            self._replies[self._xid] = reply = self._loop.create_future()
+            pending: asyncio.Future[StoreReply] = self._loop.create_future()
+            self._replies[self._xid] = pending
             self._link.send(StoreRequest(self._xid, 0, operation))
-            return await reply
+            return await pending
 
-        answer: StoreReply = self._run(send())
-        return answer
+        reply: StoreReply = self._run(send())
+        return reply
 
     def events(self, count: int) -> list[tuple[str, str]]:
         until(lambda: len(self._events) >= count)

@@ -1,0 +1,99 @@
+"""The recovery table of kafka-0.10-reliability (section 3.6), row by row.
+
+Replicas 2, 3, 4 (broker 1 is the controller); 4 is out of the ISR; acks=all, min.insync.replicas=2, no unclean election. One member dies, then the
+other, or both at once. The rows tell of the ZooKeeper era, in which a broker that crashed stays in the ISR; the last
+test tells what UncleanRestartLeavesIsr (KIP-966) makes of one of them.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from fuzz.scenarios.runner import Scenario
+
+ERA = "guards_off=UncleanRestartLeavesIsr"
+ONE_DIES = "crash 2\nexpire 2\nrun 400"
+ONE_AFTER_THE_OTHER = f"{ONE_DIES}\ncrash 3\nexpire 3\nrun 400"
+# The controller learns of both at once.
+BOTH_AT_ONCE = "hold store -> 1\ncrash 2\ncrash 3\nexpire 2\nexpire 3\nrun 50\nrelease store -> 1\nrun 400"
+WRITE_WITH_ONE = "alter min.insync.replicas=1\nrun 100"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What happened, what was done, and who leads then, in which ISR, and whether reads and writes are served."""
+
+    name: str
+    happened: str
+    done: str
+    leader: int
+    isr: str
+    reads: bool
+    writes: bool
+
+
+ROWS = [
+    Row("one dies: reads", ONE_DIES, "", 3, "{3}", True, False),
+    Row("one dies and comes back", ONE_DIES, "restart 2\nrun 1500", 3, "{2,3}", True, True),
+    Row("one dies for good", ONE_DIES, WRITE_WITH_ONE, 3, "{3}", True, True),
+    Row("both die in turn: nothing", ONE_AFTER_THE_OTHER, "", -1, "{3}", False, False),
+    Row("both come back", ONE_AFTER_THE_OTHER, "restart 2\nrestart 3\nrun 1500", 3, "{2,3}", True, True),
+    Row("the first to die comes back", ONE_AFTER_THE_OTHER, "restart 2\nrun 1500", -1, "{3}", False, False),
+    Row(
+        "the first to die is made leader",
+        ONE_AFTER_THE_OTHER,
+        f"restart 2\nrun 1500\n{WRITE_WITH_ONE}\nelect unclean\nrun 400",
+        2,
+        "{2}",
+        True,
+        True,
+    ),  # fmt: skip
+    Row("the last to die comes back", ONE_AFTER_THE_OTHER, "restart 3\nrun 1500", 3, "{3}", True, False),
+    Row("it may write alone", ONE_AFTER_THE_OTHER, f"restart 3\nrun 1500\n{WRITE_WITH_ONE}", 3, "{3}", True, True),
+    Row(
+        "neither comes back: the third is made leader",
+        ONE_AFTER_THE_OTHER,
+        f"restart 4\nrun 1500\n{WRITE_WITH_ONE}\nelect unclean\nrun 400",
+        4,
+        "{4}",
+        True,
+        True,
+    ),  # fmt: skip
+    Row("both die at once: nothing", BOTH_AT_ONCE, "", -1, "{2,3}", False, False),
+    Row("one of both comes back", BOTH_AT_ONCE, "restart 2\nrun 1500", 2, "{2}", True, False),
+    Row("both of both come back", BOTH_AT_ONCE, "restart 2\nrestart 3\nrun 1500", 2, "{2,3}", True, True),
+]
+
+
+def play(happened: str, done: str, settings: str) -> str:
+    script = f"""
+        cluster 4 assigned=2,3,4 {settings} min_insync_replicas=2
+        crash 4
+        expire 4
+        run 400
+        produce m1
+        {happened}
+        {done}
+        stored
+        read
+        produce m2 patience=5000
+    """
+    return Scenario().run(script)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row(row: Row) -> None:
+    output = play(row.happened, row.done, ERA)
+    told = output[output.index("> stored") :]
+    assert f"leader {row.leader} " in told, output
+    assert f"isr {row.isr}" in told, output
+    assert ("  from " in told) is row.reads, output
+    assert ("m2 acknowledged" in told) is row.writes, output
+
+
+def test_after_an_unclean_restart_the_one_that_may_lead_is_waited_for() -> None:
+    """Both died at once; with KIP-966 the first to come back leaves the ISR, since its tail may be gone."""
+    output = play(BOTH_AT_ONCE, "restart 2\nrun 1500", "")
+    assert "leader -1 " in output[output.index("> stored") :], output
+    output = play(BOTH_AT_ONCE, "restart 2\nrestart 3\nrun 1500", "")
+    assert "m2 acknowledged" in output, output
