@@ -163,20 +163,23 @@ class Simulated:
         return self.ask(body, 12, self.leader(topic, number)).responses[0].partitions[0]
 
     def read_committed(self, topic: str, number: int = 0) -> list[bytes]:
-        """What a consumer shows: what was fetched without control records and aborted transactions."""
-        data = self.fetch(topic, number, isolation_level=1)
-        aborted = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions)
+        """What a consumer shows: all that is stable, without control records and aborted transactions."""
         inside: set[int] = set()
         values: list[bytes] = []
-        for position, header in batch_headers(data.records):
-            while aborted and aborted[0][0] <= header.last_offset:
-                inside.add(aborted.pop(0)[1])
-            records = decode_records(data.records, position)[1]
-            if header.is_control:
-                inside.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in inside):
-                values += [record.value or b"" for record in records]
-        return values
+        offset = 0
+        while True:
+            data = self.fetch(topic, number, offset=offset, isolation_level=1)
+            if not data.records:
+                return values
+            aborted = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions)
+            for position, header in batch_headers(data.records):
+                while aborted and aborted[0][0] <= header.last_offset:
+                    inside.add(aborted.pop(0)[1])
+                if header.is_control:
+                    inside.discard(header.producer_id)
+                elif not (header.is_transactional and header.producer_id in inside):
+                    values += [record.value or b"" for record in decode_records(data.records, position)[1]]
+                offset = header.next_offset
 
     def end_offset(self, topic: str, number: int = 0, isolation_level: int = 0) -> int:
         """-1 while a new leader cannot tell."""

@@ -35,17 +35,17 @@ class Life:
 class TransactionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = Simulated()
-        self.world.create(TOPIC, PARTITIONS)
         self.lives: list[Life] = []
         self.committed: list[Effects] = []
         self.forbidden: set[bytes] = set()
         self.unknown: list[Effects] = []
         self.values = 0
 
-    @initialize(newest=st.booleans())
-    def begin(self, newest: bool) -> None:
+    @initialize(newest=st.booleans(), segment_bytes=st.sampled_from([250, 1 << 30]))
+    def begin(self, newest: bool, segment_bytes: int) -> None:
         self.newest = newest
+        self.world = Simulated(log_segment_bytes=segment_bytes)
+        self.world.create(TOPIC, PARTITIONS)
         for name in NAMES:
             self._init(name)
 
