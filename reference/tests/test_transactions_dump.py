@@ -1,0 +1,69 @@
+"""Apache Kafka's DumpLogSegments reads what transactions leave on disk: their log, markers, index and snapshots."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reference.drivers.simulation.disk import SimulatedDisk
+from reference.events import broker_peer
+from reference.tests.apache_kafka.jars import fetch_release
+from reference.tests.simulated import Simulated
+from reference.tests.transactional import Producer
+from spec.formats.verdict import UsageError
+from spec.toolchain import java
+
+TOPIC = "t"
+
+
+@pytest.fixture(scope="module")
+def kafka_tools() -> tuple[Path, Path]:
+    """Java, and the jars of Apache Kafka's tools."""
+    try:
+        return java().executable, fetch_release("4.3.1")
+    except UsageError as error:
+        pytest.skip(str(error))
+
+
+def dump(kafka_tools: tuple[Path, Path], *arguments: str) -> str:
+    executable, jars = kafka_tools
+    command = [str(executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    ran = subprocess.run(
+        [*command, "org.apache.kafka.tools.DumpLogSegments", *arguments], capture_output=True, text=True, check=False
+    )
+    text = ran.stdout + ran.stderr
+    assert "Exception" not in text, text
+    return text
+
+
+def saved(disk: SimulatedDisk, folder: Path, names: list[str]) -> list[str]:
+    """The simulated files as real ones; their paths."""
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(disk.read(name, 0, disk.size(name)))
+    return [str(folder / name) for name in names]
+
+
+def test_apache_kafka_reads_what_transactions_leave(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+    world = Simulated(transaction_state_log_num_partitions=1)
+    world.create(TOPIC)
+    producer = Producer(world, "tx", newest=True).init()
+    for value, commit in ((b"no", False), (b"yes", True)):
+        producer.write(TOPIC, value)
+        producer.end(commit=commit)
+    world.run(500)
+    disk = world.world.hosts[broker_peer(1)].disk
+    disk.write(
+        "t-0/00000000000000000004.snapshot", world.broker().replicas.partitions[TOPIC, 0].log.producers.snapshot()
+    )
+    stem = "t-0/00000000000000000000"
+    names = ["__transaction_state-0/00000000000000000000.log", f"{stem}.log", f"{stem}.txnindex"]
+    state, log, index, snapshot = saved(disk, tmp_path, [*names, "t-0/00000000000000000004.snapshot"])
+    decided = dump(kafka_tools, "--transaction-log-decoder", "--files", state)
+    states = re.findall(r"state=(\w+)|\"transactionStatus\":(\d)", decided)
+    assert len(states) == 7, decided
+    records = dump(kafka_tools, "--print-data-log", "--files", log)
+    assert re.findall(r"endTxnMarker: (\w+)", records) == ["ABORT", "COMMIT"]
+    assert "producerId: 0 firstOffset: 0 lastOffset: 1 lastStableOffset: 2" in dump(kafka_tools, "--files", index)
+    assert "producerId: 0" in dump(kafka_tools, "--files", snapshot)
