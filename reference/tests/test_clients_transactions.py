@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from reference.tests.apache_kafka.jars import fetch_release
 from reference.tests.test_clients import create
+from spec.formats.verdict import UsageError
+from spec.toolchain import java
 
 pytestmark = pytest.mark.xdist_group("cluster")
 IDS = itertools.count()
@@ -177,3 +181,34 @@ async def _aiokafka(bootstrap: str, topic: str, source: str) -> list[bytes]:
             found += [record.value for record in records]
     await consumer.stop()
     return found
+
+
+def java_tool(name: str, *arguments: str) -> str:
+    """What a tool of Apache Kafka prints; skips the test where Java or the tools cannot be had."""
+    try:
+        executable, jars = java().executable, fetch_release("4.3.1")
+    except UsageError as error:
+        pytest.skip(str(error))
+    flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    command = [str(executable), *flags, f"org.apache.kafka.tools.{name}", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_the_java_client_works_under_transaction_version_2(bootstrap: str) -> None:
+    """It goes by the finalized feature: EndTxn 5, Produce 12, no AddPartitionsToTxn."""
+    topic, name, count = create(bootstrap), transactional_id(), 300
+    told = java_tool(
+        "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", "10",
+        "--throughput", "1000", "--bootstrap-server", bootstrap, "--transactional-id", name,
+        "--transaction-duration-ms", "50",
+    )  # fmt: skip
+    assert f"{count} records sent" in told, told
+    assert len(read(bootstrap, topic, count)) == count
+    arguments = ("--bootstrap-server", bootstrap, "describe", "--transactional-id", name)
+    described = java_tool("TransactionsCommand", *arguments)
+    columns, values = (line.split() for line in described.splitlines()[-2:])
+    row = dict(zip(columns, values, strict=False))
+    assert row["TransactionalId"] == name, described
+    assert int(row["ProducerEpoch"]) > 1, "each transaction bumped it"
