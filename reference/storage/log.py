@@ -92,9 +92,7 @@ class Log:
                 break
             self.segments.append(self._segment(base))
             self.segments[-1].forget_transactions()
-            if (
-                not clean
-            ):  # the process may have died, and not the machine: what is read here need not be on the platter
+            if not clean:  # a process that died leaves in the page cache what a machine that dies would lose
                 self.dirty[self.segments[-1].path] = None
             if recover_segment(self.segments[-1], recovery_point, check_crc=not clean, note=self._note):
                 self._drop_unwritten(bases[slot + 1 :], recovery_point)

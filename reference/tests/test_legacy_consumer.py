@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference.config import BrokerConfig, StoreConfig
@@ -195,6 +195,7 @@ def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
 
 
 @given(st.integers(0, 1 << 20), st.lists(st.sampled_from(["join", "crash", "pause", "resume", "break"]), max_size=12))
+@example(52, ["crash", "break"])  # the link breaks while it registers
 @settings(deadline=None, max_examples=40)
 def test_whatever_happens_one_fetches_each_partition_in_the_end(seed: int, faults: list[str]) -> None:
     group = Group({0: {"t": 2}, 1: {"t": 1}}, seed=seed, spread_ms=40)

@@ -121,4 +121,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestLogMachine.settings = settings(deadline=None, max_examples=150, stateful_step_count=40)

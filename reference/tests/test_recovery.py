@@ -232,3 +232,45 @@ def test_what_a_truncation_took_no_snapshot_or_epoch_brings_back() -> None:
     assert log.log_end_offset == 6
     assert log.epochs.entries == [(0, 0)]
     assert_sound(log, written)
+
+
+def test_a_snapshot_of_the_log_end_does_not_outlive_a_truncation() -> None:
+    """Apache Kafka writes one at every clean stop, without a segment that begins there."""
+    written = write([2] * 20)
+    end = written.log.log_end_offset
+    written.fs.write(f"{FOLDER}/{end:020d}.snapshot", written.log.producers.snapshot())
+    written.log.truncate_to(end - 4)
+    for number in range(6):  # past where the snapshot was taken, by another producer
+        data = build_batch([(1, None, b"new", ())], producer_id=9, producer_epoch=0, base_sequence=number)
+        ((_, header),) = batch_headers(data)
+        written.log.append_as_leader(data, header, 9)
+    written.log.truncate_to(end + 1)
+    last = {h.producer_id: h.base_offset for s in written.log.segments for _, h in s.headers()}
+    assert {p: entry.batches[-1].base_offset for p, entry in written.log.producers.entries.items()} == last
+
+
+def test_an_index_that_is_wrong_in_the_middle_is_noticed_when_it_is_used() -> None:
+    written = write([2] * 20)
+    index = written.log.segments[0].offsets
+    assert len(index) > 2
+    data = bytearray(written.fs.read(index.path, 0, 1 << 20))
+    data[7] -= 10  # still ascending, and no batch begins there
+    written.fs.write(index.path, bytes(data))
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=True)
+    assert_sound(log, written)
+
+
+def test_a_batch_that_comes_twice_is_cut() -> None:
+    written = write([2] * 3)
+    last = written.log.segments[-1]
+    written.fs.append(last.path, written.fs.read(last.path, 0, 1 << 20))
+    size = last.size
+    log = Log(written.fs, FOLDER, SMALL, clean=False)
+    assert (log.log_end_offset, log.segments[-1].size) == (6, size)
+    assert_sound(log, written)
+
+
+def test_what_a_dead_process_left_in_the_page_cache_is_flushed_before_it_counts() -> None:
+    written = write([2] * 5)
+    again = Log(written.fs, FOLDER, SMALL, recovery_point=0, clean=False)
+    assert set(again.begin_flush()) >= {segment.path for segment in again.segments}
