@@ -13,8 +13,10 @@ from reference.wire.messages.api_versions import ApiVersionsRequest
 from reference.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from reference.wire.messages.describe_transactions import DescribeTransactionsRequest
 from reference.wire.messages.init_producer_id import InitProducerIdRequest
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from reference.wire.messages.list_transactions import ListTransactionsRequest
 from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from reference.wire.messages.sync_group import SyncGroupRequest
 
 TOPIC = "t"
 BOTH = pytest.mark.parametrize("newest", [False, True], ids=["classic", "version 2"])
@@ -278,12 +280,34 @@ def test_offsets_count_when_the_transaction_commits(world: Simulated, newest: bo
     assert committed(world, "g") == (7, ErrorCode.NONE)
 
 
-def test_a_member_of_another_generation_commits_nothing(world: Simulated) -> None:
+def joined(world: Simulated, group: str) -> tuple[str, int]:
+    """The one member of a group, and its generation."""
+    coordinator = world.coordinator(group, 0)
+    protocols = (JoinGroupRequestProtocol(name="range", metadata=b""),)
+    body = JoinGroupRequest(
+        group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
+        protocols=protocols,
+    )  # fmt: skip
+    answer = world.ask(body, 3, coordinator)
+    assert answer.error_code == ErrorCode.NONE
+    synced = SyncGroupRequest(group_id=group, member_id=answer.member_id, generation_id=answer.generation_id)
+    assert world.ask(synced, 2, coordinator).error_code == ErrorCode.NONE
+    return answer.member_id, answer.generation_id
+
+
+def test_only_a_member_of_the_current_generation_commits(world: Simulated) -> None:
     """KIP-447."""
+    world.wait(lambda: committed(world, "g")[1] == ErrorCode.NONE)
+    member, generation = joined(world, "g")
     producer = Producer(world, "tx").init()
-    assert producer.try_commit_offset("g", TOPIC, 5, generation=3, member="gone") is ErrorCode.UNKNOWN_MEMBER_ID
-    producer.abort()
-    assert committed(world, "g") == (-1, ErrorCode.NONE)
+    for who, when, error in (
+        (member, generation - 1, ErrorCode.ILLEGAL_GENERATION),
+        ("gone", generation, ErrorCode.UNKNOWN_MEMBER_ID),
+        (member, generation, ErrorCode.NONE),
+    ):
+        assert producer.try_commit_offset("g", TOPIC, 5, generation=when, member=who) is error
+    producer.commit()
+    world.wait(lambda: committed(world, "g", stable=True) == (5, ErrorCode.NONE))
 
 
 def test_open_offsets_survive_their_coordinator(world: Simulated) -> None:
