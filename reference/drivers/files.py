@@ -100,9 +100,11 @@ class Disk:
         os.ftruncate(self._descriptor(path), size)
 
     def rename(self, old: str, new: str) -> None:
-        self._forget(old)
         self._forget(new)
+        descriptor = self._open.pop(old, None)
         (self.root / old).replace(self.root / new)
+        if descriptor is not None:  # still to be flushed at a clean stop
+            self._open[new] = descriptor
         self._sync_folder(new)
 
     def _sync_folder(self, path: str) -> None:
