@@ -26,16 +26,15 @@ Handler = Callable[[Request], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A key with the versions that are advertised; below `answered_from` a request closes the connection."""
+    """A key with the versions that are served, and advertised unless brokers use it among themselves."""
 
     handler: Handler
     min_version: int
     max_version: int
-    answered_from: int = 0
     inter_broker: bool = False
 
     def answers(self, version: int) -> bool:
-        return max(self.min_version, self.answered_from) <= version <= self.max_version
+        return self.min_version <= version <= self.max_version
 
 
 class ApiVersionsHandler:

@@ -25,6 +25,7 @@ class Segment:
         "_recent_positions",
         "_since_entry",
         "base_offset",
+        "first_timestamp",
         "fs",
         "largest_timestamp",
         "offsets",
@@ -43,6 +44,7 @@ class Segment:
         self.times = TimeIndex(fs, f"{stem}.timeindex", base_offset)
         self.transactions_path = f"{stem}.txnindex"
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
+        self.first_timestamp = -1  # of the first batch: what rolling by time counts from
         self.largest_timestamp = -1
         self._largest_at = base_offset
         self._interval_bytes = index_interval_bytes
@@ -71,6 +73,8 @@ class Segment:
         self._recent_positions.append(position)
         if len(self._recent_offsets) > 2 * RECENT_BATCHES:
             del self._recent_offsets[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
+        if not position:
+            self.first_timestamp = header.max_timestamp
         self._note_timestamp(header)
         if self._since_entry > self._interval_bytes:
             self.offsets.add(header.last_offset, position)
@@ -101,11 +105,6 @@ class Segment:
                 return
             yield position, header
             position += header.size
-
-    @property
-    def first_timestamp(self) -> int:
-        """Of the first batch: what rolling by time counts from; -1 when there is none."""
-        return next((header.max_timestamp for _, header in self.headers()), -1)
 
     def floor(self, offset: int) -> int:
         """Position of a batch at or before `offset`; exact near the end of the log, where most readers are."""
