@@ -171,7 +171,7 @@ class Scenario:
     def _deliver(self, source: str, _: str, target: str, *words: str) -> None:
         world = self.cluster.world
         seen = len(world.steps)
-        for _ in range(MANY if words else 1):
+        for _turn in range(MANY if words else 1):
             self._say(f"  delivered {_name(world.deliver(_peer(source), _peer(target)))}")
             if words:
                 world.run_until(world.now_ms + 5)  # the answer, and what is said then

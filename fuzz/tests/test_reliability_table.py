@@ -1,8 +1,9 @@
 """The recovery table of kafka-0.10-reliability (section 3.6), row by row.
 
-Replicas 2, 3, 4 (broker 1 is the controller); 4 is out of the ISR; acks=all, min.insync.replicas=2, no unclean election. One member dies, then the
-other, or both at once. The rows tell of the ZooKeeper era, in which a broker that crashed stays in the ISR; the last
-test tells what UncleanRestartLeavesIsr (KIP-966) makes of one of them.
+Replicas 2, 3, 4 (broker 1 is the controller); 4 is out of the ISR; acks=all, min.insync.replicas=2, no unclean
+election.
+One member dies, then the other, or both at once. The rows tell of the ZooKeeper era, in which a broker that crashed
+stays in the ISR; the last test tells what UncleanRestartLeavesIsr (KIP-966) makes of one of them.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ ROWS = [
         "{2}",
         True,
         True,
-    ),  # fmt: skip
+    ),
     Row("the last to die comes back", ONE_AFTER_THE_OTHER, "restart 3\nrun 1500", 3, "{3}", True, False),
     Row("it may write alone", ONE_AFTER_THE_OTHER, f"restart 3\nrun 1500\n{WRITE_WITH_ONE}", 3, "{3}", True, True),
     Row(
@@ -58,7 +59,7 @@ ROWS = [
         "{4}",
         True,
         True,
-    ),  # fmt: skip
+    ),
     Row("both die at once: nothing", BOTH_AT_ONCE, "", -1, "{2,3}", False, False),
     Row("one of both comes back", BOTH_AT_ONCE, "restart 2\nrun 1500", 2, "{2}", True, False),
     Row("both of both come back", BOTH_AT_ONCE, "restart 2\nrestart 3\nrun 1500", 2, "{2,3}", True, True),
