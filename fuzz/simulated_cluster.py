@@ -45,6 +45,7 @@ class Settings:
     spread_ms: int = 4
     loss_per_mille: int = 0
     assigned: tuple[int, ...] = ()
+    racks: tuple[str, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -67,6 +68,7 @@ class SimulatedCluster:
                 default_replication_factor=settings.brokers,
                 offsets_topic_replication_factor=settings.brokers,
                 guards_off=settings.guards_off,
+                broker_rack=settings.racks[broker_id - 1] if settings.racks else None,
                 **{**QUICK, **settings.broker_settings},
             )
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=tracing))  # type: ignore[misc]

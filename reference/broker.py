@@ -90,7 +90,7 @@ class Broker:
         """Every key that is answered, with the versions advertised (broker.md, section 6)."""
         context, cache = self._context, self.cache
         produce = ProduceHandler(context, self.replicas, self.configs, self.transactions.verifier.verify)
-        fetch = FetchHandler(context, self.replicas, self._purgatory)
+        fetch = FetchHandler(context, self.replicas, self._purgatory, cache.rack_of)
         offsets = OffsetsHandler(self.replicas)
         deletion = DeleteRecordsHandler(context, self.replicas, self.configs, self._purgatory)
         office = ControllerHandlers(self.controller, cache.name_of)

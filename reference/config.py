@@ -49,6 +49,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     # controller
     broker_rack: str | None = None
+    replica_selector: Literal["leader", "rack_aware"] = "leader"
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: int = 300_000
     leader_imbalance_per_broker_percentage: int = 10

@@ -53,6 +53,9 @@ class MetadataCache:
         if known is None or state.leader_epoch >= known.leader_epoch:
             topic.partitions[state.partition_index] = state
 
+    def rack_of(self, broker_id: int) -> str | None:
+        return self.racks.get(broker_id)
+
     def name_of(self, topic_id: bytes) -> str | None:
         return next((name for name, topic in self.topics.items() if topic.topic_id == topic_id), None)
 

@@ -4,6 +4,7 @@ Answered at once iff max wait <= 0, nothing asked, min bytes there, an error or 
 parked until enough is appended (followers) or committed (consumers), or the wait is over.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,7 +14,9 @@ from reference.procedures import Pending
 from reference.replication.partition import Diverging, Partition
 from reference.replication.purgatory import Purgatory
 from reference.replication.replica_manager import ReplicaManager
+from reference.replication.states import NO_LEADER
 from reference.storage.log import OffsetOutOfRangeError
+from reference.wire.compression import Compression
 from reference.wire.errors import EncodeError, ErrorCode, WireError
 from reference.wire.log_entries import down_convert, entries
 from reference.wire.messages.fetch import (
@@ -28,9 +31,9 @@ from reference.wire.messages.fetch import (
 
 CONSUMER = -1
 READ_COMMITTED = 1
-ZSTD_SINCE = 10
 TIMESTAMPS_SINCE = 2
 RECORD_BATCHES_SINCE = 4
+ZSTD_SINCE = 10
 
 RESULT_OF_ERROR = {
     ErrorCode.NONE: "records",
@@ -51,8 +54,10 @@ class Reading:
 
 
 class FetchHandler:
-    def __init__(self, context: Context, replicas: ReplicaManager, purgatory: Purgatory) -> None:
-        self._context, self._replicas, self._purgatory = context, replicas, purgatory
+    def __init__(
+        self, context: Context, replicas: ReplicaManager, purgatory: Purgatory, rack_of: Callable[[int], str | None]
+    ) -> None:
+        self._context, self._replicas, self._purgatory, self._rack_of = context, replicas, purgatory, rack_of
 
     async def fetch(self, request: Request) -> FetchResponse:
         body: FetchRequest = request.body
@@ -67,8 +72,12 @@ class FetchHandler:
                 break
             reading = self._read(body, parking=True, arrived=False)
         responses = tuple(reading.responses)
+        if request.api_version < ZSTD_SINCE:
+            responses = _each_part(responses, _without_zstd)
         if request.api_version < RECORD_BATCHES_SINCE:
-            responses = _down_converted(responses, magic=int(request.api_version >= TIMESTAMPS_SINCE))
+            # For a client of before 0.11: message sets in place of record batches (KIP-98).
+            magic = int(request.api_version >= TIMESTAMPS_SINCE)
+            responses = _each_part(responses, lambda part: _down_converted(part, magic))
         return FetchResponse(responses=responses)
 
     def _answers(self, body: FetchRequest, reading: Reading) -> bool:
@@ -129,7 +138,12 @@ class FetchHandler:
         partition = self._replicas.partitions.get((topic, asked.partition))
         if partition is None:
             return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
-        error = partition.check_epoch(asked.current_leader_epoch)
+        near = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
+        error = partition.check_epoch(asked.current_leader_epoch, from_follower=near)
+        if error is ErrorCode.NONE and near and body.rack_id:
+            preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
+            if preferred != NO_LEADER:
+                return replace(_empty(partition), preferred_read_replica=preferred), True  # read there (KIP-392)
         diverging: Diverging | None = None
         records = b""
         if error is ErrorCode.NONE:
@@ -146,27 +160,13 @@ class FetchHandler:
             self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked, arrived=arrived)
         if error is not ErrorCode.NONE:
             return _refused(asked, error), True
-        data = PartitionData(
-            partition_index=asked.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
-            log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=_aborted(partition, asked.fetch_offset, records)
-            if body.isolation_level == READ_COMMITTED
-            else None,
-            records=records,
-        )
-        if diverging is None:
-            return data, False
-        end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
-        return PartitionData(
-            partition_index=asked.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
-            log_start_offset=partition.log.log_start_offset,
-            diverging_epoch=end,
-            records=b"",
-        ), True
+        data = replace(_empty(partition), records=records)
+        if diverging is not None:
+            end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+            return replace(data, diverging_epoch=end), True
+        if body.isolation_level == READ_COMMITTED:
+            data = replace(data, aborted_transactions=_aborted(partition, asked.fetch_offset, records))
+        return data, False
 
     def _note_follower(
         self,
@@ -224,21 +224,38 @@ def _aborted(partition: Partition, offset: int, records: bytes) -> tuple[Aborted
     )
 
 
-def _down_converted(topics: tuple[FetchableTopicResponse, ...], magic: int) -> tuple[FetchableTopicResponse, ...]:
-    """For a client of before 0.11: message sets in place of record batches (KIP-98)."""
-    return tuple(
-        replace(topic, partitions=tuple(_down_converted_part(part, magic) for part in topic.partitions))
-        for topic in topics
-    )
+def _each_part(
+    topics: tuple[FetchableTopicResponse, ...], change: Callable[[PartitionData], PartitionData]
+) -> tuple[FetchableTopicResponse, ...]:
+    return tuple(replace(topic, partitions=tuple(map(change, topic.partitions))) for topic in topics)
 
 
-def _down_converted_part(part: PartitionData, magic: int) -> PartitionData:
+def _without_zstd(part: PartitionData) -> PartitionData:
+    """A client of before 2.1 cannot read it (KIP-110)."""
+    if all(header.compression != Compression.ZSTD for _, header in entries(part.records or b"")):
+        return part
+    return replace(part, records=b"", error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def _down_converted(part: PartitionData, magic: int) -> PartitionData:
     try:
         return replace(part, records=down_convert(part.records or b"", magic))
     except EncodeError:
         return replace(part, records=b"", error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     except WireError:
         return replace(part, records=b"", error_code=ErrorCode.CORRUPT_MESSAGE)
+
+
+def _empty(partition: Partition) -> PartitionData:
+    """How far the log goes, without records."""
+    return PartitionData(
+        partition_index=partition.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
+        log_start_offset=partition.log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
 
 
 def _refused(asked: FetchPartition, error: ErrorCode) -> PartitionData:

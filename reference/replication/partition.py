@@ -325,9 +325,12 @@ class Partition:
 
     # -- leader: serving followers -----------------------------------------------------------------
 
-    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Is the asker's view of the leader epoch ours? -1 does not say (KIP-320)."""
-        if self.role is not Role.LEADER:
+    def check_epoch(self, current_leader_epoch: int, *, from_follower: bool = False) -> ErrorCode:
+        """Is the asker's view of the leader epoch ours? -1 does not say (KIP-320).
+
+        Only the leader answers, unless the asker may read from a follower (KIP-392).
+        """
+        if self.role is not Role.LEADER and not (self.role is Role.FOLLOWER and from_follower):
             return ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if current_leader_epoch in {-1, self.leader_epoch}:
             return ErrorCode.NONE
@@ -362,6 +365,17 @@ class Partition:
         if remote is not None and self._may_propose and self._can_join(replica, remote):
             self._propose(tuple(sorted({*self.isr, replica})))
         self.settle()
+
+    def preferred_read_replica(self, rack: str, fetch_offset: int, rack_of: Callable[[int], str | None]) -> int:
+        """The member of the ISR in the reader's rack that has most, if it is not the leader; else -1 (KIP-392)."""
+        if self.role is not Role.LEADER or rack_of(self.leader) == rack:
+            return NO_LEADER
+        near = [
+            (remote.log_end_offset, -replica)
+            for replica, remote in self.remotes.items()
+            if replica in self.isr and rack_of(replica) == rack and remote.log_end_offset >= fetch_offset
+        ]
+        return -max(near)[1] if near else NO_LEADER
 
     # -- follower --------------------------------------------------------------------------------
 
