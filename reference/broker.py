@@ -12,7 +12,7 @@ from reference.context import Context, to_json
 from reference.controller.cluster import parse_topic, registration
 from reference.controller.controller import Controller
 from reference.controller.handlers import ControllerHandlers
-from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, TOPICS
+from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, LOG_DIR_EVENTS, TOPICS
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
@@ -81,6 +81,7 @@ class Broker:
             context, self.cache, self.replicas, self._peers, self._purgatory, self.groups, self.store
         )
         self.replicas.on_role_change = self._role_changed
+        self.replicas.on_disk_failure = lambda: spawn(self._tell_of_failed_disk())
         self._registration = f"{BROKERS}/{config.broker_id}"
         self._registered = 0  # the session under which this broker registered
         self.may_stop = False
@@ -320,6 +321,12 @@ class Broker:
             found = await self.store.get(f"{TOPICS}/{topic}")
             if not found.error:
                 self.replicas.drop_strays(topic, parse_topic(found.data).assignment)
+
+    async def _tell_of_failed_disk(self) -> None:
+        """The controller then asks which replicas are offline (KIP-112)."""
+        path = f"{LOG_DIR_EVENTS}/{self.config.broker_id}"
+        await self.store.ensure(path)
+        await self.store.set(path, b"")
 
     def _watched(self, event: WatchEvent) -> None:
         if event.path == CONTROLLER and event.kind == "deleted":

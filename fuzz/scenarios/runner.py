@@ -10,6 +10,7 @@ deliver A -> B / drop A -> B           hand over or lose the oldest message kept
 deliver A -> B until ACTION            hand over one after the other, until this protocol step is taken
 crash N [lose=unflushed]               stop a broker at once; its page cache survives unless it loses it
 restart N / pause N / resume N
+fill N / free N                        the disk of a broker has no room any more, or has room again
 expire N                               the metadata store ends the broker's session now
 leave N                                controlled shutdown
 run MS                                 let MS virtual milliseconds pass
@@ -81,6 +82,8 @@ class Scenario:
             "restart": lambda n: self.cluster.world.start(_peer(n)),
             "pause": lambda n: self.cluster.world.pause(self._who(n)),
             "resume": lambda n: self.cluster.world.resume(_peer(n)),
+            "fill": lambda n: setattr(self.cluster.world.hosts[self._who(n)].disk, "full", True),
+            "free": lambda n: setattr(self.cluster.world.hosts[_peer(n)].disk, "full", False),
             "expire": self._expire,
             "leave": self._leave,
             "until": self._until,

@@ -16,6 +16,7 @@ from reference.store_messages import SetData
 class BrokerChanges:
     def __init__(self, office: Office, topics: TopicChanges, deletions: Deletions) -> None:
         self._office, self._topics, self._deletions = office, topics, deletions
+        office.on_disk_failure = self._disk_failed
 
     async def look(self) -> None:
         """Compare the registered brokers with those known; another broker epoch is another life."""
@@ -27,6 +28,7 @@ class BrokerChanges:
         if gone:
             cluster.brokers = {b: info for b, info in known.items() if b not in gone}
             cluster.leaving -= gone
+            cluster.offline = {replica for replica in cluster.offline if replica[2] not in gone}
             for broker_id in gone:
                 self._office.close_channel(broker_id)
             await self._died(gone)
@@ -55,17 +57,34 @@ class BrokerChanges:
         await self._change(self._without_dead)
 
     def _without_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
-        live = self._office.cluster.brokers
+        live = self._office.cluster.live(key)
         if state.leader not in live:
             return self._elected(key, state)
         if not self._office.context.guards.fenced_leaves_isr:
             return None
-        return shrink(state, set(self._office.cluster.replicas(key)) - set(live))
+        return shrink(state, set(self._office.cluster.replicas(key)) - live)
 
     async def _change(self, decide: Decision) -> None:
         cluster = self._office.cluster
         keys = [key for key in cluster.states if key[0] not in cluster.deleting]
         await self._office.change(keys, decide)
+
+    # -- disks -------------------------------------------------------------------------------------
+
+    def look_at_disk(self, broker_id: int) -> None:
+        """A broker says that a disk failed; its answer to LeaderAndIsr tells which replicas that concerns."""
+        cluster = self._office.cluster
+        if broker_id in cluster.brokers:
+            self._office.send_leaders(cluster.hosted_by(broker_id), {broker_id})
+
+    async def _disk_failed(self, broker_id: int, keys: list[Key]) -> None:
+        office, cluster = self._office, self._office.cluster
+        failed = [key for key in keys if key in cluster.states and (*key, broker_id) not in cluster.offline]
+        for key in failed:
+            office.log(f"{key[0]}-{key[1]} is offline on broker {broker_id}")
+            cluster.offline.add((*key, broker_id))
+            self._deletions.replica_died((*key, broker_id))
+        await office.change(failed, self._without_dead)
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -98,8 +117,8 @@ class BrokerChanges:
                 data = registration(info.host, info.port, unclean=False, rack=info.rack)
                 await self._office.ask(self._office.store.call(SetData(f"{BROKERS}/{broker_id}", data)))
                 self._office.cluster.brokers[broker_id] = replace(info, unclean=False)
-        live = self._office.cluster.brokers
-        await self._change(lambda key, state: None if state.leader in live else self._elected(key, state))
+        cluster = self._office.cluster
+        await self._change(lambda key, state: None if state.leader in cluster.live(key) else self._elected(key, state))
 
     def _without_unclean(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
         """A new state wherever such a broker is assigned, even outside the ISR.
@@ -120,4 +139,4 @@ class BrokerChanges:
         office = self._office
         unclean = office.configs.value(key[0], "unclean.leader.election.enable") == "true"
         allowed = unclean or not office.context.guards.elect_from_isr
-        return elect_offline(state, office.cluster.replicas(key), office.cluster.brokers, unclean=allowed)
+        return elect_offline(state, office.cluster.replicas(key), office.cluster.live(key), unclean=allowed)

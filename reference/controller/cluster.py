@@ -54,6 +54,9 @@ class Cluster:
     states: dict[Key, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)  # brokers in their controlled shutdown
+    offline: set[ReplicaKey] = field(
+        default_factory=set
+    )  # on brokers that live, but for these replicas' disk (KIP-112)
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.topics and key[1] in self.topics[key[0]].assignment
@@ -65,6 +68,10 @@ class Cluster:
 
     def replicas(self, key: Key) -> tuple[int, ...]:
         return self.topics[key[0]].assignment[key[1]]
+
+    def live(self, key: Key) -> set[int]:
+        """Brokers that could lead this partition or follow."""
+        return {broker_id for broker_id in self.brokers if (*key, broker_id) not in self.offline}
 
     def assigned_to(self, broker_id: int) -> list[Key]:
         return [key for key in self.assigned() if broker_id in self.replicas(key)]

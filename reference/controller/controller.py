@@ -61,6 +61,8 @@ class Term:
             self.deletions.want(name)
         elif kind == "reassign":
             await self.reassignments.resume()
+        elif kind == "disk":
+            self.brokers.look_at_disk(int(name))
         elif kind == "preferred":
             await self.elections.take_up()
         else:
@@ -164,6 +166,8 @@ class Controller:
                 self.term.put(("delete", topic))
             case ["admin", "reassign_partitions"] if event.kind != "deleted":
                 self.term.put(("reassign", ""))
+            case ["log_dir_event_notification", broker_id] if event.kind != "deleted":
+                self.term.put(("disk", broker_id))
             case ["admin", "preferred_replica_election"] if event.kind == "created":
                 self.term.put(("preferred", ""))
 

@@ -13,6 +13,7 @@ from reference.controller.paths import (
     BROKERS,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
+    LOG_DIR_EVENTS,
     PREFERRED_ELECTION,
     REASSIGN,
     TOPICS,
@@ -29,9 +30,10 @@ class Step:
     take: Callable[["Term"], Coroutine[Any, Any, None]]
 
 
-def _watch(path: str) -> Callable[["Term"], Coroutine[Any, Any, None]]:
+def _watch(*paths: str) -> Callable[["Term"], Coroutine[Any, Any, None]]:
     async def take(term: "Term") -> None:
-        await term.office.ask(term.office.store.watch(path))
+        for path in paths:
+            await term.office.ask(term.office.store.watch(path))
 
     return take
 
@@ -102,7 +104,7 @@ STEPS: Final = (
     Step("Watch the wishes for preferred replicas.", _watch(PREFERRED_ELECTION)),
     Step("Watch the topics.", _watch(TOPICS)),
     Step("Watch the topics to be deleted.", _watch(DELETE_TOPICS)),
-    Step("Watch the brokers.", _watch(BROKERS)),
+    Step("Watch the brokers, and what they say of their disks.", _watch(BROKERS, LOG_DIR_EVENTS)),
     Step("Read brokers, topics, assignments, leaders and ISRs.", _load),
     Step("Start the state machines of replicas and partitions.", _start_machines),
     Step("Act as controller from here on.", _run),

@@ -96,7 +96,7 @@ class ControllerHandlers:
         hosted = [key for key in cluster.hosted_by(broker_id) if key[0] not in cluster.deleting]
 
         def decide(key: Key, state: PartitionState) -> PartitionState | None:
-            return elect_for_shutdown(state, cluster.replicas(key), cluster.brokers, cluster.leaving)
+            return elect_for_shutdown(state, cluster.replicas(key), cluster.live(key), cluster.leaving)
 
         await office.change(hosted, decide)
         followed = [key for key in hosted if cluster.states[key].leader != broker_id]
@@ -142,9 +142,9 @@ class ControllerHandlers:
     def _unclean(self, term: Term, key: Key, state: PartitionState) -> PartitionState | None:
         """Only where nobody leads: whoever lives, in sync or not (KIP-460)."""
         cluster = term.office.cluster
-        if state.leader != NO_LEADER and state.leader in cluster.brokers:
+        if state.leader != NO_LEADER and state.leader in cluster.live(key):
             return None
-        return elect_offline(state, cluster.replicas(key), cluster.brokers, unclean=True)
+        return elect_offline(state, cluster.replicas(key), cluster.live(key), unclean=True)
 
     def _outcome(self, term: Term, key: Key, changed: list[Key], election_type: int) -> ErrorCode:
         cluster = term.office.cluster

@@ -29,6 +29,7 @@ from reference.state_table import States
 from reference.store_client import StoreClient
 from reference.store_messages import ANY_VERSION, Check, Create, Delete, SetData, StoreReply
 from reference.topic_configs import TopicConfigs
+from reference.wire.errors import ErrorCode
 
 RETRY_MS = 100
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class Office:
         self.replicas: States[ReplicaKey, ReplicaStatus] = States(REPLICA_TABLE)
         self._channels: dict[int, Channel] = {}
         self._awaited: dict[Key, list[Pending[None]]] = {}
+        self.on_disk_failure: Callable[[int, list[Key]], Coroutine[Any, Any, None]] | None = None
 
     # -- procedures ------------------------------------------------------------------------------
 
@@ -211,7 +213,7 @@ class Office:
             self.log(f"{key[0]}-{key[1]} leader {state.leader} epoch {state.leader_epoch} isr {list(state.isr)}")
         self.cluster.states[key] = state
         if key[0] not in self.cluster.deleting:
-            online = state.leader in self.cluster.brokers
+            online = state.leader in self.cluster.live(key)
             self.partitions.move(key, PartitionStatus.ONLINE if online else PartitionStatus.OFFLINE)
         for pending in self._awaited.pop(key, []):
             pending.resolve(None)
@@ -250,7 +252,19 @@ class Office:
             hosted = [key for key in staying if broker_id in self.cluster.replicas(key)]
             if hosted and broker_id in self._channels and broker_id not in self.cluster.leaving:
                 request = leader_and_isr(self.context.broker_id, self.epoch, broker_id, self.cluster, hosted)
-                self._channels[broker_id].send(*request)
+                self.begin(self._hear(broker_id, self._channels[broker_id].send(*request)))
+
+    async def _hear(self, broker_id: int, answer: Pending[Any]) -> None:
+        """Some replicas of a live broker may be offline (KIP-112)."""
+        reply = await self.ask(answer)
+        errors = reply.partition_errors if reply is not None else ()
+        failed = [
+            (each.topic_name, each.partition_index)
+            for each in errors
+            if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        ]
+        if failed and self.on_disk_failure is not None:
+            await self.on_disk_failure(broker_id, failed)
 
     def send_metadata(self, keys: list[Key], brokers: Iterable[int], *, deleted: bool = False) -> list[Pending[object]]:
         answers = []

@@ -40,7 +40,7 @@ class PreferredElections:
     def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
         cluster, guards = self._office.cluster, self._office.context.guards
         only_in_sync = guards.prefer_only_in_sync
-        return elect_preferred(state, cluster.replicas(key), cluster.brokers, only_in_sync=only_in_sync)
+        return elect_preferred(state, cluster.replicas(key), cluster.live(key), only_in_sync=only_in_sync)
 
     async def rebalance_now_and_then(self) -> None:
         """Every leader.imbalance.check.interval: brokers that lead too little of what they should, get it back."""

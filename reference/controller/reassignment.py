@@ -136,7 +136,7 @@ class Reassignment:
             self.check()
 
     def _led_by_target(self, key: Key, state: PartitionState) -> PartitionState | None:
-        return elect_reassigned(state, self.target, self.office.cluster.brokers)
+        return elect_reassigned(state, self.target, self.office.cluster.live(key))
 
     async def stop_old(self) -> None:
         if self.office.context.guards.shrink_before_delete:

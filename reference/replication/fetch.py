@@ -40,6 +40,7 @@ RESULT_OF_ERROR = {
     ErrorCode.FENCED_LEADER_EPOCH: "fenced",
     ErrorCode.UNKNOWN_LEADER_EPOCH: "unknown_epoch",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "not_leader",
+    ErrorCode.KAFKA_STORAGE_ERROR: "not_leader",  # it leads no more
     ErrorCode.OFFSET_OUT_OF_RANGE: "out_of_range",
 }
 

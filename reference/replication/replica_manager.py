@@ -43,6 +43,7 @@ class ReplicaManager:
         self.knows: Callable[[str, int], bool] = lambda topic, partition: False
         self.refused: dict[Key, CorruptLogError] = {}  # logs that could not be opened (KIP-112: offline replicas)
         self.on_role_change: Callable[[Partition], None] = lambda partition: None
+        self.on_disk_failure: Callable[[], None] = lambda: None
         self._fetchers: dict[int, Fetcher] = {}
         self._high_watermarks = Checkpoint(context.fs, context.out, "replication-offset-checkpoint")
         self._recovery_points = Checkpoint(context.fs, context.out, "recovery-point-offset-checkpoint")
@@ -120,7 +121,7 @@ class ReplicaManager:
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         partition.is_alive = self.is_alive
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
-        partition.on_offline, partition.on_flush_due = self._unassign_fetcher, self._flush_logs
+        partition.on_offline, partition.on_flush_due = self._went_offline, self._flush_logs
         return partition
 
     def _trace_restart(self, partition: Partition) -> None:
@@ -231,6 +232,10 @@ class ReplicaManager:
     def topic_deleted(self, topic: str) -> None:
         """What comes under this name from now on is another topic, whose leader epochs begin anew."""
         self._stopped = {key: epoch for key, epoch in self._stopped.items() if key[0] != topic}
+
+    def _went_offline(self, partition: Partition) -> None:
+        self._unassign_fetcher(partition)
+        self.on_disk_failure()
 
     # -- fetchers ----------------------------------------------------------------------------------
 
