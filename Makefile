@@ -35,6 +35,7 @@ lint: setup  ## format, lint, types, layers
 soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
+	@$(BIN)/python -m reports.soak --minutes 10
 	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
 
 bench: setup  ## every figure of the README

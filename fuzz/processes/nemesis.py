@@ -3,12 +3,14 @@
 import re
 import threading
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from fuzz.processes.raw import RawClient, RawError
 from fuzz.processes.recorder import Recorder
 from spec.formats.schedule import Fault, Schedule
 
+STORE = "store"
 ROLE = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<partition>\d+)\)")
 
 
@@ -33,8 +35,8 @@ class Nemesis:
             "pause": cluster.pause_node,
             "resume": cluster.resume_node,
         }
-        self._killed: set[int] = set()
-        self._paused: set[int] = set()
+        self._killed: set[int | str] = set()
+        self._paused: set[int | str] = set()
 
     def run(self, schedule: Schedule, stop: threading.Event) -> None:
         """Returns at the end of the schedule, or soon after `stop` is set."""
@@ -49,7 +51,7 @@ class Nemesis:
         for node in self._resolve(fault.target):
             self._do(fault.verb, node, fault.target)
 
-    def _do(self, verb: str, node: int, why: str) -> None:
+    def _do(self, verb: str, node: int | str, why: str) -> None:
         self._verbs[verb](node)
         self._recorder.nemesis(verb, value=why, node=str(node))
         match verb:
@@ -63,13 +65,16 @@ class Nemesis:
             case "resume":
                 self._paused.discard(node)
 
-    def _resolve(self, target: str) -> list[int]:
-        """Node ids; a role that nobody holds right now resolves to none."""
+    def _resolve(self, target: str) -> Sequence[int | str]:
+        """Nodes; a role that nobody holds right now resolves to none."""
+        if target == STORE:
+            return [STORE]
         if target.isdigit():
             return [int(target)]
         if target in {"killed", "paused"}:
-            return sorted(self._killed if target == "killed" else self._paused)
-        avoid = frozenset(self._cluster.addresses[node] for node in self._killed | self._paused)
+            return sorted(self._killed if target == "killed" else self._paused, key=str)
+        away = self._killed | self._paused
+        avoid = frozenset(address for node, address in self._cluster.addresses.items() if node in away)
         try:
             reply, leaders = self._client.metadata(self._topic, avoid)
         except RawError:
@@ -87,8 +92,8 @@ class Nemesis:
     def heal(self) -> None:
         """Everything runs again."""
         self._recorder.nemesis("phase", "heal")
-        for node in sorted(self._paused):
+        for node in sorted(self._paused, key=str):
             self._do("resume", node, "heal")
-        for node in sorted(self._killed):
+        for node in sorted(self._killed, key=str):
             self._do("restart", node, "heal")
         self._client.close()

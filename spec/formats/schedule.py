@@ -14,7 +14,7 @@ Verb = Literal["kill", "restart", "pause", "resume"]
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """`target` is a node id (`"2"`) or a role resolved when it fires.
+    """`target` is a node id (`"2"`, `"store"`) or a role resolved when it fires.
 
     Roles: `leader(topic,0)`, `followers(topic,0)`, `controller`, `killed` and `paused` (whoever is, right then).
     """

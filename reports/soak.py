@@ -1,0 +1,67 @@
+"""`python -m reports.soak [--minutes M] [--seed N]`: kill any process of a cluster at any time, then audit.
+
+Three brokers and their store; SIGKILL, one process every few seconds, sometimes two, sometimes the whole cluster. The
+audit must find nothing. Exit codes as everywhere: 0 nothing found, 1 something, 3 it could not be decided.
+"""
+
+import random
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from conformance.targets.reference import ReferenceCluster
+from fuzz.processes.nemesis import STORE
+from fuzz.processes.workload import TOPIC, Load, run_workload
+from reports.audit import audit, write_verdict
+from spec.formats.run import new_folder
+from spec.formats.schedule import Fault, Schedule, write_schedule
+from spec.formats.verdict import EXIT_OF_VERDICT
+
+QUICK_FAILOVER = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
+VICTIMS = ("1", "2", "3", STORE, "controller", f"leader({TOPIC},0)", f"leader({TOPIC},1)")
+BROKERS = 3
+
+
+def schedule(seed: int, minutes: float) -> Schedule:
+    """Kills at random times, each followed by a restart of whatever is down."""
+    draw = random.Random(seed)
+    end_ms, at_ms, faults = int(minutes * 60_000), 2_000, list[Fault]()
+    while at_ms < end_ms - 15_000:
+        everybody = draw.random() < 0.05
+        victims = (
+            [*map(str, range(1, BROKERS + 1)), STORE] if everybody else draw.sample(VICTIMS, draw.choice([1, 1, 2]))
+        )
+        for victim in victims:
+            faults.append(Fault(at_ms=at_ms, verb="kill", target=victim))
+            at_ms += draw.randrange(0, 400)
+        at_ms += draw.randrange(200, 6_000)
+        faults.append(Fault(at_ms=at_ms, verb="restart", target="killed"))
+        at_ms += draw.randrange(500, 9_000)
+    return Schedule(faults=tuple(faults), duration_ms=end_ms)
+
+
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.5, help="How long the faults go on.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Draws the faults; printed, so that the run can be repeated.")] = 1,
+) -> None:
+    """Kill any process of a cluster at any time, then audit what clients saw."""
+    console, folder, faults = Console(highlight=False), new_folder("soak"), schedule(seed, minutes)
+    write_schedule(folder / "schedule.json", faults)
+    kills = sum(fault.verb == "kill" for fault in faults.faults)
+    console.print(
+        f"{minutes:g} minutes, {kills} kills; again with: python -m reports.soak --minutes {minutes:g} --seed {seed}"
+    )
+    brokers = ReferenceCluster(BROKERS, settings=dict(QUICK_FAILOVER), folder=folder / "cluster")
+    with brokers as cluster, console.status("killing") as status:
+        run_workload(cluster, cluster.bootstrap, folder, faults, Load(), say=status.update)
+    result = audit(folder / "history.ndjson")
+    write_verdict(folder, result)
+    found = ", ".join(f"{each.count} {each.name}" for each in result.findings) or "nothing"
+    console.print(f"{result.operations:,} operations audited: {result.verdict}; found: {found}\n{folder}")
+    sys.exit(EXIT_OF_VERDICT[result.verdict])
+
+
+if __name__ == "__main__":
+    typer.run(soak)
