@@ -261,6 +261,7 @@ class Scenario:
             self._say("  no such topic")
             return
         leader = f"leader {state.leader} epoch {state.leader_epoch} isr {_set(state.isr)}"
+        leader += f" eligible {_set(state.elr)}" if state.elr else ""
         self._say(f"  assigned {_set(assigned)}  {leader}")
 
     def _show(self) -> None:

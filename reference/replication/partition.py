@@ -262,9 +262,13 @@ class Partition:
         past_start = remote.log_end_offset >= self.epoch_start_offset or not guards.expand_after_epoch_start
         return replica not in self.isr and caught_up and past_start and self.is_alive(replica)
 
-    def shrink_isr(self) -> None:
-        """Drop members that lag, by time or (until 0.9) also by messages."""
-        if self.role is not Role.LEADER or not self._may_propose:
+    def check_isr(self) -> None:
+        """Now and then: drop members that lag, and commit what is awaited no longer."""
+        if self.role is not Role.LEADER:
+            return
+        if self._advance_high_watermark(trace=True):
+            self.settle()
+        if not self._may_propose:
             return
         lagging = {
             replica for replica, remote in self.remotes.items() if replica in self.isr and self._lags(remote)
@@ -273,7 +277,7 @@ class Partition:
             self._propose(tuple(replica for replica in self.isr if replica not in lagging))
 
     def _lags(self, remote: Remote) -> bool:
-        """It has not had all for replica.lag.time.max.ms, or lacks more than replica.lag.max.messages (KIP-16)."""
+        """It has not had all for replica.lag.time.max.ms, or (until 0.9) lacks more than replica.lag.max.messages."""
         config, missing = self._context.config, self.log.log_end_offset - remote.log_end_offset
         by_messages = config.isr_lag == "messages_and_time" and missing > config.replica_lag_max_messages
         return missing > 0 and (by_messages or remote.caught_up_ms < self._oldest_ms)

@@ -259,7 +259,7 @@ class ReplicaManager:
         config = self._context.config
         if timer == ISR_CHECK:
             for partition in list(self.partitions.values()):
-                partition.shrink_isr()
+                partition.check_isr()
             self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
         elif timer == HIGH_WATERMARK_CHECKPOINT:
             self.checkpoint_high_watermarks()
