@@ -16,6 +16,7 @@ from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, LO
 from reference.effects import Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
+from reference.groups.expiry import GroupExpiry
 from reference.groups.offsets import OffsetsCoordinator
 from reference.groups.store import GroupStore
 from reference.metadata import MetadataHandler
@@ -76,6 +77,7 @@ class Broker:
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
+        self._group_expiry = GroupExpiry(context, self._purgatory, self.groups)
         self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
         self.transactions = Transactions(
             context, self.cache, self.replicas, self._peers, self._purgatory, self.groups, self.store
@@ -149,6 +151,7 @@ class Broker:
         self._peers.start()
         self.store.start()
         self.transactions.expiry.start()
+        self._group_expiry.start()
         return self._out.drain()
 
     def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:

@@ -65,6 +65,35 @@ class Guards:
     deletion_awaits_replicas: bool = True
     deletion_waits_for_reassignment: bool = True
 
+    # groups: the coordinator
+    await_all_members: bool = True
+    expire_unsynced_members: bool = True
+    require_member_id: bool = True
+    persist_before_sync_reply: bool = True
+    fence_stale_generation: bool = True
+    fence_stale_sync: bool = True
+    fence_stale_heartbeat: bool = True
+    members_commit_only: bool = True
+    fence_instance: bool = True
+    new_member_id_on_static_rejoin: bool = True
+    persist_static_rejoin: bool = True
+    one_protocol_for_all: bool = True
+    # groups: the member
+    revoke_before_join: bool = True
+    drop_on_lost: bool = True
+    rejoin_on_rebalance: bool = True
+    match_replies: bool = True
+    leader_assigns_members_only: bool = True
+    withhold_claimed: bool = True
+    highest_claim_wins: bool = True
+    nobody_keeps_on_conflict: bool = True
+    claims_bear_generation: bool = True
+    revoke_before_rejoin: bool = True
+    rejoin_after_revoke: bool = True
+    unaffected_keep: bool = True
+    reset_claim_on_lost: bool = True
+    eager_members_revoke_all: bool = True
+
     # consumers of 0.7 over ZooKeeper
     ephemeral_owners: bool = True
     claim_if_free: bool = True

@@ -34,6 +34,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 class GroupCoordinator:
     def __init__(self, context: Context, purgatory: Purgatory, store: GroupStore) -> None:
         self._context, self._purgatory, self._store = context, purgatory, store
+        self._guards = context.guards
         self._member_ids = 0
 
     # -- join ------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ class GroupCoordinator:
                 return _refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
             group = self._store.groups[body.group_id] = Group(body.group_id)
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
-        if not group.supports(body.protocol_type, protocols):
+        if not group.supports(body.protocol_type, protocols, shared=self._guards.one_protocol_for_all):
             return _refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
         joining = self._join_new if not body.member_id else self._join_known
         return await joining(group, request, protocols)
@@ -86,7 +87,8 @@ class GroupCoordinator:
         if len(group.members) + len(group.pending_members) >= self._context.config.group_max_size:
             return _refuse_join(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         member_id = self._make_member_id(body.group_instance_id or request.client_id)
-        if body.group_instance_id is None and request.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        dynamic = body.group_instance_id is None and request.api_version >= MEMBER_ID_REQUIRED_SINCE
+        if dynamic and self._guards.require_member_id:
             group.pending_members[member_id] = self._purgatory.park(
                 body.session_timeout_ms, lambda: self._forget_pending(group, member_id)
             )
@@ -145,6 +147,9 @@ class GroupCoordinator:
         """A static member came back with no memory: it gets a new id and, in Stable, its old assignment (KIP-345)."""
         body: JoinGroupRequest = request.body
         old_id = group.static_members[body.group_instance_id or ""]
+        if group.state is not GroupState.STABLE and not self._guards.new_member_id_on_static_rejoin:
+            self._update(group.members[old_id], request, protocols)
+            return await self._rejoin(group, group.members[old_id])
         led = group.leader == old_id
         old = group.members.pop(old_id)
         self._fence(old)
@@ -156,7 +161,10 @@ class GroupCoordinator:
         chosen = group.protocol or ""
         keeps = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
         if group.state is GroupState.STABLE and keeps:
-            await self._store.save_group(group)
+            if self._guards.persist_static_rejoin:
+                error = await self._store.save_group(group)
+                if error is not ErrorCode.NONE:
+                    return _refuse_join(error, "")
             self._start_session(group, member)
             response = self._joined(group, member)
             if not led:
@@ -170,9 +178,14 @@ class GroupCoordinator:
         """Whoever still uses the old id of a static member learns that it was replaced."""
         self._end_session(member)
         if member.joining is not None:
-            member.joining.resolve(_refuse_join(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+            member.joining.resolve(_refuse_join(self._replaced, member.member_id))
         if member.syncing is not None:
-            member.syncing.resolve(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+            member.syncing.resolve(SyncGroupResponse(error_code=self._replaced))
+
+    @property
+    def _replaced(self) -> ErrorCode:
+        """What the process hears whose place as a static member another one took; fenced, it closes for good."""
+        return ErrorCode.FENCED_INSTANCE_ID if self._guards.fence_instance else ErrorCode.UNKNOWN_MEMBER_ID
 
     # -- rebalance -------------------------------------------------------------------------------
 
@@ -187,34 +200,39 @@ class GroupCoordinator:
         group.incarnation += 1
         delay_ms = self._context.config.group_initial_rebalance_delay_ms
         if was_empty and delay_ms > 0:
-            group.rebalance_ticket = self._purgatory.park(delay_ms, lambda: self._complete_join(group))
+            group.rebalance_ticket = self._purgatory.park(delay_ms, lambda: self._join_timed_out(group))
             return
-        group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._complete_join(group))
+        self._await_joins(group)
         self._complete_if_all_joined(group)
 
+    def _await_joins(self, group: Group) -> None:
+        group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._join_timed_out(group))
+
     def _complete_if_all_joined(self, group: Group) -> None:
-        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and group.members:
+        joined = group.all_joined or not self._guards.await_all_members
+        if group.state is GroupState.PREPARING_REBALANCE and joined and group.members:
+            self._complete_join(group)
+
+    def _join_timed_out(self, group: Group) -> None:
+        """Who did not come is out, static members excepted: while nobody but them is left, they have another round."""
+        for member in [m for m in group.members.values() if m.joining is None and m.instance_id is None]:
+            self._end_session(member)
+            group.remove(member.member_id)
+        if group.members and all(member.joining is None for member in group.members.values()):
+            self._await_joins(group)
+        else:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """The join phase is over: who did not come is out, static members excepted; the rest are a generation."""
+        """The join phase is over: who came is a generation, and its members are answered."""
         self._purgatory.finish(group.rebalance_ticket)
-        absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
-        for member in absent:
-            self._end_session(member)
-            group.remove(member.member_id)
-        present = [member for member in group.members.values() if member.joining is not None]
-        if group.members and not present:  # only absent static members: wait for them another round
-            group.rebalance_ticket = self._purgatory.park(
-                group.rebalance_timeout_ms, lambda: self._complete_join(group)
-            )
-            return
         group.generation_id += 1
         if not group.members:
             group.protocol, group.leader = None, None
             group.move_to(GroupState.EMPTY)
             spawn(self._save_quietly(group))
             return
+        present = [member for member in group.members.values() if member.joining is not None]
         if group.members[group.leader or ""].joining is None:
             group.leader = present[0].member_id
         group.protocol = group.choose_protocol()
@@ -229,12 +247,13 @@ class GroupCoordinator:
             if joining is not None:
                 joining.resolve(self._joined(group, member))
 
-    async def _save_quietly(self, group: Group) -> None:
-        await self._store.save_group(group)
+    async def _save_quietly(self, group: Group, assignments: dict[str, bytes] | None = None) -> None:
+        await self._store.save_group(group, assignments)
 
     def _expire_unsynced(self, group: Group, incarnation: int) -> None:
         """Members that joined but never synced hold everybody up: they are out (KAFKA-12890)."""
-        if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
+        late = group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation
+        if late or not self._guards.expire_unsynced_members:
             return
         for member in [m for m in group.members.values() if m.syncing is None]:
             self._end_session(member)
@@ -268,7 +287,10 @@ class GroupCoordinator:
 
     async def sync(self, request: Request) -> SyncGroupResponse:
         body: SyncGroupRequest = request.body
-        error, group = self._find(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        error, group = self._find(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id,
+            fenced=self._guards.fence_stale_sync,
+        )  # fmt: skip
         if group is None or error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
         if body.protocol_type not in {None, group.protocol_type} or body.protocol_name not in {None, group.protocol}:
@@ -289,7 +311,11 @@ class GroupCoordinator:
     async def _store_assignments(self, group: Group, assignments: dict[str, bytes]) -> None:
         """Assignments are replicated before anybody acts on them."""
         incarnation = group.incarnation
-        error = await self._store.save_group(group, assignments)
+        error = ErrorCode.NONE
+        if self._guards.persist_before_sync_reply:
+            error = await self._store.save_group(group, assignments)
+        else:
+            spawn(self._save_quietly(group, assignments))
         if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
             return
         if error is not ErrorCode.NONE:
@@ -315,7 +341,10 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: Request) -> HeartbeatResponse:
         body: HeartbeatRequest = request.body
-        error, group = self._find(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+        error, group = self._find(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id,
+            fenced=self._guards.fence_stale_heartbeat,
+        )  # fmt: skip
         if group is None or error is not ErrorCode.NONE:
             return HeartbeatResponse(error_code=error)
         self._start_session(group, group.members[body.member_id])
@@ -410,7 +439,8 @@ class GroupCoordinator:
                 if member.joining is not None:
                     member.joining.resolve(_refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
             self._refuse_syncing(group, ErrorCode.NOT_COORDINATOR)
-            group.state = GroupState.DEAD
+            if group.state is not GroupState.DEAD:
+                group.move_to(GroupState.DEAD)
 
     def _check_member(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
         """Is this a member, and not one that a newer instance replaced?"""
@@ -419,12 +449,14 @@ class GroupCoordinator:
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
+                return self._replaced
         return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def _find(
-        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
-    ) -> tuple[ErrorCode, Group | None]:
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, *,
+        fenced: bool, members_only: bool = True,
+    ) -> tuple[ErrorCode, Group | None]:  # fmt: skip
+        """The group, if a member of it asks; `fenced`: one of its present generation."""
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE:
             return error, None
@@ -432,9 +464,19 @@ class GroupCoordinator:
         if group is None or group.state is GroupState.DEAD:
             return ErrorCode.UNKNOWN_MEMBER_ID, None
         error = self._check_member(group, member_id, instance_id)
-        if error is ErrorCode.NONE and generation_id != group.generation_id:
+        if error is ErrorCode.UNKNOWN_MEMBER_ID and not members_only:
+            error = ErrorCode.NONE
+        if error is ErrorCode.NONE and fenced and generation_id != group.generation_id:
             error = ErrorCode.ILLEGAL_GENERATION
         return error, group
+
+    def _find_committer(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
+    ) -> tuple[ErrorCode, Group | None]:
+        return self._find(
+            group_id, member_id, instance_id, generation_id,
+            fenced=self._guards.fence_stale_generation, members_only=self._guards.members_commit_only,
+        )  # fmt: skip
 
     def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
         """May this member, or somebody outside of an empty group (generation -1), commit offsets?"""
@@ -447,10 +489,10 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID if in_use else ErrorCode.NONE
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION
-        error, _ = self._find(group_id, member_id, instance_id, generation_id)
+        error, _ = self._find_committer(group_id, member_id, instance_id, generation_id)
         if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
-        if error is ErrorCode.NONE:
+        if error is ErrorCode.NONE and member_id in group.members:
             self._start_session(group, group.members[member_id])
         return error
 
@@ -461,7 +503,7 @@ class GroupCoordinator:
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE or (generation_id < 0 and not member_id and instance_id is None):
             return error
-        return self._find(group_id, member_id, instance_id, generation_id)[0]
+        return self._find_committer(group_id, member_id, instance_id, generation_id)[0]
 
 
 def _refuse_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from reference.procedures import Pending
+from reference.state_table import StateTable
 from reference.wire.messages.join_group import JoinGroupResponse
 from reference.wire.messages.sync_group import SyncGroupResponse
 
@@ -17,13 +18,26 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-VALID_PREVIOUS: Final = {
-    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
-    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
-    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
-    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
-    GroupState.DEAD: set(GroupState),
-}
+S = GroupState
+_MOVED: Final = "another broker coordinates it: whoever waits is sent there (NOT_COORDINATOR)"
+
+GROUP_TABLE: Final = StateTable(
+    "group",
+    "kafka-0.8-principles, coordinator; KIP-62; Apache Kafka GroupCoordinator",
+    S.EMPTY,
+    {
+        (S.EMPTY, S.PREPARING_REBALANCE): "first member; others have group.initial.rebalance.delay.ms to come",
+        (S.STABLE, S.PREPARING_REBALANCE): "a member joins, leaves or expires; heartbeats tell the others to join",
+        (S.COMPLETING_REBALANCE, S.PREPARING_REBALANCE): "the same, or nobody synced; waiting SyncGroups are refused",
+        (S.PREPARING_REBALANCE, S.COMPLETING_REBALANCE): "all came, or time is up; generation + 1, JoinGroups answered",
+        (S.PREPARING_REBALANCE, S.EMPTY): "the last member went; generation + 1, stored",
+        (S.COMPLETING_REBALANCE, S.STABLE): "the leader's assignment is stored, then SyncGroups are answered",
+        (S.EMPTY, S.DEAD): "deleted, or its last offset expired; tombstones written",
+        (S.PREPARING_REBALANCE, S.DEAD): _MOVED,
+        (S.COMPLETING_REBALANCE, S.DEAD): _MOVED,
+        (S.STABLE, S.DEAD): _MOVED,
+    },
+)
 
 NO_GENERATION = -1
 Protocols = tuple[tuple[str, bytes], ...]
@@ -49,9 +63,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
+    """`commit_timestamp` in wall clock milliseconds."""
+
     offset: int
     leader_epoch: int
     metadata: str
+    commit_timestamp: int = -1
 
 
 @dataclass(slots=True)
@@ -70,9 +87,10 @@ class Group:
     pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
     rebalance_ticket: str = ""
     incarnation: int = 0  # counts rebalances begun, so that a late completion knows that it is late
+    state_timestamp: int = -1  # wall clock milliseconds of the last change of state that was stored
 
     def move_to(self, state: GroupState) -> None:
-        assert self.state in VALID_PREVIOUS[state], f"{self.group_id}: {self.state} to {state}"
+        GROUP_TABLE.check(self.state, state)
         self.state = state
 
     def add(self, member: Member) -> None:
@@ -93,11 +111,11 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
-    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Could a member with these protocols follow what all others can (of the same type)?"""
+    def supports(self, protocol_type: str, protocols: Protocols, *, shared: bool) -> bool:
+        """Could a member with these protocols follow what all others can (of the same type), if they must be shared?"""
         if not protocols or not protocol_type:
             return False
-        if not self.members:
+        if not self.members or not shared:
             return True
         names = {name for name, _ in protocols}
         return protocol_type == self.protocol_type and bool(names & self.common_protocols())
@@ -107,10 +125,14 @@ class Group:
         return set.intersection(*supported) if supported else set()
 
     def choose_protocol(self) -> str:
-        """Each member votes for its first protocol that all support; the leader's order breaks ties."""
-        common = self.common_protocols()
-        votes = [next(name for name, _ in member.protocols if name in common) for member in self.members.values()]
-        order = [name for name, _ in self.members[self.leader or ""].protocols if name in common]
+        """Each member votes for its first protocol that all support; the leader's order breaks ties.
+
+        Where members share none (OneProtocolForAll is off), the leader's choice is as good as any.
+        """
+        mine = [name for name, _ in self.members[self.leader or ""].protocols]
+        common = self.common_protocols() or set(mine)
+        votes = [next((name for name, _ in m.protocols if name in common), "") for m in self.members.values()]
+        order = [name for name in mine if name in common]
         return max(order, key=lambda name: (votes.count(name), -order.index(name)))
 
     def is_unstable(self, key: tuple[str, int]) -> bool:

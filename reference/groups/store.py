@@ -1,6 +1,7 @@
 """Groups and offsets of the partitions of `__consumer_offsets` that this broker leads: loaded, kept, written."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from reference.context import Context
 from reference.groups.group import CommittedOffset, Group, GroupState, Member
@@ -136,6 +137,7 @@ class GroupStore:
 
     async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
         """Store members and generation, with these assignments or those that the members have."""
+        group.state_timestamp = self._context.now.wall_ms
         members = tuple(
             MemberMetadata(
                 member_id=m.member_id,
@@ -154,14 +156,15 @@ class GroupStore:
             generation=group.generation_id,
             protocol=group.protocol,
             leader=group.leader,
-            current_state_timestamp=self._context.now.wall_ms,
+            current_state_timestamp=group.state_timestamp,
             members=members,
         )
         key = pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION)
         return await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
-        error = await self._write(group_id, self._offset_records(group_id, offsets))
+        offsets = self._stamped(offsets)
+        error = await self._write(group_id, _offset_records(group_id, offsets))
         if error is ErrorCode.NONE:
             self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
         return error
@@ -170,7 +173,8 @@ class GroupStore:
         self, group_id: str, producer: tuple[int, int], offsets: dict[tuple[str, int], CommittedOffset]
     ) -> ErrorCode:
         """They wait in the group for the end of the producer's transaction."""
-        error = await self._write(group_id, self._offset_records(group_id, offsets), producer)
+        offsets = self._stamped(offsets)
+        error = await self._write(group_id, _offset_records(group_id, offsets), producer)
         if error is ErrorCode.NONE:
             group = self.groups.setdefault(group_id, Group(group_id))
             group.pending_offsets.setdefault(producer[0], {}).update(offsets)
@@ -187,22 +191,9 @@ class GroupStore:
         partition = self._owned.get(self.partition_for(group_id))
         return -1 if partition is None else partition.log.producers.last_marker(producer_id)
 
-    def _offset_records(
-        self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]
-    ) -> list[tuple[bytes, bytes | None]]:
+    def _stamped(self, offsets: dict[tuple[str, int], CommittedOffset]) -> dict[tuple[str, int], CommittedOffset]:
         now_ms = self._context.now.wall_ms
-        return [
-            (
-                _offset_key(group_id, key),
-                pack(
-                    OffsetCommitValue(
-                        offset=c.offset, leader_epoch=c.leader_epoch, metadata=c.metadata, commit_timestamp=now_ms
-                    ),
-                    VALUE_VERSION,
-                ),
-            )
-            for key, c in offsets.items()
-        ]
+        return {key: replace(committed, commit_timestamp=now_ms) for key, committed in offsets.items()}
 
     async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
         error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
@@ -212,18 +203,41 @@ class GroupStore:
         return error
 
     async def delete_group(self, group: Group) -> ErrorCode:
-        tombstones: list[tuple[bytes, bytes | None]] = [
-            (_offset_key(group.group_id, key), None) for key in group.offsets
-        ]
+        """Tombstones for an empty group and its offsets; it stays if somebody joined while they were written."""
+        keys = list(group.offsets)
+        tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
         tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
-        group.move_to(GroupState.DEAD)
         error = await self._write(group.group_id, tombstones)
-        self.groups.pop(group.group_id, None)
+        if error is not ErrorCode.NONE:
+            return error
+        for key in keys:
+            group.offsets.pop(key, None)
+        if group.state is GroupState.EMPTY and self.groups.get(group.group_id) is group:
+            group.move_to(GroupState.DEAD)
+            del self.groups[group.group_id]
         return error
 
 
 def _offset_key(group_id: str, key: tuple[str, int]) -> bytes:
     return pack(OffsetCommitKey(group=group_id, topic=key[0], partition=key[1]), OFFSET_KEY_VERSION)
+
+
+def _offset_records(group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> list[tuple[bytes, bytes | None]]:
+    return [
+        (
+            _offset_key(group_id, key),
+            pack(
+                OffsetCommitValue(
+                    offset=c.offset,
+                    leader_epoch=c.leader_epoch,
+                    metadata=c.metadata,
+                    commit_timestamp=c.commit_timestamp,
+                ),
+                VALUE_VERSION,
+            ),
+        )
+        for key, c in offsets.items()
+    ]
 
 
 def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
@@ -236,7 +250,9 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
         else:
             value = unpack_offset(record.value)
             offsets = group.offsets if producer_id < 0 else group.pending_offsets.setdefault(producer_id, {})
-            offsets[key.topic, key.partition] = CommittedOffset(value.offset, value.leader_epoch, value.metadata)
+            offsets[key.topic, key.partition] = CommittedOffset(
+                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp
+            )
     elif isinstance(key, GroupMetadataKey):
         if record.value is None:
             groups.pop(key.group, None)
@@ -248,6 +264,7 @@ def _restore(group: Group, value: GroupMetadataValue) -> None:
     group.members.clear()
     group.static_members.clear()
     group.generation_id, group.protocol_type, group.protocol = value.generation, value.protocol_type, value.protocol
+    group.state_timestamp = value.current_state_timestamp
     for stored in value.members:
         protocols = ((value.protocol or "", stored.subscription),)
         group.add(
