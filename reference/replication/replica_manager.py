@@ -153,36 +153,42 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> list[tuple[str, int, ErrorCode]]:
+        """The seven steps of kafka-0.8-principles, behind the first (`check_controller`).
+
+        Step 2 refuses what is stale or not ours; 3 to 5 make leaders and followers; the high watermark checkpoint
+        (6) runs from the start; 7, a fetcher that nobody needs ends by itself.
+        """
         results = []
         changed: list[Partition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
-                partition = self._apply(topic.topic_name, state)
-                if partition is not None:
-                    changed.append(partition)
-                error = ErrorCode.NONE
-                if partition is None:
-                    error = self.not_leader(topic.topic_name, state.partition_index)
-                    error = error if error is ErrorCode.KAFKA_STORAGE_ERROR else ErrorCode.STALE_CONTROLLER_EPOCH
+                error = self._apply(topic.topic_name, state)
+                if error is ErrorCode.NONE:
+                    changed.append(self.partitions[topic.topic_name, state.partition_index])
                 results.append((topic.topic_name, state.partition_index, error))
         for partition in changed:
             self._assign_fetcher(partition)
             self.on_role_change(partition)
         return results
 
-    def _apply(self, topic: str, state: LeaderAndIsrPartitionState) -> Partition | None:
+    def _apply(self, topic: str, state: LeaderAndIsrPartitionState) -> ErrorCode:
         key = (topic, state.partition_index)
+        if self._context.broker_id not in state.replicas:
+            self._context.log(
+                "state.change", f"{topic}-{state.partition_index}: told of, though it is not assigned here"
+            )
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if key in self._stopped and state.leader_epoch <= self._stopped[key]:
-            return None
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         partition = self.partitions.get(key)
         if partition is None:
             partition = self._open(topic, state.partition_index)
-            if partition is None:
-                return None
-            if state.leader_epoch > 0:  # not new to the cluster: what we had of it is gone
+            if partition is not None and state.leader_epoch > 0:  # not new to the cluster: what we had of it is gone
                 self._trace_restart(partition)
-        if partition.offline or not partition.accepts(state.leader_epoch):
-            return None
+        if partition is None or partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not partition.accepts(state.leader_epoch):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         found = PartitionState(
             state.leader, state.leader_epoch, tuple(state.isr), state.controller_epoch, state.partition_epoch
         )
@@ -190,7 +196,7 @@ class ReplicaManager:
             partition.become_leader(found, tuple(state.replicas))
         else:
             partition.become_follower(found, tuple(state.replicas))
-        return partition
+        return ErrorCode.NONE
 
     def stop_replicas(self, request: StopReplicaRequest) -> list[tuple[str, int, ErrorCode]]:
         results = []
