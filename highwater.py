@@ -1,6 +1,8 @@
 """The command line: thin, and quick to start. Each package brings its own commands."""
 
 import sys
+from importlib import import_module
+from typing import Final
 
 import typer
 from typer._click.exceptions import ClickException
@@ -11,6 +13,16 @@ from reference.command_line import broker_command
 from reports.command_line import audit_command, demo_command, report_command
 from spec.command_line import doctor_command, guards_command, spec_app
 from spec.formats.verdict import ExitCode, UsageError
+
+TOOLS: Final = {
+    "topics": "Create, list, describe, alter and delete topics.",
+    "groups": "List and describe consumer groups, and move their offsets.",
+    "reassign": "Move replicas to other brokers: propose a plan, execute it, verify it.",
+    "elect": "Elect leaders: the preferred ones, or unclean where nobody leads.",
+    "replicas": "Compare the copies of partitions.",
+    "log": "Look into log segments on this machine.",
+    "state-changes": "Merge the state-change logs of many brokers.",
+}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,8 +50,20 @@ app.command("guards")(guards_command)
 app.command("doctor")(doctor_command)
 
 
+def mount_tools(asked: str) -> None:
+    """Tools bring the whole wire with them: only the one that is asked for is loaded."""
+    for name, sentence in TOOLS.items():
+        if name == asked:
+            tool = import_module(f"reference.tools.{name.replace('-', '_')}").app
+        else:
+            tool = typer.Typer()
+            tool.callback()(lambda: None)
+        app.add_typer(tool, name=name, help=sentence)
+
+
 def main() -> None:
     """Run; every failure is one line on standard error and one of the four exit codes."""
+    mount_tools(sys.argv[1] if len(sys.argv) > 1 else "")
     try:
         code = app(standalone_mode=False)  # an Exit inside comes back as its code
         sys.exit(code if isinstance(code, int) else ExitCode.HELD)

@@ -30,6 +30,7 @@ from reference.wire.messages.fetch import (
 )
 
 CONSUMER = -1
+DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
 TIMESTAMPS_SINCE = 2
 RECORD_BATCHES_SINCE = 4
@@ -139,9 +140,10 @@ class FetchHandler:
         partition = self._replicas.partitions.get((topic, asked.partition))
         if partition is None:
             return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
-        near = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
+        by_rack = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
+        near = by_rack or body.replica_id == DEBUGGING_CONSUMER
         error = partition.check_epoch(asked.current_leader_epoch, from_follower=near)
-        if error is ErrorCode.NONE and near and body.rack_id:
+        if error is ErrorCode.NONE and by_rack and body.rack_id:
             preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
                 return replace(_empty(partition), preferred_read_replica=preferred), True  # read there (KIP-392)
@@ -205,7 +207,7 @@ class FetchHandler:
 
 def _readable_until(partition: Partition, body: FetchRequest) -> int:
     """A replica reads all there is, a consumer what is committed, or what is decided under read_committed."""
-    if body.replica_id != CONSUMER:
+    if body.replica_id >= 0:
         return partition.log.log_end_offset
     if body.isolation_level == READ_COMMITTED:
         return partition.log.producers.last_stable_offset(partition.high_watermark)

@@ -19,7 +19,7 @@ BANNED = {
     "secrets",
     "subprocess",
 }
-OUTSIDE = {"drivers", "tests"}  # what drives the core, and what tests it
+OUTSIDE = {"drivers", "tools", "tests"}  # what drives the core, what asks it from outside, and what tests it
 SOURCES = [
     path for path in sorted(CORE.rglob("*.py"))
     if path.relative_to(CORE).parts[0] not in OUTSIDE and path.name != "command_line.py"

@@ -11,7 +11,7 @@ import typer
 from reference.tools.segment_files import Batch, Finding, find_segments, read_batches, verify_segment
 from spec.formats.verdict import ExitCode
 
-app = typer.Typer(no_args_is_help=True, help="Look into log segments on this machine.")
+app = typer.Typer(no_args_is_help=True)
 
 PathArgument = Annotated[Path, typer.Argument(help="A segment's .log file, a partition's folder, or a data folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -1,0 +1,71 @@
+"""`highwater elect`: hand leadership to preferred replicas, or to whoever lives (kafka-leader-election.sh; KIP-460)."""
+
+from typing import Annotated
+
+import typer
+
+from reference.drivers.client import ClusterClient, refuse
+from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from spec.formats.verdict import ExitCode, UsageError
+
+app = typer.Typer(no_args_is_help=True)
+
+PREFERRED, UNCLEAN = 0, 1
+FINE = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+
+PartitionArgument = Annotated[
+    list[str] | None, typer.Argument(help="TOPIC-PARTITION, e.g. orders-0; none means all partitions.")
+]
+
+
+@app.command("preferred")
+def preferred_command(
+    bootstrap: BootstrapOption, partition: PartitionArgument = None, json_: JsonOption = False
+) -> None:
+    """Give leadership back to the first replica of each partition, where it is in sync.
+
+    Example: highwater elect preferred orders-0 orders-1 --bootstrap-server localhost:9092
+    """
+    _elect(bootstrap, partition or [], PREFERRED, json_=json_)
+
+
+@app.command("unclean")
+def unclean_command(
+    bootstrap: BootstrapOption,
+    partition: Annotated[list[str], typer.Argument(help="TOPIC-PARTITION, e.g. orders-0.")],
+    json_: JsonOption = False,
+) -> None:
+    """Where no replica in sync lives, elect one that lives. Acknowledged records may be lost for good.
+
+    Example: highwater elect unclean orders-0 --bootstrap-server localhost:9092
+    """
+    _elect(bootstrap, partition, UNCLEAN, json_=json_)
+
+
+def _elect(bootstrap: str, partitions: list[str], election_type: int, *, json_: bool) -> None:
+    wanted = tuple(_parse(each) for each in partitions) or None
+    with ClusterClient(bootstrap) as cluster:
+        request = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted)
+        reply = cluster.controller().call(request)
+        refuse(reply.error_code, bootstrap)
+    results = {
+        (each.topic, part.partition_id): ErrorCode(part.error_code)
+        for each in reply.replica_election_results
+        for part in each.partition_result
+    }
+    rows = [(*key, "elected" if code is ErrorCode.NONE else code.name) for key, code in sorted(results.items())]
+    head = ("topic", "partition", "result")
+    if json_:
+        print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows]})
+    else:
+        print_table(head, rows)
+    raise typer.Exit(ExitCode.HELD if set(results.values()) <= FINE else ExitCode.VIOLATED)
+
+
+def _parse(text: str) -> TopicPartitions:
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isdigit():
+        raise UsageError("expected TOPIC-PARTITION", where=text, mend="e.g. orders-0")
+    return TopicPartitions(topic=topic, partitions=(int(number),))

@@ -1,0 +1,182 @@
+"""`highwater groups`: consumer groups, their members, their lag, and where they go on (kafka-consumer-groups.sh)."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from reference.drivers.client import ClusterClient, Connection, refuse
+from reference.tools.offsets import EARLIEST, LATEST, Offsets, offsets_at
+from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.wire.errors import DecodeError, ErrorCode
+from reference.wire.messages.consumer_protocol import decode_assignment
+from reference.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest
+from reference.wire.messages.list_groups import ListGroupsRequest
+from reference.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from reference.wire.messages.offset_fetch import OffsetFetchRequest
+from spec.formats.verdict import UsageError
+
+app = typer.Typer(no_args_is_help=True)
+
+GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
+NOBODY = {"Empty", "Dead"}
+NOT_YET = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+COORDINATOR_WAIT_S = 20.0
+
+
+@app.command("list")
+def list_command(bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+    """List the groups of all coordinators.
+
+    Example: highwater groups list --bootstrap-server localhost:9092
+    """
+    rows: list[tuple[str, str, str]] = []
+    with ClusterClient(bootstrap) as cluster:
+        for address in cluster.addresses().values():
+            reply = cluster.to(address).call(ListGroupsRequest())
+            refuse(reply.error_code, address)
+            rows += [(each.group_id, each.protocol_type, each.group_state) for each in reply.groups]
+    head = ("group", "protocol_type", "state")
+    if json_:
+        print_json({"groups": [dict(zip(head, row, strict=True)) for row in sorted(rows)]})
+    else:
+        print_table(head, sorted(rows))
+
+
+@app.command("describe")
+def describe_command(group: GroupArgument, bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+    """State and members of a group, and for each partition what it committed and how far it lags behind.
+
+    Example: highwater groups describe billing --bootstrap-server localhost:9092
+    """
+    with ClusterClient(bootstrap) as cluster:
+        coordinator = _coordinator(cluster, group)
+        found = _described(coordinator, group)
+        committed = _committed(coordinator, group)
+        ends = offsets_at(cluster, committed, LATEST)
+    owners = {key: member for member in found.members for key in _assigned(found, member)}
+    head = ("topic", "partition", "committed", "log_end_offset", "lag", "member", "client_id", "host")
+    rows = []
+    for key in sorted(committed.keys() | owners.keys()):
+        offset, end, member = committed.get(key), ends.get(key), owners.get(key)
+        lag = None if offset is None or end is None else end - offset
+        who = (None, None, None) if member is None else (member.member_id, member.client_id, member.client_host)
+        rows.append((*key, offset, end, lag, *who))
+    if json_:
+        partitions = [dict(zip(head, row, strict=True)) for row in rows]
+        print_json({"group": group, "state": found.group_state, "members": len(found.members), "offsets": partitions})
+    else:
+        print(f"{group}: {found.group_state}, {len(found.members)} members, protocol {found.protocol_data or '-'}")
+        print_table(head, rows)
+
+
+@app.command("reset-offsets")
+def reset_command(
+    group: GroupArgument,
+    bootstrap: BootstrapOption,
+    topic: Annotated[list[str], typer.Option(help="Name of a topic, repeatable.")],
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or @MILLISECONDS of the wall clock.")],
+    execute: Annotated[bool, typer.Option("--execute", help="Commit; without it only the plan is shown.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Make a group without members go on from elsewhere.
+
+    Examples: highwater groups reset-offsets billing --topic orders --to earliest --bootstrap-server localhost:9092
+    · … --to @1760000000000 --execute
+    """
+    with ClusterClient(bootstrap) as cluster:
+        coordinator = _coordinator(cluster, group)
+        state = _described(coordinator, group, known=False).group_state
+        if state not in NOBODY:
+            raise UsageError(f"the group is {state}", where=group, mend="stop its members first")
+        metadata = cluster.metadata(*topic)
+        keys = [(str(each.name), part.partition_index) for each in metadata.topics for part in each.partitions]
+        wanted = _targets(cluster, dict.fromkeys(keys, 0), to)
+        if execute:
+            _commit(coordinator, group, wanted)
+    head = ("topic", "partition", "new_offset")
+    rows = [(*key, offset) for key, offset in sorted(wanted.items())]
+    if json_:
+        print_json(
+            {"group": group, "executed": execute, "offsets": [dict(zip(head, row, strict=True)) for row in rows]}
+        )
+    else:
+        print_table(head, rows)
+        if not execute:
+            print("nothing was changed; add --execute")
+
+
+def _coordinator(cluster: ClusterClient, group: str) -> Connection:
+    deadline = time.monotonic() + COORDINATOR_WAIT_S  # the first question may create the offsets topic
+    while True:
+        reply = cluster.call(FindCoordinatorRequest(key=group))
+        if reply.error_code not in NOT_YET or time.monotonic() > deadline:
+            refuse(reply.error_code, group, reply.error_message)
+            return cluster.to(f"{reply.host}:{reply.port}")
+        time.sleep(0.2)
+
+
+def _described(coordinator: Connection, group: str, *, known: bool = True) -> DescribedGroup:
+    described: DescribedGroup
+    (described,) = coordinator.call(DescribeGroupsRequest(groups=(group,))).groups
+    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        refuse(described.error_code, group)
+    if known and described.group_state == "Dead":
+        raise UsageError("no such group", where=group, mend="see highwater groups list")
+    return described
+
+
+def _committed(coordinator: Connection, group: str) -> Offsets:
+    reply = coordinator.call(OffsetFetchRequest(group_id=group, topics=None))
+    refuse(reply.error_code, group)
+    return {
+        (topic.name, part.partition_index): part.committed_offset
+        for topic in reply.topics
+        for part in topic.partitions
+        if part.committed_offset >= 0
+    }
+
+
+def _assigned(group: DescribedGroup, member: DescribedGroupMember) -> list[tuple[str, int]]:
+    if group.protocol_type != "consumer":
+        return []
+    try:
+        assignment = decode_assignment(member.member_assignment)
+    except DecodeError:
+        return []  # a protocol of the members' own
+    return [(each.topic, number) for each in assignment.assigned_partitions for number in each.partitions]
+
+
+def _targets(cluster: ClusterClient, partitions: Offsets, to: str) -> Offsets:
+    """Within the log, whatever was asked for."""
+    first, end = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
+    if to in {"earliest", "latest"}:
+        return first if to == "earliest" else end
+    if to.startswith("@") and to[1:].isdigit():
+        found = offsets_at(cluster, partitions, int(to[1:]))
+        return {key: end[key] if offset < 0 else offset for key, offset in found.items()}
+    if to.isdigit():
+        return {key: min(max(int(to), first[key]), end[key]) for key in partitions}
+    raise UsageError(f"no place in a log: {to!r}", where="--to", mend="earliest, latest, 42 or @1760000000000")
+
+
+def _commit(coordinator: Connection, group: str, offsets: Offsets) -> None:
+    topics = tuple(
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=tuple(
+                OffsetCommitRequestPartition(partition_index=number, committed_offset=offset)
+                for (topic, number), offset in sorted(offsets.items())
+                if topic == name
+            ),
+        )
+        for name in sorted({name for name, _ in offsets})
+    )
+    for topic in coordinator.call(OffsetCommitRequest(group_id=group, topics=topics)).topics:
+        for part in topic.partitions:
+            refuse(part.error_code, f"{topic.name}-{part.partition_index}")

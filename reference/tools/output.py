@@ -1,0 +1,53 @@
+"""What the tools share: options, tables and JSON."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from spec.formats.verdict import UsageError
+
+BootstrapOption = Annotated[
+    str, typer.Option("--bootstrap-server", help="Brokers to begin with, HOST:PORT[,HOST:PORT].")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def print_json(value: dict[str, Any]) -> None:
+    json.dump(value, sys.stdout)
+    sys.stdout.write("\n")
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as their widest cell."""
+    cells = [list(head), *([_cell(each) for each in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "-"
+    return "-" if value is None else str(value)
+
+
+def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """KEY=VALUE, each given once."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"expected KEY=VALUE, not {text!r}", where=option)
+        found[key] = value
+    return found
+
+
+def numbers(text: str, where: str) -> tuple[int, ...]:
+    """`1,2,3`."""
+    parts = text.split(",")
+    if not all(part.strip().isdigit() for part in parts):
+        raise UsageError(f"expected numbers like 1,2,3, not {text!r}", where=where)
+    return tuple(int(part) for part in parts)

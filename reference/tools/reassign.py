@@ -1,0 +1,137 @@
+"""`highwater reassign`: move replicas by a plan (kafka-reassign-partitions.sh; KIP-455)."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reference.drivers.client import ClusterClient, refuse
+from reference.tools.output import BootstrapOption, JsonOption, numbers, print_json, print_table
+from reference.tools.plans import Key, Plan, plan_json, propose, read_plan, to_text
+from reference.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from reference.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from spec.formats.verdict import ExitCode, UsageError
+
+app = typer.Typer(no_args_is_help=True)
+
+POLL_S = 0.2
+PlanArgument = Annotated[Path, typer.Argument(help="A plan: JSON as kafka-reassign-partitions.sh reads and writes it.")]
+EXIT_OF_STATE = {"done": ExitCode.HELD, "moving": ExitCode.UNDECIDED, "elsewhere": ExitCode.VIOLATED}
+
+
+@app.command("generate")
+def generate_command(
+    topic: Annotated[list[str], typer.Argument(help="Topics to spread anew.")],
+    bootstrap: BootstrapOption,
+    brokers: Annotated[str, typer.Option(help="Brokers that shall hold them, e.g. 4,5,6.")],
+    json_: JsonOption = False,
+) -> None:
+    """Propose a plan. Keep the current assignment, which is printed too: executing it is the way back.
+
+    Example: highwater reassign generate orders --brokers 4,5,6 --bootstrap-server localhost:9092
+    """
+    wanted = numbers(brokers, "--brokers")
+    with ClusterClient(bootstrap) as cluster:
+        metadata = cluster.metadata(*topic)
+        racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        current = _assigned(metadata)
+    missing = sorted(set(wanted) - set(racks))
+    if missing:
+        raise UsageError(f"brokers {missing} are not alive", where="--brokers", mend=f"alive: {sorted(racks)}")
+    proposed = propose(current, {broker: racks[broker] for broker in wanted})
+    if json_:
+        print_json({"current": plan_json(current), "proposed": plan_json(proposed)})
+    else:
+        print(f"Current partition replica assignment\n{to_text(current)}\n")
+        print(f"Proposed partition reassignment configuration\n{to_text(proposed)}")
+
+
+def _assigned(metadata: Any) -> Plan:
+    return {
+        (str(topic.name), part.partition_index): tuple(part.replica_nodes)
+        for topic in metadata.topics
+        for part in topic.partitions
+    }
+
+
+@app.command("execute")
+def execute_command(
+    plan_file: PlanArgument,
+    bootstrap: BootstrapOption,
+    wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait until all is moved; 0 only begins.")] = 0,
+) -> None:
+    """Begin to move replicas as the plan says.
+
+    Example: highwater reassign execute plan.json --wait 60 --bootstrap-server localhost:9092
+    """
+    plan = read_plan(plan_file)
+    with ClusterClient(bootstrap) as cluster:
+        reply = cluster.controller().call(AlterPartitionReassignmentsRequest(topics=_as_request(plan)))
+        refuse(reply.error_code, str(plan_file), reply.error_message)
+        for topic in reply.responses:
+            for part in topic.partitions:
+                refuse(part.error_code, f"{topic.name}-{part.partition_index}", part.error_message)
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline and "moving" in _states(cluster, plan).values():
+            time.sleep(POLL_S)
+        _tell(_states(cluster, plan), json_=False)
+        if wait_s:
+            _exit(_states(cluster, plan).values())
+
+
+def _as_request(plan: Plan) -> tuple[ReassignableTopic, ...]:
+    return tuple(
+        ReassignableTopic(
+            name=topic,
+            partitions=tuple(
+                ReassignablePartition(partition_index=number, replicas=replicas)
+                for (name, number), replicas in sorted(plan.items())
+                if name == topic
+            ),
+        )
+        for topic in sorted({name for name, _ in plan})
+    )
+
+
+@app.command("verify")
+def verify_command(plan_file: PlanArgument, bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+    """Is the plan carried out? Exit code 0: all is done; 3: still moving; 1: replicas are elsewhere.
+
+    Example: highwater reassign verify plan.json --bootstrap-server localhost:9092
+    """
+    plan = read_plan(plan_file)
+    with ClusterClient(bootstrap) as cluster:
+        states = _states(cluster, plan)
+    _tell(states, json_=json_)
+    _exit(states.values())
+
+
+def _states(cluster: ClusterClient, plan: Plan) -> dict[Key, str]:
+    """Moving is asked first: what ends between the two questions shows as done."""
+    reply = cluster.controller().call(ListPartitionReassignmentsRequest(topics=None))
+    refuse(reply.error_code, "reassignments", reply.error_message)
+    moving = {(topic.name, part.partition_index) for topic in reply.topics for part in topic.partitions}
+    assigned = _assigned(cluster.metadata(*sorted({name for name, _ in plan})))
+    return {
+        key: "moving" if key in moving else "done" if assigned.get(key) == replicas else "elsewhere"
+        for key, replicas in sorted(plan.items())
+    }
+
+
+def _tell(states: dict[Key, str], *, json_: bool) -> None:
+    if json_:
+        print_json({"partitions": [{"topic": t, "partition": p, "state": each} for (t, p), each in states.items()]})
+    else:
+        print_table(("topic", "partition", "state"), [(*key, state) for key, state in states.items()])
+
+
+def _exit(states: Iterable[str]) -> None:
+    found = set(states)
+    worst = next(state for state in ("elsewhere", "moving", "done") if state in found)
+    raise typer.Exit(EXIT_OF_STATE[worst])

@@ -1,0 +1,111 @@
+"""`highwater replicas verify`: are all copies of a partition the same? (kafka-replica-verification.sh)
+
+Every replica is read as a debugging consumer, whom a follower answers too, from the start of the log to the lowest
+high watermark of its replicas; batch by batch the checksums must agree. Offsets, records and attributes are under the
+checksum; the base offset is compared beside it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Annotated, Final
+
+import typer
+
+from reference.drivers.client import ClusterClient, Connection, refuse
+from reference.tools.offsets import EARLIEST, offsets_at
+from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.wire.log_entries import entries
+from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from spec.formats.verdict import ExitCode
+
+app = typer.Typer(no_args_is_help=True)
+
+DEBUGGING_CONSUMER: Final = -2
+FETCH_BYTES: Final = 1 << 20
+Batch = tuple[int, int]  # base offset, checksum
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Of one partition: how many batches agree below `until`, and where the first replica differs (-1: nowhere)."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    until: int
+    batches: int
+    differs_at: int = -1
+    differing: tuple[int, ...] = ()
+
+
+@app.command("verify")
+def verify_command(
+    bootstrap: BootstrapOption,
+    topic: Annotated[list[str] | None, typer.Argument(help="Topics; none means all.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Compare every replica of every partition by checksum. Exit code 1 when two copies differ.
+
+    Example: highwater replicas verify orders --bootstrap-server localhost:9092
+    """
+    with ClusterClient(bootstrap) as cluster:
+        addresses, found = cluster.addresses(), []
+        for each in sorted(cluster.metadata(*(topic or [])).topics, key=lambda each: str(each.name)):
+            for part in sorted(each.partitions, key=lambda part: part.partition_index):
+                alive = {node: cluster.to(addresses[node]) for node in part.replica_nodes if node in addresses}
+                key = (str(each.name), part.partition_index)
+                found.append(_compare(alive, key, offsets_at(cluster, [key], EARLIEST)[key]))
+    _tell(found, json_=json_)
+    raise typer.Exit(ExitCode.VIOLATED if any(each.differing for each in found) else ExitCode.HELD)
+
+
+def _compare(replicas: dict[int, Connection], key: tuple[str, int], start: int) -> Comparison:
+    until = min(_fetch(each, key, start).high_watermark for each in replicas.values())
+    streams = [_batches(each, key, start, until) for each in replicas.values()]
+    same, ids = 0, tuple(replicas)
+    for batches in zip_longest(*streams):
+        differing = tuple(node for node, batch in zip(ids, batches, strict=True) if batch != batches[0])
+        if differing:
+            differs_at = min(batch[0] for batch in batches if batch is not None)
+            return Comparison(*key, ids, until, same, differs_at, (ids[0], *differing))
+        same += 1
+    return Comparison(*key, ids, until, same)
+
+
+def _batches(replica: Connection, key: tuple[str, int], start: int, until: int) -> Iterator[Batch]:
+    """Whole batches below `until`; a replica whose log ends earlier just ends."""
+    offset = start
+    while offset < until:
+        headers = [header for _, header in entries(_fetch(replica, key, offset).records or b"")]
+        if not headers:
+            return
+        for header in headers:
+            if offset <= header.last_offset and header.base_offset < until:
+                yield header.base_offset, header.crc
+        offset = headers[-1].next_offset
+
+
+def _fetch(replica: Connection, key: tuple[str, int], offset: int) -> PartitionData:
+    part = FetchPartition(partition=key[1], fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+    topic = FetchTopic(topic=key[0], partitions=(part,))
+    reply = replica.call(FetchRequest(replica_id=DEBUGGING_CONSUMER, min_bytes=0, topics=(topic,)))
+    refuse(reply.error_code, replica.address)
+    found: PartitionData = reply.responses[0].partitions[0]
+    refuse(found.error_code, f"{key[0]}-{key[1]} at {replica.address}")
+    return found
+
+
+def _tell(found: list[Comparison], *, json_: bool) -> None:
+    head = ("topic", "partition", "replicas", "until", "batches", "result")
+    rows = [
+        (
+            each.topic, each.partition, each.replicas, each.until, each.batches,
+            f"{list(each.differing)} differ at offset {each.differs_at}" if each.differing else "same",
+        )
+        for each in found
+    ]  # fmt: skip
+    if json_:
+        print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows]})
+    else:
+        print_table(head, rows)
