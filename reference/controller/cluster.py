@@ -116,7 +116,9 @@ def parse_topic(data: bytes) -> TopicInfo:
 
 
 def registration(host: str, port: int, *, unclean: bool, rack: str | None = None) -> bytes:
-    return to_json({"host": host, "port": port, "unclean": unclean, "rack": rack})
+    """What stands under `/brokers/ids`; `unclean` is ours (KIP-966 tells the controller by the registration)."""
+    known = {"version": 1, "host": host, "port": port, "jmx_port": -1}
+    return to_json({**known, "unclean": unclean, "rack": rack})
 
 
 async def read_brokers(store: StoreClient) -> dict[int, BrokerInfo]:

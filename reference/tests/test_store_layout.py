@@ -1,0 +1,83 @@
+"""Paths and JSON in the metadata store are those of kafka-0.8-principles, "HA and ZooKeeper"; wishes are taken from there."""
+
+import json
+from typing import Any
+
+from reference.effects import Effect
+from reference.events import STORE, Instant, broker_peer
+from reference.metadata_store import MetadataStore
+from reference.store_messages import Create, Operation
+from reference.tests.simulated import Simulated
+
+# The examples of the source document; ours may say more.
+FIELDS = {
+    "/brokers/ids/1": {"jmx_port", "host", "version", "port"},
+    "/brokers/topics/t": {"version", "partitions"},
+    "/brokers/topics/t/partitions/0/state": {"controller_epoch", "leader", "version", "leader_epoch", "isr"},
+    "/controller": {"version", "brokerid"},
+}
+
+
+def peek(simulated: Simulated, path: str) -> Any:
+    store = simulated.world.hosts[STORE].node
+    assert isinstance(store, MetadataStore)
+    return store.peek(path, lambda data, version: json.loads(data))
+
+
+def put(simulated: Simulated, operation: Operation) -> None:
+    """As an operator with a ZooKeeper shell would."""
+    broker_id = simulated.up[0]
+    broker = simulated.broker(broker_id)
+
+    def step(now: Instant) -> list[Effect]:
+        broker.store.call(operation)
+        return broker.fire(now, "nobody's")  # hands the request over
+
+    simulated.world.enter(broker_peer(broker_id), step)
+
+
+def test_nodes_have_the_fields_of_the_source_document() -> None:
+    simulated = Simulated(3)
+    simulated.create("t", partitions=2)
+    for path, fields in FIELDS.items():
+        assert fields <= set(peek(simulated, path)), path
+    assert peek(simulated, "/brokers/topics/t")["partitions"].keys() == {"0", "1"}
+    assert peek(simulated, "/controller_epoch") == 1
+    assert peek(simulated, "/controller")["brokerid"] in {1, 2, 3}
+
+
+def test_a_reassignment_is_taken_from_its_node_and_the_node_goes_at_the_end() -> None:
+    simulated = Simulated(3)
+    simulated.create("t")
+    (first, *rest) = peek(simulated, "/brokers/topics/t")["partitions"]["0"]
+    wish = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": rest}]}
+    put(simulated, Create("/admin/reassign_partitions", json.dumps(wish).encode()))
+    simulated.wait(lambda: peek(simulated, "/brokers/topics/t")["partitions"]["0"] == rest)
+    simulated.wait(lambda: peek(simulated, "/admin/reassign_partitions") is None)
+    assert first not in peek(simulated, "/brokers/topics/t/partitions/0/state")["isr"]
+
+
+def test_a_preferred_election_is_taken_from_its_node_and_the_node_goes() -> None:
+    simulated = Simulated(3, auto_leader_rebalance_enable=False)
+    simulated.create("t")
+    preferred = peek(simulated, "/brokers/topics/t")["partitions"]["0"][0]
+    state = "/brokers/topics/t/partitions/0/state"
+    simulated.world.crash(broker_peer(preferred), lose_unflushed=False)
+    simulated.wait(lambda: peek(simulated, state)["leader"] != preferred)
+    simulated.world.start(broker_peer(preferred))
+    simulated.wait(lambda: preferred in peek(simulated, state)["isr"])
+    wish = {"version": 1, "partitions": [{"topic": "t", "partition": 0}]}
+    put(simulated, Create("/admin/preferred_replica_election", json.dumps(wish).encode()))
+    simulated.wait(lambda: peek(simulated, state)["leader"] == preferred)
+    simulated.wait(lambda: peek(simulated, "/admin/preferred_replica_election") is None)
+
+
+def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
+    simulated = Simulated(3, leader_imbalance_check_interval_ms=500)
+    simulated.create("t")
+    preferred = peek(simulated, "/brokers/topics/t")["partitions"]["0"][0]
+    state = "/brokers/topics/t/partitions/0/state"
+    simulated.world.crash(broker_peer(preferred), lose_unflushed=False)
+    simulated.wait(lambda: peek(simulated, state)["leader"] != preferred)
+    simulated.world.start(broker_peer(preferred))
+    simulated.wait(lambda: peek(simulated, state)["leader"] == preferred)
