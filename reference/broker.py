@@ -293,6 +293,8 @@ class Broker:
         if self._registered != self.store.session_id:  # the link broke while we registered
             await self._register()
             return
+        for path in (CONTROLLER, CONFIGS, self._registration):  # the store may have been started anew
+            await self.store.watch(path)
         await self.configs.load(self.store)
         await self.controller.stand()
 

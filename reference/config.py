@@ -107,13 +107,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The metadata store. `tick_ms` is how often sessions are checked."""
+    """The metadata store. `tick_ms` is how often sessions are checked; a log that is longer gives way to a snapshot."""
 
     host: str = "127.0.0.1"
     port: int = 2181
     data_dir: str = "store"
     cluster_id: str = "highwater"
     tick_ms: int = 250
+    snapshot_bytes: int = 4 << 20
 
 
 class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

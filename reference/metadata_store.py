@@ -5,12 +5,10 @@ and is flushed before it takes effect or is answered; requests of all sessions t
 and reads wait behind the writes that came before them.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
-from zlib import crc32
 
 import msgspec
 
@@ -18,6 +16,7 @@ from reference.config import StoreConfig
 from reference.effects import Effect, Flush, Outbox, SetTimer, Trace
 from reference.events import Instant
 from reference.storage.filesystem import FileSystem
+from reference.store_log import StoreLog
 from reference.store_messages import (
     ANY_VERSION,
     AddWatch,
@@ -41,10 +40,8 @@ from reference.store_messages import (
 )
 
 T = TypeVar("T")
-LOG = "store.log"
-FRAME = struct.Struct(">II")  # length, CRC-32 of the entry
 TICK = "tick"
-FLUSHED = "flushed"
+FLUSHED, SNAPSHOT = "flushed", "snapshot"
 WRITES = Create | SetData | Delete | Multi | Connect | CloseSession
 
 
@@ -53,6 +50,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     session_id: int
     operation: Operation
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The tree from the root down, and each session with its timeout. Watches are no part of it."""
+
+    zxid: int
+    nodes: tuple[tuple[str, bytes, Stat], ...]
+    sessions: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -92,7 +97,7 @@ def parent_of(path: str) -> str:
 class MetadataStore:
     def __init__(self, config: StoreConfig, fs: FileSystem, *, tracing: bool = False) -> None:
         self.config = config
-        self._fs = fs
+        self._log = StoreLog(fs, config.snapshot_bytes)
         self._out = Outbox(tracing=tracing)
         self._now = Instant(0, 0)
         self._tree: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0))}
@@ -133,9 +138,14 @@ class MetadataStore:
 
     def complete(self, now: Instant, token: str) -> list[Effect]:
         self._now = now
+        if token == SNAPSHOT:
+            self._log.finish_snapshot()
+            return self._out.drain()
         done, self._flushing = self._flushing, ()
         for queued in done:
             self._apply(queued)
+        if self._log.is_long:
+            self._out.add(Flush((self._log.begin_snapshot(self._zxid, self._snapshot()),), SNAPSHOT))
         self._go_on()
         return self._out.drain()
 
@@ -171,30 +181,29 @@ class MetadataStore:
             self._flushing = tuple(self._queue)
             self._queue.clear()
             writes = [queued.entry for queued in self._flushing if isinstance(queued.entry.operation, WRITES)]
-            self._fs.append(LOG, b"".join(self._frame(entry) for entry in writes))
-            self._out.add(Flush((LOG,), FLUSHED))
-
-    def _frame(self, entry: Entry) -> bytes:
-        data = self._encoder.encode(entry)
-        return FRAME.pack(len(data), crc32(data)) + data
+            path = self._log.append([self._encoder.encode(entry) for entry in writes])
+            self._out.add(Flush((path,), FLUSHED))
 
     def _recover(self) -> None:
-        """Replay the log; a torn end is cut, since nothing of it was ever answered."""
-        if not self._fs.exists(LOG):
-            self._fs.write(LOG, b"")
-        data = self._fs.read(LOG, 0, self._fs.size(LOG))
-        position, decoder = 0, msgspec.msgpack.Decoder(Entry)
-        while position + FRAME.size <= len(data):
-            length, crc = FRAME.unpack_from(data, position)
-            body = data[position + FRAME.size : position + FRAME.size + length]
-            if len(body) < length or crc32(body) != crc:
-                break
-            self._apply(Queued(None, 0, decoder.decode(body)))
-            position += FRAME.size + length
-        if position < len(data):
-            self._fs.truncate(LOG, position)
+        decoder = msgspec.msgpack.Decoder(Entry)
+        self._log.recover(self._load, lambda body: self._apply(Queued(None, 0, decoder.decode(body))))
         for session in self._sessions.values():
             session.last_heard_ms = self._now.monotonic_ms
+
+    def _snapshot(self) -> bytes:
+        nodes = tuple((path, node.data, node.stat) for path, node in sorted(self._tree.items()))
+        sessions = tuple((key, session.timeout_ms) for key, session in self._sessions.items())
+        return self._encoder.encode(Snapshot(self._zxid, nodes, sessions))
+
+    def _load(self, data: bytes) -> None:
+        found = msgspec.msgpack.decode(data, type=Snapshot)
+        self._zxid, self._tree = found.zxid, {path: Znode(data, stat) for path, data, stat in found.nodes}
+        self._sessions = {key: Session(timeout_ms, 0) for key, timeout_ms in found.sessions}
+        for path, node in self._tree.items():
+            if path != "/":
+                self._tree[parent_of(path)].children.add(path.rpartition("/")[2])
+            if node.stat.ephemeral_owner:
+                self._sessions[node.stat.ephemeral_owner].ephemerals.add(path)
 
     # -- operations ------------------------------------------------------------------------------
 

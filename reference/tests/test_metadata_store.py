@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from reference.config import StoreConfig
 from reference.drivers.simulation.disk import SimulatedDisk
 from reference.effects import Effect, Flush, Send
 from reference.events import Instant
-from reference.metadata_store import MetadataStore
+from reference.metadata_store import FLUSHED, SNAPSHOT, MetadataStore
 from reference.store_messages import (
     AddWatch,
     Connect,
@@ -14,6 +16,7 @@ from reference.store_messages import (
     Get,
     Ping,
     SetData,
+    Stat,
     StoreReply,
     StoreRequest,
     WatchEvent,
@@ -23,18 +26,19 @@ from reference.store_messages import (
 class Driven:
     """A store with a disk that flushes at once, unless told to crash first."""
 
-    def __init__(self, disk: SimulatedDisk | None = None) -> None:
+    def __init__(self, disk: SimulatedDisk | None = None, *, snapshot_bytes: int = 1 << 20) -> None:
         self.disk = disk or SimulatedDisk()
-        self.store = MetadataStore(StoreConfig(), self.disk)
+        self.store = MetadataStore(StoreConfig(snapshot_bytes=snapshot_bytes), self.disk)
         self.now = Instant(0, 0)
         self.said: list[tuple[str, Any]] = []
+        self.lose = ""  # flushes of this token do not come about
         self.do(self.store.start(self.now))
 
     def do(self, effects: list[Effect], *, flush: bool = True) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 self.said.append((effect.to, effect.message))
-            elif isinstance(effect, Flush) and flush:
+            elif isinstance(effect, Flush) and flush and effect.token != self.lose:
                 for path in effect.paths:
                     self.disk.flush(path)
                 self.do(self.store.complete(self.now, effect.token))
@@ -106,7 +110,34 @@ def test_a_torn_entry_is_cut() -> None:
     d = Driven()
     s = d.session()
     d.ask(s, Create("/kept"))
-    d.disk.append("store.log", b"\x00\x00\x00\x50\x12\x34\x56\x78 torn")
+    d.disk.append("store.0.log", b"\x00\x00\x00\x50\x12\x34\x56\x78 torn")
     again = Driven(d.disk)
     assert again.ask(s, Get("/kept")).error == ""
     assert again.ask(s, Create("/more")).error == ""
+
+
+@pytest.mark.parametrize("crash_after", range(1, 60, 3))
+@pytest.mark.parametrize("lost", [SNAPSHOT, FLUSHED], ids=["the snapshot's flush", "a write's flush"])
+def test_snapshots_take_the_place_of_logs_and_a_crash_loses_nothing_that_was_answered(
+    crash_after: int, lost: str
+) -> None:
+    """The crash loses what was not flushed, once while a snapshot is on its way and once while a write is."""
+    d = Driven(snapshot_bytes=300)
+    a, b = d.session("a"), d.session("b")
+    d.ask(a, Create("/x"))
+    d.ask(a, Create("/mine", ephemeral=True))
+    for number in range(crash_after):
+        d.ask(a, SetData("/x", b"%d" % number, number))
+    d.lose = lost
+    d.ask(a, SetData("/x", b"last"))
+    d.disk.lose_unflushed()
+    files = [name for name in d.disk.names("") if name.startswith("store.")]
+    assert len(files) <= 6, files
+    again = Driven(d.disk, snapshot_bytes=300)
+    assert again.ask(b, Get("/mine"), "b").stat == Stat(0, 4, a)
+    found = again.ask(b, Get("/x"), "b")
+    assert found.stat is not None
+    assert found.stat.version >= crash_after
+    assert found.data == (b"last" if found.stat.version > crash_after else b"%d" % (crash_after - 1))
+    assert again.ask(a, SetData("/x", b"new", found.stat.version)).error == ""
+    assert again.ask(a, Create("/later")).stat.created > 5  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Paths and JSON in the metadata store are those of kafka-0.8-principles, "HA and ZooKeeper"; wishes are taken from there."""
+"""Paths and JSON in the metadata store: those of kafka-0.8-principles, "HA and ZooKeeper". Wishes come from there."""
 
 import json
 from typing import Any
