@@ -58,7 +58,7 @@ def soak(
         run_workload(cluster, cluster.bootstrap, folder, faults, Load(), say=status.update)
     result = audit(folder / "history.ndjson")
     write_verdict(folder, result)
-    found = ", ".join(f"{each.count} {each.name}" for each in result.findings) or "nothing"
+    found = ", ".join(f"{each.count} {each.name} ({each.severity})" for each in result.findings) or "nothing"
     console.print(f"{result.operations:,} operations audited: {result.verdict}; found: {found}\n{folder}")
     sys.exit(EXIT_OF_VERDICT[result.verdict])
 
