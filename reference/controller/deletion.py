@@ -4,13 +4,13 @@ It waits while a broker that hosts a replica is down, and while replicas of the 
 leaves the topic's node under `/admin/delete_topics`, so that the next one takes the steps again.
 """
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from reference.controller.cluster import Key, ReplicaKey
 from reference.controller.office import Office
 from reference.controller.paths import DELETE_TOPICS, TOPICS
+from reference.controller.steps import Step
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
 from reference.procedures import Pending
 from reference.store_messages import Delete
@@ -156,13 +156,7 @@ class Deletion:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    sentence: str
-    take: Callable[[Deletion], Coroutine[Any, Any, bool]]
-
-
-STEPS: Final = (
+STEPS: Final[tuple[Step[Deletion, bool], ...]] = (
     Step("UpdateMetadata tells every broker that the topic goes: clients are refused.", Deletion.tell_all),
     Step("Its partitions are OfflinePartition.", Deletion.close_partitions),
     Step("Its replicas are OfflineReplica: StopReplica ends fetching.", Deletion.stop_replicas),

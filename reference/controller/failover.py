@@ -4,7 +4,6 @@ A watch is set before what it watches is read, so nothing is missed in between.
 """
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from reference.controller.cluster import read_brokers, read_states, read_topics
@@ -18,16 +17,11 @@ from reference.controller.paths import (
     REASSIGN,
     TOPICS,
 )
+from reference.controller.steps import Step
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
 
 if TYPE_CHECKING:
     from reference.controller.controller import Term
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    sentence: str
-    take: Callable[["Term"], Coroutine[Any, Any, None]]
 
 
 def _watch(*paths: str) -> Callable[["Term"], Coroutine[Any, Any, None]]:
@@ -98,7 +92,7 @@ async def _resume_deletions(term: "Term") -> None:
         term.deletions.want(topic)
 
 
-STEPS: Final = (
+STEPS: Final[tuple[Step["Term", None], ...]] = (
     Step("Read and raise the controller epoch.", _check_epoch),
     Step("Watch the reassignments.", _watch(REASSIGN)),
     Step("Watch the wishes for preferred replicas.", _watch(PREFERRED_ELECTION)),

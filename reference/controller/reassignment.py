@@ -5,15 +5,16 @@ the store keeps the old replicas until the last but one: whichever step a contro
 begins at the first one, and ends well.
 """
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from reference.context import from_json, to_json
 from reference.controller.cluster import Key, StoreLostError
 from reference.controller.election import elect_reassigned, succeed
 from reference.controller.office import Office
 from reference.controller.paths import REASSIGN, TOPICS
+from reference.controller.steps import Step
 from reference.controller.transitions import ReplicaStatus
 from reference.replication.states import PartitionState
 from reference.store_messages import Create, Delete, SetData
@@ -171,13 +172,7 @@ class Reassignment:
         self.office.send_metadata([self.key], self.office.cluster.brokers)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    sentence: str
-    take: Callable[[Reassignment], Coroutine[Any, Any, None]]
-
-
-STEPS: Final = (
+STEPS: Final[tuple[Step[Reassignment, None], ...]] = (
     Step("The store's assigned replicas are OAR and RAR together.", Reassignment.announce_both),
     Step("A new leader epoch, and LeaderAndIsr to all of them.", Reassignment.raise_epoch),
     Step("The replicas of RAR - OAR are NewReplica.", Reassignment.start_new),

@@ -10,9 +10,10 @@ from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
 from reference.drivers.simulation.disk import SimulatedDisk
 from reference.drivers.simulation.world import World
-from reference.effects import Effect, Send
-from reference.events import STORE, Instant, Request, Response, broker_peer
+from reference.effects import Send
+from reference.events import STORE, Request, broker_peer
 from reference.metadata_store import MetadataStore
+from reference.tests.simulated import Hand
 from reference.wire.compression import Compression
 from reference.wire.errors import ErrorCode
 from reference.wire.log_entries import decode_entry, entries
@@ -32,36 +33,13 @@ CLIENT = "client"
 ONE = broker_peer(1)
 
 
-class Client:
-    """A node that keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: dict[int, Any] = {}
-
-    def start(self, now: Instant) -> list[Effect]:
-        return []
-
-    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
-        self.heard[message.correlation_id] = message.body
-        return []
-
-    def fire(self, now: Instant, timer: str) -> list[Effect]:
-        return []
-
-    def complete(self, now: Instant, token: str) -> list[Effect]:
-        return []
-
-    def closed(self, now: Instant, peer: str) -> list[Effect]:
-        return []
-
-
 class Cluster:
     def __init__(self, **settings: Any) -> None:
         self.world = World(0)
         self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk))
         config = BrokerConfig(broker_id=1, offsets_topic_replication_factor=1, log_flush_interval_ms=100, **settings)
         self.world.add(ONE, lambda disk: Broker(config, disk))
-        self.client = Client()
+        self.client = Hand()
         self.world.add(CLIENT, lambda disk: self.client)
         for name in (STORE, ONE, CLIENT):
             self.world.start(name)
@@ -89,8 +67,8 @@ class Cluster:
         self.asked += 1
         number = self.asked
         self.world.enter(CLIENT, lambda now: [Send(ONE, Request(number, version, body))])
-        self.until(lambda: number in self.client.heard)
-        return self.client.heard[number]
+        self.until(lambda: number in self.client.answers)
+        return self.client.answers[number]
 
     def create(self, topic: str, **configs: str) -> None:
         settings = tuple(
