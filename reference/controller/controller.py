@@ -1,86 +1,21 @@
 """The controller's life: elected through an ephemeral node, one term of office after the other, replaced or resigned.
 
-A term reacts to one event of the store after the other; what has to wait for brokers runs beside it (`Office.begin`).
+A term begins with the twelve steps of failover, then reacts to one event of the store after the other; what has to
+wait for brokers runs beside that (`Office.begin`).
 """
 
 from reference.context import Context, from_json, to_json
-from reference.controller.broker_changes import BrokerChanges
-from reference.controller.cluster import Cluster, read_states
-from reference.controller.deletion import Deletions
+from reference.controller.cluster import Cluster
 from reference.controller.failover import STEPS
 from reference.controller.office import Office
 from reference.controller.paths import CONTROLLER, CONTROLLER_EPOCH
-from reference.controller.preferred import PreferredElections
-from reference.controller.reassignment import Reassignments
-from reference.controller.topic_changes import TopicChanges
+from reference.controller.term import Term
 from reference.peers import Peers
-from reference.procedures import Inbox, Pending
+from reference.procedures import Pending
 from reference.replication.purgatory import Purgatory
 from reference.store_client import StoreClient
 from reference.store_messages import ANY_VERSION, Create, SetData, WatchEvent
 from reference.topic_configs import TopicConfigs
-
-Event = tuple[str, str]
-
-
-class Term:
-    """One term: the office, and the parts that act in it."""
-
-    def __init__(self, office: Office, *, epoch_version: int) -> None:
-        self.office, self.epoch_version = office, epoch_version
-        self.reassignments = Reassignments(office, self._moved)
-        self.deletions = Deletions(office, self.reassignments.moves)
-        self.topics = TopicChanges(office)
-        self.brokers = BrokerChanges(office, self.topics, self.deletions)
-        self.elections = PreferredElections(office, self.reassignments.moves)
-        self._inbox: Inbox[Event] = Inbox()
-        self._queued: set[Event] = set()
-
-    def put(self, event: Event) -> None:
-        """Equal work that still waits is done once."""
-        if event not in self._queued:
-            self._queued.add(event)
-            self._inbox.put(event)
-
-    async def serve(self) -> None:
-        for step in STEPS:
-            await step.take(self)
-            self.office.check()
-        while True:
-            event = await self._inbox.take()
-            self.office.check()
-            self._queued.discard(event)
-            await self._handle(*event)
-
-    async def _handle(self, kind: str, name: str) -> None:
-        if kind == "brokers":
-            await self.brokers.look()
-        elif kind == "topic":
-            await self.topics.look(name)
-        elif kind == "delete":
-            self.deletions.want(name)
-        elif kind == "reassign":
-            await self.reassignments.resume()
-        elif kind == "disk":
-            self.brokers.look_at_disk(int(name))
-        elif kind == "preferred":
-            await self.elections.take_up()
-        else:
-            await self._state_changed(name)
-
-    async def _state_changed(self, name: str) -> None:
-        """A leader changed its ISR: everybody's metadata follows."""
-        topic, _, partition = name.rpartition("/")
-        key = (topic, int(partition))
-        known, found = self.office.cluster.states.get(key), (await read_states(self.office.store, [key])).get(key)
-        self.office.check()
-        if known is not None and found is not None and found.partition_epoch > known.partition_epoch:
-            self.office.learn(key, found)
-            self.office.send_metadata([key], self.office.cluster.brokers)
-
-    def _moved(self, topic: str) -> None:
-        if topic in self.office.cluster.deleting:
-            self.deletions.want(topic)
 
 
 class Controller:
@@ -141,7 +76,13 @@ class Controller:
         )  # fmt: skip
         self.term = Term(office, epoch_version=epoch_version)
         office.log("elected")
-        await office.guarded(self.term.serve())
+        await office.guarded(self._act(self.term))
+
+    async def _act(self, term: Term) -> None:
+        for step in STEPS:
+            await step.take(term)
+            term.office.check()
+        await term.serve()
 
     def resign(self) -> None:
         self._standings += 1

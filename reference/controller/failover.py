@@ -4,7 +4,7 @@ A watch is set before what it watches is read, so nothing is missed in between.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from reference.controller.cluster import read_brokers, read_states, read_topics
 from reference.controller.office import OfficeOverError
@@ -18,28 +18,26 @@ from reference.controller.paths import (
     TOPICS,
 )
 from reference.controller.steps import Step
+from reference.controller.term import Term
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
 
-if TYPE_CHECKING:
-    from reference.controller.controller import Term
 
-
-def _watch(*paths: str) -> Callable[["Term"], Coroutine[Any, Any, None]]:
-    async def take(term: "Term") -> None:
+def _watch(*paths: str) -> Callable[[Term], Coroutine[Any, Any, None]]:
+    async def take(term: Term) -> None:
         for path in paths:
             await term.office.ask(term.office.store.watch(path))
 
     return take
 
 
-async def _check_epoch(term: "Term") -> None:
+async def _check_epoch(term: Term) -> None:
     """It was raised together with the claim of the node, in one write (KAFKA-6082)."""
     found = await term.office.ask(term.office.store.get(CONTROLLER_EPOCH))
     if found.stat is None or found.stat.version != term.epoch_version:
         raise OfficeOverError
 
 
-async def _load(term: "Term") -> None:
+async def _load(term: Term) -> None:
     office = term.office
     brokers = await read_brokers(office.store)
     deleting = set((await office.ask(office.store.children(DELETE_TOPICS))).children)
@@ -51,7 +49,7 @@ async def _load(term: "Term") -> None:
     cluster.brokers, cluster.topics, cluster.states, cluster.deleting = brokers, topics, states, deleting
 
 
-async def _start_machines(term: "Term") -> None:
+async def _start_machines(term: Term) -> None:
     """Note how everything stands; elect where nobody fit leads; who is dead leaves the ISR."""
     office, cluster = term.office, term.office.cluster
     for key in cluster.assigned():
@@ -69,11 +67,11 @@ async def _start_machines(term: "Term") -> None:
     await term.brokers.drop_dead()
 
 
-async def _run(term: "Term") -> None:
+async def _run(term: Term) -> None:
     term.office.running = True
 
 
-async def _announce(term: "Term") -> None:
+async def _announce(term: Term) -> None:
     office = term.office
     office.announce(list(office.cluster.states), office.cluster.brokers)
     for topic in list(office.cluster.topics):
@@ -82,17 +80,17 @@ async def _announce(term: "Term") -> None:
     await term.elections.take_up()
 
 
-async def _start_rebalance(term: "Term") -> None:
+async def _start_rebalance(term: Term) -> None:
     if term.office.context.config.auto_leader_rebalance_enable:
         term.office.begin(term.elections.rebalance_now_and_then())
 
 
-async def _resume_deletions(term: "Term") -> None:
+async def _resume_deletions(term: Term) -> None:
     for topic in sorted(term.office.cluster.deleting):
         term.deletions.want(topic)
 
 
-STEPS: Final[tuple[Step["Term", None], ...]] = (
+STEPS: Final[tuple[Step[Term, None], ...]] = (
     Step("Read and raise the controller epoch.", _check_epoch),
     Step("Watch the reassignments.", _watch(REASSIGN)),
     Step("Watch the wishes for preferred replicas.", _watch(PREFERRED_ELECTION)),

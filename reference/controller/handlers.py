@@ -7,10 +7,11 @@ from typing import Final
 
 from reference.controller.alter_partition import judge
 from reference.controller.cluster import Key, StoreLostError
-from reference.controller.controller import Controller, Term
+from reference.controller.controller import Controller
 from reference.controller.election import elect_for_shutdown, elect_offline
 from reference.controller.office import OfficeOverError
 from reference.controller.reassignment import write_wish
+from reference.controller.term import Term
 from reference.events import Request
 from reference.replication.states import NO_LEADER, PartitionState, state_path
 from reference.store_messages import SetData

@@ -3,9 +3,9 @@
 Either way the answer may be lost, and then nobody knows; the maximal ISR counts until somebody does (KIP-497).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from reference.context import Context
 from reference.metadata_cache import MetadataCache
@@ -19,9 +19,6 @@ from reference.wire.messages.alter_partition import (
     AlterPartitionRequestPartitionData,
     AlterPartitionRequestTopicData,
 )
-
-if TYPE_CHECKING:
-    from reference.replication.partition import Partition
 
 ALTER_PARTITION_VERSION = 1  # topics by name
 Replicas = tuple[int, ...]
@@ -43,8 +40,18 @@ class Answer:
     partition_epoch: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a leader wants `isr` to be; the epochs are those of the state that it knows."""
+
+    topic: str
+    partition: int
+    state: PartitionState
+    isr: Replicas
+
+
 class IsrChanges(Protocol):
-    async def propose(self, partition: "Partition", isr: Replicas) -> Answer: ...
+    async def propose(self, proposal: Proposal) -> Answer: ...
 
 
 class ByZooKeeper:
@@ -53,24 +60,24 @@ class ByZooKeeper:
     def __init__(self, context: Context, store: StoreClient) -> None:
         self._context, self._store = context, store
 
-    async def propose(self, partition: "Partition", isr: Replicas) -> Answer:
-        leader_epoch = partition.leader_epoch
-        state = PartitionState(partition.leader, leader_epoch, isr, controller_epoch=partition.controller_epoch)
-        expected = partition.partition_epoch if self._context.guards.isr_cas else ANY_VERSION
-        label = state.label(partition.entity, "LeaderChangeIsr", self._context.broker_id)
-        path = state_path(partition.topic, partition.partition)
+    async def propose(self, proposal: Proposal) -> Answer:
+        known = proposal.state
+        state = replace(known, isr=proposal.isr, elr=())
+        expected = known.partition_epoch if self._context.guards.isr_cas else ANY_VERSION
+        label = state.label(f"{proposal.topic}-{proposal.partition}", "LeaderChangeIsr", self._context.broker_id)
+        path = state_path(proposal.topic, proposal.partition)
         reply = await self._store.call(SetData(path, state.to_bytes(), expected, label))
         if not reply.error and reply.stat is not None:
-            return Answer(Outcome.TAKEN, isr, reply.stat.version)
+            return Answer(Outcome.TAKEN, proposal.isr, reply.stat.version)
         if reply.error != "BadVersion":
             return Answer(Outcome.UNKNOWN)  # the same write again: the version lets one of the two through
         found = await self._store.get(path)
         if found.error or found.stat is None:
             return Answer(Outcome.UNKNOWN)
         current = PartitionState.from_bytes(found.data, found.stat.version)
-        if current.leader_epoch != leader_epoch:
+        if current.leader_epoch != known.leader_epoch:
             return Answer(Outcome.CONFLICT)
-        outcome = Outcome.TAKEN if current.isr == isr else Outcome.REFUSED
+        outcome = Outcome.TAKEN if current.isr == proposal.isr else Outcome.REFUSED
         return Answer(outcome, current.isr, current.partition_epoch)
 
 
@@ -90,17 +97,18 @@ class ByAlterPartition:
     def __init__(self, context: Context, peers: Peers, cache: MetadataCache) -> None:
         self._context, self._peers, self._cache = context, peers, cache
 
-    async def propose(self, partition: "Partition", isr: Replicas) -> Answer:
+    async def propose(self, proposal: Proposal) -> Answer:
+        known = proposal.state
         asked = AlterPartitionRequestPartitionData(
-            partition_index=partition.partition,
-            leader_epoch=partition.leader_epoch,
-            new_isr=isr,
-            partition_epoch=partition.partition_epoch,
+            partition_index=proposal.partition,
+            leader_epoch=known.leader_epoch,
+            new_isr=proposal.isr,
+            partition_epoch=known.partition_epoch,
         )
         request = AlterPartitionRequest(
             broker_id=self._context.broker_id,
             broker_epoch=self._context.broker_epoch,
-            topics=(AlterPartitionRequestTopicData(topic_name=partition.topic, partitions=(asked,)),),
+            topics=(AlterPartitionRequestTopicData(topic_name=proposal.topic, partitions=(asked,)),),
         )
         reply = await self._peers.call(self._cache.controller_id, request, ALTER_PARTITION_VERSION)
         if reply is None or reply.error_code != ErrorCode.NONE:
@@ -108,5 +116,5 @@ class ByAlterPartition:
         found = reply.topics[0].partitions[0]
         outcome = OUTCOMES.get(ErrorCode(found.error_code), Outcome.UNKNOWN)
         if outcome is Outcome.REFUSED:
-            return Answer(outcome, partition.isr, partition.partition_epoch)
+            return Answer(outcome, known.isr, known.partition_epoch)
         return Answer(outcome, tuple(found.isr), found.partition_epoch)

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from reference.context import Context
 from reference.procedures import Pending, spawn
-from reference.replication.isr_changes import Answer, IsrChanges, Outcome
+from reference.replication.isr_changes import Answer, IsrChanges, Outcome, Proposal
 from reference.replication.purgatory import Purgatory
 from reference.replication.states import NO_LEADER, PartitionState, Remote
 from reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -295,7 +295,8 @@ class Partition:
         """Ask until the outcome is known; until then the maximal ISR counts."""
         guards = self._context.guards
         while self._still(isr, epoch):
-            answer = await self._isr_changes.propose(self, isr)
+            known = PartitionState(self.leader, epoch, self.isr, self.controller_epoch, self.partition_epoch)
+            answer = await self._isr_changes.propose(Proposal(self.topic, self.partition, known, isr))
             if not self._still(isr, epoch):
                 return
             if answer.outcome in {Outcome.TAKEN, Outcome.REFUSED}:
