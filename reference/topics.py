@@ -179,7 +179,9 @@ class Topics:
     async def write(
         self, name: str, assignment: Assignment, settings: dict[str, str], topic_id: bytes | None = None
     ) -> ErrorCode:
-        """Settings first: whoever sees the topic can find them."""
+        """Settings first: whoever sees the topic can find them. While one of that name is deleted, it exists."""
+        if not (await self._store.get(f"{DELETE_TOPICS}/{name}")).error:
+            return ErrorCode.TOPIC_ALREADY_EXISTS
         self._store.call(Create(config_path(name)))
         self._store.call(SetData(config_path(name), to_json(settings)))
         topic = {"version": 3, "topic_id": (topic_id or self._topic_id(name)).hex(), "partitions": assignment}

@@ -8,6 +8,8 @@ from reference.events import STORE, Instant, broker_peer
 from reference.metadata_store import MetadataStore
 from reference.store_messages import Create, Operation
 from reference.tests.simulated import Simulated
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 # The examples of the source document; ours may say more.
 FIELDS = {
@@ -21,12 +23,12 @@ FIELDS = {
 def peek(simulated: Simulated, path: str) -> Any:
     store = simulated.world.hosts[STORE].node
     assert isinstance(store, MetadataStore)
-    return store.peek(path, lambda data, version: json.loads(data))
+    return store.peek(path, lambda data, version: json.loads(data or b"true"))
 
 
-def put(simulated: Simulated, operation: Operation) -> None:
+def put(simulated: Simulated, operation: Operation, broker_id: int = 0) -> None:
     """As an operator with a ZooKeeper shell would."""
-    broker_id = simulated.up[0]
+    broker_id = broker_id or simulated.up[0]
     broker = simulated.broker(broker_id)
 
     def step(now: Instant) -> list[Effect]:
@@ -81,3 +83,28 @@ def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
     simulated.wait(lambda: peek(simulated, state)["leader"] != preferred)
     simulated.world.start(broker_peer(preferred))
     simulated.wait(lambda: peek(simulated, state)["leader"] == preferred)
+
+
+def test_a_topic_can_be_made_again_only_when_the_old_one_is_gone() -> None:
+    """Its settings must not go with those of the old one, nor its replicas be taken for those."""
+    simulated = Simulated(3)
+    simulated.create("t")
+    old = peek(simulated, "/brokers/topics/t")["topic_id"]
+    frozen = next(each for each in (1, 2, 3) if not simulated.broker(each).controller.active)
+    awake = [each for each in (1, 2, 3) if each != frozen]
+    simulated.world.pause(broker_peer(frozen))  # it does not confirm
+    put(simulated, Create("/admin/delete_topics/t"), awake[0])
+    simulated.wait(lambda: all("t" not in simulated.broker(each).cache.topics for each in awake))
+    wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
+    errors = {
+        simulated.ask(CreateTopicsRequest(topics=(wanted,), timeout_ms=500), 5, each).topics[0].error_code
+        for each in awake
+    }
+    assert errors == {ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS}
+    simulated.world.resume(broker_peer(frozen))
+    simulated.wait(lambda: peek(simulated, "/admin/delete_topics/t") is None)
+    assert peek(simulated, "/brokers/topics/t") is None
+    assert peek(simulated, "/config/topics/t") is None
+    simulated.create("t")
+    assert peek(simulated, "/brokers/topics/t")["topic_id"] != old
+    assert peek(simulated, "/config/topics/t") == {}
