@@ -32,6 +32,7 @@ from reference.replication.partition import Partition
 from reference.replication.produce import ProduceHandler
 from reference.replication.purgatory import PREFIX, Purgatory
 from reference.replication.replica_manager import ReplicaManager
+from reference.security.sasl import refuse_authenticate, refuse_handshake
 from reference.storage.filesystem import FileSystem
 from reference.store_client import PING, RECONNECT, StoreClient
 from reference.store_messages import Create, Delete, StoreReply, WatchEvent
@@ -59,6 +60,7 @@ class Broker:
         self.config = config
         self._out = Outbox(tracing=tracing)
         self._context = context = Context(config, fs, self._out)
+        self.meters = context.meters
         self._purgatory = Purgatory(context)
         self._peers = Peers(context)
         self.store = StoreClient(
@@ -120,12 +122,14 @@ class Broker:
             14: Served(members.sync, 0, 5),
             15: Served(committed.describe, 0, 6),
             16: Served(committed.list, 0, 5),
+            17: Served(refuse_handshake, 0, 1),
             19: Served(topics.create, 0, 7),
             20: Served(topics.delete, 0, 6),
             21: Served(deletion.delete_records, 0, 2),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
             32: Served(topics.describe_configs, 0, 4),
             33: Served(settings.replace, 0, 2),
+            36: Served(refuse_authenticate, 0, 2),
             35: Served(LogDirs(context, self.replicas).describe, 0, 4),
             37: Served(topics.create_partitions, 0, 3),
             42: Served(committed.delete, 0, 2),

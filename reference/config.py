@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from reference.config_checks import refuse_contradictions
 from reference.guards import Guards
 from spec.formats.verdict import UsageError
 
@@ -75,8 +76,21 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata_store_session_timeout_ms: int = 6_000
     request_timeout_ms: int = 30_000
     socket_request_max_bytes: int = 100 * 1024 * 1024
+    queued_max_request_bytes: int = 512 * 1024 * 1024
     max_connections: int = 4_000
+    max_connections_per_ip: int = 4_000
     connections_max_idle_ms: int = 600_000
+
+    # security: one protocol for clients and for brokers among themselves; PEM files
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_enabled_mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    sasl_mechanism_inter_broker_protocol: str = "SCRAM-SHA-256"
+    sasl_inter_broker_user: str = ""
+    sasl_users: dict[str, str] = {}  # user = "password"
+    ssl_certfile: str = ""
+    ssl_keyfile: str = ""
+    ssl_cafile: str = ""
+    ssl_client_auth: Literal["none", "required"] = "none"
 
     # groups
     offsets_topic_num_partitions: int = 4
@@ -98,6 +112,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     transaction_max_timeout_ms: int = 900_000
     transaction_state_log_num_partitions: int = 4
     transaction_state_log_replication_factor: int = 3
+
+    # operation
+    metrics_port: int = 0
+    log_format: Literal["text", "json"] = "text"
 
     guards_off: tuple[str, ...] = ()
 
@@ -125,7 +143,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_config(path: Path) -> BrokerConfig | StoreConfig:
-    """The node that a TOML file describes; UsageError names the key that is wrong."""
+    """The node that a TOML file describes; UsageError names the key that is wrong, or what contradicts what."""
     try:
         found = msgspec.convert(tomllib.loads(path.read_text()), NodeFile)
     except OSError as error:
@@ -136,5 +154,21 @@ def read_config(path: Path) -> BrokerConfig | StoreConfig:
     if node is None or (found.broker and found.store):
         raise UsageError("expected exactly one table, [broker] or [store]", where=str(path))
     if isinstance(node, BrokerConfig):
-        node.guards  # noqa: B018  # an unknown guard is refused here, with the file's name
+        check_broker(node, str(path))
     return node
+
+
+def broker_config(settings: dict[str, object], where: str) -> BrokerConfig:
+    """One broker's settings by key; UsageError as above."""
+    try:
+        config = msgspec.convert(settings, BrokerConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error), where=where, mend="see reference/config.py for the keys") from error
+    check_broker(config, where)
+    return config
+
+
+def check_broker(config: BrokerConfig, where: str) -> None:
+    """UsageError for an unknown guard, or for settings that contradict one another."""
+    config.guards  # noqa: B018  # names what it does not know
+    refuse_contradictions(config, where)

@@ -7,17 +7,19 @@ from reference.config import BrokerConfig
 from reference.effects import CancelTimer, Log, Outbox, SetTimer, Trace
 from reference.events import Instant
 from reference.guards import Guards
+from reference.meters import Meters
 from reference.storage.filesystem import FileSystem
 
 NOT_REGISTERED: Final = (1 << 63) - 1
 
 
 class Context:
-    __slots__ = ("broker_epoch", "broker_id", "config", "fs", "guards", "now", "out")
+    __slots__ = ("broker_epoch", "broker_id", "config", "fs", "guards", "meters", "now", "out")
 
     def __init__(self, config: BrokerConfig, fs: FileSystem, out: Outbox) -> None:
         self.config, self.fs, self.out = config, fs, out
         self.guards: Guards = config.guards
+        self.meters = Meters()
         self.broker_id = config.broker_id
         # Requests of the controller for an earlier life carry a smaller epoch; before registration there is no other.
         self.broker_epoch = NOT_REGISTERED

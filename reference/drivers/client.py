@@ -5,6 +5,8 @@ import socket
 from types import TracebackType
 from typing import Any, Final, Self
 
+from reference.drivers.access import CLIENT_ID, Access
+from reference.security.scram import AuthenticationError
 from reference.wire.errors import ErrorCode, WireError
 from reference.wire.framing import FrameReader, decode_response, encode_request
 from reference.wire.messages.api_versions import ApiVersionsRequest
@@ -12,9 +14,9 @@ from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTop
 from reference.wire.registry import api_of
 from spec.formats.verdict import UsageError
 
-CLIENT_ID: Final = "highwater-tools"
 MAX_REPLY: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
+PLAINTEXT: Final = Access()
 NEWEST: Final = {0: 12, 1: 12, 8: 9, 9: 7, 10: 3, 20: 5}
 """Beyond these, topics have ids only (KIP-516), or many groups share one request (KIP-699, KIP-709)."""
 
@@ -22,7 +24,7 @@ NEWEST: Final = {0: 12, 1: 12, 8: 9, 9: 7, 10: 3, 20: 5}
 class Connection:
     """To one broker. `UsageError` when it cannot be reached, breaks off, or does not know a request."""
 
-    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: str, access: Access, *, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise UsageError("expected HOST:PORT", where=address, mend="e.g. --bootstrap-server localhost:9092")
@@ -31,14 +33,29 @@ class Connection:
         self._reader = FrameReader(MAX_REPLY)
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+            if access.context is not None:
+                self._socket = access.context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise UsageError(f"cannot connect ({error})", where=address, mend="is a broker listening there?") from error
         try:
+            self._introduce(access)
             reply = self.exchange(ApiVersionsRequest(), 0)
         except BaseException:
             self.close()
             raise
         self._advertised = {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
+
+    def _introduce(self, access: Access) -> None:
+        login = access.login()
+        if login is None:
+            return
+        try:
+            answer: bytes | None = login.first()
+            while answer is not None:
+                self._socket.sendall(answer)
+                answer = login.receive(self._frame())
+        except (OSError, WireError, AuthenticationError) as error:
+            raise UsageError(f"cannot log in ({error})", where=self.address, mend="see --command-config") from error
 
     def call(self, request: object) -> Any:
         """The reply in the newest version that both know."""
@@ -80,7 +97,8 @@ class Connection:
 class ClusterClient:
     """Connections to the brokers of one cluster, opened when they are first needed."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, access: Access = PLAINTEXT, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._access, self._timeout_s = access, timeout_s
         self._connections: dict[str, Connection] = {}
         self._bootstrap = bootstrap.split(",")
         self._any = self._first()
@@ -104,7 +122,7 @@ class ClusterClient:
 
     def to(self, address: str) -> Connection:
         if address not in self._connections:
-            self._connections[address] = Connection(address)
+            self._connections[address] = Connection(address, self._access, timeout_s=self._timeout_s)
         return self._connections[address]
 
     def call(self, request: object) -> Any:
@@ -120,8 +138,13 @@ class ClusterClient:
                 refuse(topic.error_code, str(topic.name))
         return reply
 
+    def brokers(self) -> MetadataResponse:
+        """Brokers and controller, and no topic."""
+        reply: MetadataResponse = self.call(MetadataRequest(topics=(), allow_auto_topic_creation=False))
+        return reply
+
     def addresses(self) -> dict[int, str]:
-        return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self.metadata().brokers}
+        return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self.brokers().brokers}
 
     def broker(self, broker_id: int) -> Connection:
         addresses = self.addresses()
@@ -130,7 +153,7 @@ class ClusterClient:
         return self.to(addresses[broker_id])
 
     def controller(self) -> Connection:
-        return self.broker(self.metadata().controller_id)
+        return self.broker(self.brokers().controller_id)
 
 
 def refuse(error_code: int, where: str, message: str | None = None) -> None:

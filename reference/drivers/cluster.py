@@ -19,18 +19,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
-from reference.config import BrokerConfig
-from reference.drivers.tcp import BrokerLinkCodec
-from reference.events import Request, Response
-from reference.wire.errors import WireError
-from reference.wire.messages.metadata import MetadataRequest
+from reference.config import broker_config
+from reference.drivers.access import Access
+from reference.drivers.client import ClusterClient
 from spec.formats.verdict import UsageError
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
-METADATA_VERSION = 9
+ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
 ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
 
@@ -49,8 +45,14 @@ def _toml(tables: dict[str, dict[str, object]]) -> str:
     lines = []
     for name, table in tables.items():
         lines.append(f"[{name}]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+        lines += [f"{key} = {_toml_value(value)}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 class Cluster:
@@ -81,12 +83,7 @@ class Cluster:
                 **settings,
             }
             nodes[str(number)] = {"broker": broker}
-            try:
-                msgspec.convert(broker, BrokerConfig).guards  # noqa: B018  # refuses an unknown guard
-            except msgspec.ValidationError as error:
-                raise UsageError(
-                    str(error), where="broker setting", mend="see reference/config.py for the keys"
-                ) from error
+            self._broker_config = broker_config(broker, "broker setting")
         paths = {}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -153,9 +150,9 @@ class Cluster:
 
     def wait_until_ready(self) -> None:
         """Until every broker lists every broker and a controller; UsageError with its log when a node died."""
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        access, deadline = Access.to_cluster_of(self._broker_config), time.monotonic() + READY_TIMEOUT_S
         for name, address in self.addresses.items():
-            while not _knows_all(address, len(self.addresses)):
+            while not _knows_all(address, len(self.addresses), access):
                 self._check_alive()
                 if time.monotonic() > deadline:
                     raise UsageError(f"broker {name} is not ready after {READY_TIMEOUT_S:.0f} s", where=address)
@@ -168,24 +165,14 @@ class Cluster:
                 raise UsageError(f"node {name} ended: {lines[-1] if lines else 'no output'}", where=str(self.folder))
 
 
-def _knows_all(address: str, brokers: int) -> bool:
+def _knows_all(address: str, brokers: int, access: Access) -> bool:
     """Ask one broker for metadata, as a client would."""
-    host, _, port = address.rpartition(":")
-    codec = BrokerLinkCodec()
     try:
-        with socket.create_connection((host, int(port)), timeout=1.0) as connection:
-            connection.settimeout(1.0)
-            connection.sendall(codec.encode(Request(1, METADATA_VERSION, MetadataRequest(topics=()), "readiness")))
-            responses: list[Response] = []
-            while not responses:
-                data = connection.recv(65536)
-                if not data:
-                    return False
-                responses = codec.decode(data)
-    except (OSError, WireError):
+        with ClusterClient(address, access, timeout_s=ANSWER_TIMEOUT_S) as client:
+            found = client.brokers()
+    except UsageError:
         return False
-    body = responses[0].body
-    return len(body.brokers) == brokers and body.controller_id >= 0
+    return len(found.brokers) == brokers and found.controller_id >= 0
 
 
 def supervise(cluster: Cluster, say: Callable[[str], None], *, control: bool) -> None:

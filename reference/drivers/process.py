@@ -4,22 +4,27 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
+from reference.drivers.connection import ClientConnection, Listener
 from reference.drivers.files import Disk
-from reference.drivers.tcp import ClientConnection, Driver, Limit, StoreConnection
+from reference.drivers.limits import Limits
+from reference.drivers.security import Security
+from reference.drivers.tcp import Driver, StoreConnection
 from reference.drivers.zookeeper import ZooKeeperLink, store_hosts
 from reference.events import STORE
 from reference.metadata_cache import Endpoint
 from reference.metadata_store import MetadataStore
 from spec.formats.verdict import UsageError
 
-IDLE_CHECK_S = 5.0
+SWEEP_S = 1.0
 POLL_S = 0.02
 LEAVE_S = 5.0
 Ready = Callable[[str], None]
@@ -31,7 +36,14 @@ def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready) -> None:
         level=os.environ.get("HIGHWATER_LOG", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
     )
     run = _run_broker(config, on_ready) if isinstance(config, BrokerConfig) else _run_store(config, on_ready)
+    _allow_descriptors()
     asyncio.run(run)
+
+
+def _allow_descriptors() -> None:
+    """A connection or a segment is a descriptor each, and the usual soft limit is no more than 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
@@ -45,26 +57,24 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
             return Endpoint(store_host, int(store_port))
         return broker.endpoint(int(peer.partition(":")[2]))
 
-    driver = Driver(broker, disk, resolve)
+    security = Security(config)
+    driver = Driver(broker, disk, resolve, security)
     hosts = store_hosts(config.metadata_store)
     if hosts is not None:
         link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
         driver.store_link = link
-    limit = Limit(config.max_connections, config.connections_max_idle_ms)
-    server = await _listen(
-        lambda: ClientConnection(driver, broker.served, config.socket_request_max_bytes, limit),
-        config.host,
-        config.port,
+    limits = Limits(config)
+    listener = Listener(
+        driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
     )
+    server = await _listen(lambda: ClientConnection(listener), config.host, config.port, security.server_context)
     driver.start()
 
     async def announce() -> None:
         while not broker.cache.is_alive(config.broker_id):
             await asyncio.sleep(POLL_S)
         on_ready(f"{config.host}:{config.port}")
-        while True:
-            await asyncio.sleep(IDLE_CHECK_S)
-            limit.close_idle()
+        await limits.sweep_forever(SWEEP_S)
 
     await _until_stopped(driver, server, announce(), lambda: _leave(driver, broker))
     broker.stop(driver.now())
@@ -86,9 +96,11 @@ async def _run_store(config: StoreConfig, on_ready: Ready) -> None:
     disk.close()
 
 
-async def _listen(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
+async def _listen(
+    factory: Callable[[], asyncio.Protocol], host: str, port: int, tls: ssl.SSLContext | None = None
+) -> asyncio.Server:
     try:
-        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=1024)
+        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=1024, ssl=tls)
     except OSError as error:
         raise UsageError(
             f"cannot listen ({error.strerror})",

@@ -1,39 +1,34 @@
 """The asyncio driver: one node on real sockets, files and clocks.
 
-Kafka answers the requests of a connection in order, one at a time; so a connection is muted from a request
-until its response.  Links to brokers and to the metadata store are opened on the first message.
+Links to brokers and to the metadata store are opened on the first message; who connects to a broker is in
+`drivers/connection.py`.
 """
 
 import asyncio
 import logging
 import os
+import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
-from reference.api_versions import API_VERSIONS, Served
 from reference.drivers.files import Disk
+from reference.drivers.security import Security
 from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
+from reference.security.login import Login
+from reference.security.sasl import MAX_TOKEN_FRAME
+from reference.security.scram import AuthenticationError
 from reference.store_messages import StoreMessage
-from reference.wire.codec import decode_prefix
-from reference.wire.errors import DecodeError, FrameSizeError, WireError
-from reference.wire.framing import (
-    FrameReader,
-    decode_request_header,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from reference.wire.errors import WireError
+from reference.wire.framing import FrameReader, decode_response, encode_request
 from reference.wire.registry import APIS, Api
 
 log = logging.getLogger("highwater.driver")
 
-MAX_QUEUED_FRAMES = 100
 STORE_FRAME_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 2.0
 CLIENT_PREFIX = "client:"
@@ -49,14 +44,20 @@ class Channel(Protocol):
 class Driver:
     """Runs one node. `resolve` tells where a peer listens; None if nobody knows yet."""
 
-    def __init__(self, node: Node, disk: Disk, resolve: Callable[[str], Endpoint | None]) -> None:
-        self.node, self._disk, self._resolve = node, disk, resolve
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self,
+        node: Node,
+        disk: Disk,
+        resolve: Callable[[str], Endpoint | None],
+        security: Security | None = None,
+    ) -> None:
+        self.node, self._disk, self._resolve, self.security = node, disk, resolve, security
+        self.loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.channels: dict[str, Channel] = {}
         self.store_link: Channel | None = None  # to a store that is not ours
         self._next_client = 0
-        self.failed: asyncio.Future[BaseException] = self._loop.create_future()
+        self.failed: asyncio.Future[BaseException] = self.loop.create_future()
 
     def now(self) -> Instant:
         return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
@@ -127,7 +128,7 @@ class Driver:
         handle = self._timers.pop(name, None)
         if handle is not None:
             handle.cancel()
-        self._timers[name] = self._loop.call_at(due_ms / 1000, self._fire, name)
+        self._timers[name] = self.loop.call_at(due_ms / 1000, self._fire, name)
 
     def _send(self, to: str, message: Any) -> None:
         # A broker answers the requests of a connection in order. A marker waits for followers, who may be us: it must
@@ -160,120 +161,7 @@ class Driver:
             else:
                 self._complete(token)
 
-        self._loop.run_in_executor(None, sync).add_done_callback(done)
-
-
-class ClientConnection(asyncio.Protocol):
-    """A connection that a client, or another broker, opened to this broker."""
-
-    def __init__(self, driver: Driver, served: dict[int, Served], max_bytes: int, limit: "Limit") -> None:
-        self._driver, self._served, self._limit = driver, served, limit
-        self._reader = FrameReader(max_bytes)
-        self._frames: deque[bytes] = deque()
-        self._busy = False
-        self._name = driver.next_client()
-        self._transport: asyncio.Transport | None = None
-        self._host = ""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self._host = peer[0] if peer else ""
-        if not self._limit.take(self):
-            transport.abort()
-            return
-        self._driver.channels[self._name] = self
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._limit.give_back(self)
-        self._frames.clear()
-        self._transport = None
-        self._driver.closed(self._name)
-
-    def data_received(self, data: bytes) -> None:
-        self._limit.touch(self)
-        try:
-            self._frames.extend(self._reader.feed(data))
-        except FrameSizeError as error:
-            self._refuse(error)
-            return
-        if len(self._frames) > MAX_QUEUED_FRAMES and self._transport is not None:
-            self._transport.pause_reading()
-        self._serve()
-
-    def _serve(self) -> None:
-        while self._frames and not self._busy and self._transport is not None:
-            frame = self._frames.popleft()
-            if len(self._frames) == MAX_QUEUED_FRAMES:
-                self._transport.resume_reading()
-            try:
-                request = self._request(frame)
-                self._busy = True
-                self._driver.receive(self._name, request)
-            except DecodeError as error:
-                self._refuse(error)
-            except OSError as error:
-                self._driver.fail(error)
-            except Exception:  # a defect of ours must not end the broker for everybody else
-                log.exception("while serving %s", self._name)
-                self.close()
-
-    def _request(self, frame: bytes) -> Request:
-        """Decode a request that is served in that version; everything else closes the connection."""
-        header, position = decode_request_header(frame)
-        served = self._served.get(header.api_key)
-        if served is not None and served.answers(header.api_version):
-            # As Apache Kafka does, take no offence at bytes left over: librdkafka's request for all topics has some.
-            body, _ = decode_prefix(APIS[header.api_key].request, header.api_version, frame, position)
-        elif header.api_key == API_VERSIONS:
-            body = None  # answered in version 0, so that the client learns what to ask (KIP-511)
-        else:
-            raise DecodeError(f"key {header.api_key} version {header.api_version} is not served")
-        return Request(header.correlation_id, header.api_version, body, header.client_id, self._host)
-
-    def _refuse(self, error: DecodeError) -> None:
-        log.info("closed %s: %s", self._name, error)
-        self.close()
-
-    def send(self, message: Response) -> None:
-        self._busy = False
-        if self._transport is None:
-            return
-        if message.body is not None:
-            self._transport.write(encode_response(message.body, message.api_version, message.correlation_id))
-        if self._frames:
-            self._driver._loop.call_soon(self._serve)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-
-class Limit:
-    """Bounds the number of connections and how long one may be silent."""
-
-    def __init__(self, max_connections: int, idle_ms: int) -> None:
-        self._max, self._idle_s = max_connections, idle_ms / 1000
-        self._heard: dict[ClientConnection, float] = {}
-
-    def take(self, connection: ClientConnection) -> bool:
-        if len(self._heard) >= self._max:
-            return False
-        self._heard[connection] = time.monotonic()
-        return True
-
-    def touch(self, connection: ClientConnection) -> None:
-        if connection in self._heard:
-            self._heard[connection] = time.monotonic()
-
-    def give_back(self, connection: ClientConnection) -> None:
-        self._heard.pop(connection, None)
-
-    def close_idle(self) -> None:
-        oldest = time.monotonic() - self._idle_s
-        for connection in [c for c, heard in self._heard.items() if heard < oldest]:
-            connection.close()
+        self.loop.run_in_executor(None, sync).add_done_callback(done)
 
 
 class Link:
@@ -287,14 +175,23 @@ class Link:
         self._task = asyncio.ensure_future(self._connect(endpoint))
 
     async def _connect(self, endpoint: Endpoint | None) -> None:
+        security = self._driver.security if self._peer != STORE else None
         try:
             if endpoint is None:
                 raise ConnectionError(f"{self._peer} is not known")
-            opening = self._driver._loop.create_connection(
-                lambda: LinkProtocol(self._driver, self._peer, self._name, self._codec), endpoint.host, endpoint.port
-            )
-            transport, _ = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
-        except (OSError, TimeoutError):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                transport, protocol = await self._driver.loop.create_connection(
+                    lambda: LinkProtocol(
+                        self._driver, self._peer, self._name, self._codec, security.login() if security else None
+                    ),
+                    endpoint.host,
+                    endpoint.port,
+                    ssl=security.client_context if security else None,
+                )
+                await protocol.known
+        except (OSError, TimeoutError) as error:
+            if isinstance(error, ssl.SSLError):
+                log.warning("no link to %s: %s", self._peer, error)
             self._driver.closed(self._peer, self._name)
             return
         self._transport = transport
@@ -315,26 +212,53 @@ class Link:
 
 
 class LinkProtocol(asyncio.Protocol):
-    def __init__(self, driver: Driver, peer: str, name: str, codec: "StoreLinkCodec | BrokerLinkCodec") -> None:
-        self._driver, self._peer, self._name, self._codec = driver, peer, name, codec
-        self._transport: asyncio.BaseTransport | None = None
+    """`known` resolves once the peer knows who we are; at once where it does not ask."""
+
+    def __init__(
+        self, driver: Driver, peer: str, name: str, codec: "StoreLinkCodec | BrokerLinkCodec", login: Login | None
+    ) -> None:
+        self._driver, self._peer, self._name, self._codec, self._login = driver, peer, name, codec, login
+        self._frames = FrameReader(MAX_TOKEN_FRAME)
+        self._transport: asyncio.Transport | None = None
+        self.known: asyncio.Future[None] = driver.loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._login is None:
+            self.known.set_result(None)
+        else:
+            transport.write(self._login.first())
 
     def data_received(self, data: bytes) -> None:
         try:
+            if self._login is not None:
+                self._introduce(self._login, data)
+                return
             for message in self._codec.decode(data):
                 self._driver.receive(self._peer, message)
-        except (WireError, msgspec.DecodeError) as error:
+        except (WireError, msgspec.DecodeError, AuthenticationError) as error:
             log.warning("bad answer from %s: %s", self._peer, error)
             if self._transport is not None:
                 self._transport.close()
         except Exception as error:
             self._driver.fail(error)
 
+    def _introduce(self, login: Login, data: bytes) -> None:
+        assert self._transport is not None
+        for frame in self._frames.feed(data):
+            answer = login.receive(frame)
+            if answer is None:
+                self._login = None
+                self.known.set_result(None)
+            else:
+                self._transport.write(answer)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._driver.closed(self._peer, self._name)
+        if self.known.done():
+            self._driver.closed(self._peer, self._name)
+        else:
+            self.known.set_exception(ConnectionError(f"{self._peer} did not let us in"))
 
 
 class BrokerLinkCodec:

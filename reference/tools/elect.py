@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from spec.formats.verdict import ExitCode, UsageError
@@ -13,6 +13,7 @@ from spec.formats.verdict import ExitCode, UsageError
 app = typer.Typer(no_args_is_help=True)
 
 PREFERRED, UNCLEAN = 0, 1
+Wanted = tuple[TopicPartitions, ...] | None
 FINE = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
 
 PartitionArgument = Annotated[
@@ -22,13 +23,16 @@ PartitionArgument = Annotated[
 
 @app.command("preferred")
 def preferred_command(
-    bootstrap: BootstrapOption, partition: PartitionArgument = None, json_: JsonOption = False
+    bootstrap: BootstrapOption,
+    partition: PartitionArgument = None,
+    json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Give leadership back to the first replica of each partition, where it is in sync.
 
     Example: highwater elect preferred orders-0 orders-1 --bootstrap-server localhost:9092
     """
-    _elect(bootstrap, partition or [], PREFERRED, json_=json_)
+    _elect(_wanted(partition or []), connect(bootstrap, command_config), PREFERRED, json_=json_)
 
 
 @app.command("unclean")
@@ -36,20 +40,24 @@ def unclean_command(
     bootstrap: BootstrapOption,
     partition: Annotated[list[str], typer.Argument(help="TOPIC-PARTITION, e.g. orders-0.")],
     json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Where no replica in sync lives, elect one that lives. Acknowledged records may be lost for good.
 
     Example: highwater elect unclean orders-0 --bootstrap-server localhost:9092
     """
-    _elect(bootstrap, partition, UNCLEAN, json_=json_)
+    _elect(_wanted(partition), connect(bootstrap, command_config), UNCLEAN, json_=json_)
 
 
-def _elect(bootstrap: str, partitions: list[str], election_type: int, *, json_: bool) -> None:
-    wanted = tuple(_parse(each) for each in partitions) or None
-    with ClusterClient(bootstrap) as cluster:
+def _wanted(partitions: list[str]) -> Wanted:
+    return tuple(_parse(each) for each in partitions) or None
+
+
+def _elect(wanted: Wanted, client: ClusterClient, election_type: int, *, json_: bool) -> None:
+    with client as cluster:
         request = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted)
         reply = cluster.controller().call(request)
-        refuse(reply.error_code, bootstrap)
+        refuse(reply.error_code, "elect")
     results = {
         (each.topic, part.partition_id): ErrorCode(part.error_code)
         for each in reply.replica_election_results

@@ -7,7 +7,7 @@ import typer
 
 from reference.drivers.client import ClusterClient, Connection, refuse
 from reference.tools.offsets import EARLIEST, LATEST, Offsets, offsets_at
-from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
 from reference.wire.errors import DecodeError, ErrorCode
 from reference.wire.messages.consumer_protocol import decode_assignment
 from reference.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -30,13 +30,15 @@ COORDINATOR_WAIT_S = 20.0
 
 
 @app.command("list")
-def list_command(bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+def list_command(
+    bootstrap: BootstrapOption, json_: JsonOption = False, command_config: CommandConfigOption = None
+) -> None:
     """List the groups of all coordinators.
 
     Example: highwater groups list --bootstrap-server localhost:9092
     """
     rows: list[tuple[str, str, str]] = []
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         for address in cluster.addresses().values():
             reply = cluster.to(address).call(ListGroupsRequest())
             refuse(reply.error_code, address)
@@ -49,12 +51,17 @@ def list_command(bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
 
 
 @app.command("describe")
-def describe_command(group: GroupArgument, bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+def describe_command(
+    group: GroupArgument,
+    bootstrap: BootstrapOption,
+    json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
+) -> None:
     """State and members of a group, and for each partition what it committed and how far it lags behind.
 
     Example: highwater groups describe billing --bootstrap-server localhost:9092
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         coordinator = _coordinator(cluster, group)
         found = _described(coordinator, group)
         committed = _committed(coordinator, group)
@@ -83,13 +90,14 @@ def reset_command(
     to: Annotated[str, typer.Option(help="earliest, latest, an offset, or @MILLISECONDS of the wall clock.")],
     execute: Annotated[bool, typer.Option("--execute", help="Commit; without it only the plan is shown.")] = False,
     json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Make a group without members go on from elsewhere.
 
     Examples: highwater groups reset-offsets billing --topic orders --to earliest --bootstrap-server localhost:9092
     · … --to @1760000000000 --execute
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         coordinator = _coordinator(cluster, group)
         state = _described(coordinator, group, known=False).group_state
         if state not in NOBODY:

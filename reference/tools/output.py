@@ -3,16 +3,27 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from reference.drivers.access import Access
+from reference.drivers.client import ClusterClient
 from spec.formats.verdict import UsageError
 
 BootstrapOption = Annotated[
     str, typer.Option("--bootstrap-server", help="Brokers to begin with, HOST:PORT[,HOST:PORT].")
 ]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option("--command-config", help="Client properties of TLS and SASL, as Apache Kafka's tools take."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def connect(bootstrap: str, command_config: Path | None) -> ClusterClient:
+    return ClusterClient(bootstrap, Access.from_file(command_config) if command_config is not None else Access())
 
 
 def print_json(value: dict[str, Any]) -> None:

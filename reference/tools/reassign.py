@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import BootstrapOption, JsonOption, numbers, print_json, print_table
+from reference.tools.output import (
+    BootstrapOption,
+    CommandConfigOption,
+    JsonOption,
+    connect,
+    numbers,
+    print_json,
+    print_table,
+)
 from reference.tools.plans import Key, Plan, plan_json, propose, read_plan, to_text
 from reference.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -31,13 +39,14 @@ def generate_command(
     bootstrap: BootstrapOption,
     brokers: Annotated[str, typer.Option(help="Brokers that shall hold them, e.g. 4,5,6.")],
     json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Propose a plan. Keep the current assignment, which is printed too: executing it is the way back.
 
     Example: highwater reassign generate orders --brokers 4,5,6 --bootstrap-server localhost:9092
     """
     wanted = numbers(brokers, "--brokers")
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         metadata = cluster.metadata(*topic)
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
         current = _assigned(metadata)
@@ -65,13 +74,14 @@ def execute_command(
     plan_file: PlanArgument,
     bootstrap: BootstrapOption,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait until all is moved; 0 only begins.")] = 0,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Begin to move replicas as the plan says.
 
     Example: highwater reassign execute plan.json --wait 60 --bootstrap-server localhost:9092
     """
     plan = read_plan(plan_file)
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         reply = cluster.controller().call(AlterPartitionReassignmentsRequest(topics=_as_request(plan)))
         refuse(reply.error_code, str(plan_file), reply.error_message)
         for topic in reply.responses:
@@ -100,13 +110,18 @@ def _as_request(plan: Plan) -> tuple[ReassignableTopic, ...]:
 
 
 @app.command("verify")
-def verify_command(plan_file: PlanArgument, bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+def verify_command(
+    plan_file: PlanArgument,
+    bootstrap: BootstrapOption,
+    json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
+) -> None:
     """Is the plan carried out? Exit code 0: all is done; 3: still moving; 1: replicas are elsewhere.
 
     Example: highwater reassign verify plan.json --bootstrap-server localhost:9092
     """
     plan = read_plan(plan_file)
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         states = _states(cluster, plan)
     _tell(states, json_=json_)
     _exit(states.values())

@@ -12,9 +12,9 @@ from typing import Annotated, Final
 
 import typer
 
-from reference.drivers.client import ClusterClient, Connection, refuse
+from reference.drivers.client import Connection, refuse
 from reference.tools.offsets import EARLIEST, offsets_at
-from reference.tools.output import BootstrapOption, JsonOption, print_json, print_table
+from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
 from reference.wire.log_entries import entries
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from spec.formats.verdict import ExitCode
@@ -44,12 +44,13 @@ def verify_command(
     bootstrap: BootstrapOption,
     topic: Annotated[list[str] | None, typer.Argument(help="Topics; none means all.")] = None,
     json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Compare every replica of every partition by checksum. Exit code 1 when two copies differ.
 
     Example: highwater replicas verify orders --bootstrap-server localhost:9092
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         addresses, found = cluster.addresses(), []
         for each in sorted(cluster.metadata(*(topic or [])).topics, key=lambda each: str(each.name)):
             for part in sorted(each.partitions, key=lambda part: part.partition_index):

@@ -5,7 +5,16 @@ from typing import Annotated, Any
 import typer
 
 from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import BootstrapOption, JsonOption, numbers, pairs, print_json, print_table
+from reference.tools.output import (
+    BootstrapOption,
+    CommandConfigOption,
+    JsonOption,
+    connect,
+    numbers,
+    pairs,
+    print_json,
+    print_table,
+)
 from reference.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from reference.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -42,6 +51,7 @@ def create_command(
         str | None, typer.Option(help="Brokers of each partition, e.g. 1:2,2:3; the first is preferred.")
     ] = None,
     config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, repeatable.")] = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Create a topic.
 
@@ -59,7 +69,7 @@ def create_command(
         assignments=assigned,
         configs=tuple(CreatableTopicConfig(name=k, value=v) for k, v in pairs(config, "--config").items()),
     )
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         reply = cluster.controller().call(CreateTopicsRequest(topics=(wanted,), timeout_ms=TIMEOUT_MS))
         for result in reply.topics:
             refuse(result.error_code, topic, result.error_message)
@@ -67,12 +77,14 @@ def create_command(
 
 
 @app.command("list")
-def list_command(bootstrap: BootstrapOption, json_: JsonOption = False) -> None:
+def list_command(
+    bootstrap: BootstrapOption, json_: JsonOption = False, command_config: CommandConfigOption = None
+) -> None:
     """List all topics.
 
     Example: highwater topics list --bootstrap-server localhost:9092
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         names = sorted(str(topic.name) for topic in cluster.metadata().topics)
     if json_:
         print_json({"topics": names})
@@ -88,12 +100,13 @@ def describe_command(
         bool, typer.Option("--under-replicated", help="Only partitions with a replica out of the ISR.")
     ] = False,
     json_: JsonOption = False,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Leader, replicas and ISR of each partition, and the settings that differ from the default.
 
     Example: highwater topics describe orders --bootstrap-server localhost:9092
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         found = sorted(cluster.metadata(*(topic or [])).topics, key=lambda each: str(each.name))
         rows = [
             (
@@ -133,6 +146,7 @@ def alter_command(
     partitions: Annotated[int | None, typer.Option(help="The new total; it can only grow.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="Set KEY=VALUE, repeatable.")] = None,
     delete_config: Annotated[list[str] | None, typer.Option(help="Back to the default, repeatable.")] = None,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Give a topic more partitions, or other settings.
 
@@ -143,7 +157,7 @@ def alter_command(
     changes += [AlterableConfig(name=key, config_operation=DELETE, value=None) for key in delete_config or []]
     if partitions is None and not changes:
         raise UsageError("nothing to alter", where=topic, mend="give --partitions, --config or --delete-config")
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         replies: list[Any] = []
         if partitions is not None:
             grown = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
@@ -161,12 +175,13 @@ def alter_command(
 def delete_command(
     topic: Annotated[list[str], typer.Argument(help="Topics to delete, with all that is in them.")],
     bootstrap: BootstrapOption,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Delete topics.
 
     Example: highwater topics delete orders --bootstrap-server localhost:9092
     """
-    with ClusterClient(bootstrap) as cluster:
+    with connect(bootstrap, command_config) as cluster:
         request = DeleteTopicsRequest(topic_names=tuple(topic), timeout_ms=TIMEOUT_MS)
         for result in cluster.controller().call(request).responses:
             refuse(result.error_code, str(result.name), result.error_message)

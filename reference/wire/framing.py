@@ -178,6 +178,11 @@ class FrameReader:
         self.max_size = max_size
         self._buffer = bytearray()
 
+    @property
+    def buffered(self) -> int:
+        """Bytes of the frame that is not complete yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """At most `max_size` + 4 bytes are kept beyond the frames returned."""
         buffer = self._buffer

@@ -1,0 +1,200 @@
+"""A connection that a client, or another broker, opened to this broker.
+
+Kafka answers the requests of a connection in order, one at a time; so a connection is muted from a request until its
+response, and also while its peer does not read (`drivers/limits.py` says for how long).
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reference.api_versions import API_VERSIONS, Served
+from reference.drivers.limits import Limits
+from reference.drivers.tcp import Driver
+from reference.events import Request, Response
+from reference.meters import Meters
+from reference.security.sasl import MAX_TOKEN_FRAME, OPEN_TO_STRANGERS, Authenticator, SaslState
+from reference.security.scram import AuthenticationError
+from reference.wire.codec import decode_prefix
+from reference.wire.errors import DecodeError, FrameSizeError
+from reference.wire.framing import FrameReader, decode_request_header, encode_response
+from reference.wire.registry import APIS
+
+log = logging.getLogger("highwater.driver")
+
+MAX_QUEUED_FRAMES = 100
+SIZE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What all connections of a port have in common. `authenticator` gives None where nobody has to log in."""
+
+    driver: Driver
+    served: dict[int, Served]
+    max_request_bytes: int
+    limits: Limits
+    meters: Meters
+    authenticator: Callable[[], Authenticator | None]
+
+
+class ClientConnection(asyncio.Protocol):
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._driver, self._limits = listener, listener.driver, listener.limits
+        self._sasl = listener.authenticator()
+        self._reader = FrameReader(min(listener.max_request_bytes, MAX_TOKEN_FRAME))
+        if self._sasl is None:
+            self._reader.max_size = listener.max_request_bytes
+        self._frames: deque[bytes] = deque()
+        self._busy = self._choked = False
+        self._name = self._driver.next_client()
+        self._transport: asyncio.Transport | None = None
+        self.host, self.heard = "", time.monotonic()
+        self.waiting_since: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        if not self._limits.take(self):
+            transport.abort()
+            return
+        self._transport = transport
+        self._driver.channels[self._name] = self
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.give_back(self)
+        self._frames.clear()
+        self._transport = None
+        self._driver.closed(self._name)
+
+    @property
+    def _let_in(self) -> bool:
+        return self._sasl is None or self._sasl.complete
+
+    # -- in --------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self.heard = time.monotonic()
+        try:
+            frames = self._reader.feed(data)
+        except FrameSizeError as error:
+            self.cut(str(error))
+            return
+        self._frames.extend(frames)
+        if not self._choked:
+            self._note_half_frame(new=bool(frames))
+        if len(self._frames) > MAX_QUEUED_FRAMES:
+            self._transport.pause_reading()
+        self._serve()
+        self._limits.weigh(self)
+
+    def _note_half_frame(self, *, new: bool) -> None:
+        if not self._reader.buffered:
+            self.waiting_since = None
+        elif new or self.waiting_since is None:
+            self.waiting_since = self.heard
+
+    def _serve(self) -> None:
+        while self._frames and not (self._busy or self._choked) and self._transport is not None:
+            frame = self._frames.popleft()
+            if len(self._frames) == MAX_QUEUED_FRAMES:
+                self._transport.resume_reading()
+            try:
+                self._take(frame)
+            except (DecodeError, AuthenticationError) as error:
+                self.cut(str(error))
+            except OSError as error:
+                self._driver.fail(error)
+            except Exception:  # a defect of ours must not end the broker for everybody else
+                log.exception("while serving %s", self._name)
+                self.close()
+
+    def _take(self, frame: bytes) -> None:
+        if self._let_in:
+            request = self._request(frame)
+            self._busy = True
+            self._driver.receive(self._name, request)
+        elif self._sasl is not None:
+            self._authenticate(self._sasl, frame)
+
+    def _request(self, frame: bytes) -> Request:
+        """Decode a request that is served in that version; everything else closes the connection."""
+        header, position = decode_request_header(frame)
+        if not self._let_in and header.api_key not in OPEN_TO_STRANGERS:
+            raise AuthenticationError("not authenticated")
+        served = self._listener.served.get(header.api_key)
+        if served is not None and served.answers(header.api_version):
+            # As Apache Kafka does, take no offence at bytes left over: librdkafka's request for all topics has some.
+            body, _ = decode_prefix(APIS[header.api_key].request, header.api_version, frame, position)
+        elif header.api_key == API_VERSIONS:
+            body = None  # answered in version 0, so that the client learns what to ask (KIP-511)
+        else:
+            raise DecodeError(f"key {header.api_key} version {header.api_version} is not served")
+        self._listener.meters.mark("RequestsPerSec", request=APIS[header.api_key].name)
+        return Request(header.correlation_id, header.api_version, body, header.client_id, self.host)
+
+    def _authenticate(self, sasl: Authenticator, frame: bytes) -> None:
+        if sasl.state is SaslState.BARE_TOKENS:
+            token = sasl.token(frame)
+            self._write(len(token).to_bytes(SIZE_BYTES, "big") + token)
+        else:
+            request = self._request(frame)
+            if sasl.may_ask_versions(request):
+                self._busy = True
+                self._driver.receive(self._name, request)
+                return
+            answer = sasl.receive(request)
+            if answer is not None:
+                self._write(encode_response(answer, request.api_version, request.correlation_id))
+        if sasl.failed:
+            self._listener.meters.mark("FailedAuthentication")
+            raise AuthenticationError("not authenticated")
+        if sasl.complete:
+            self._listener.meters.mark("SuccessfulAuthentication")
+            self._reader.max_size = self._listener.max_request_bytes
+
+    # -- out -------------------------------------------------------------------------------------
+
+    def send(self, message: Response) -> None:
+        self._busy = False
+        if message.body is not None:
+            self._write(encode_response(message.body, message.api_version, message.correlation_id))
+        if self._frames:
+            self._driver.loop.call_soon(self._serve)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+            self._limits.weigh(self)
+
+    def pause_writing(self) -> None:
+        self._choked, self.waiting_since = True, time.monotonic()
+
+    def resume_writing(self) -> None:
+        self._choked, self.waiting_since = False, None
+        self._limits.weigh(self)
+        self._serve()
+
+    def close(self) -> None:
+        self._frames.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- limits ----------------------------------------------------------------------------------
+
+    def held(self) -> int:
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._reader.buffered + sum(map(len, self._frames)) + unsent
+
+    def cut(self, why: str) -> None:
+        """What was written before still leaves, if the peer reads."""
+        log.info("closed %s of %s: %s", self._name, self.host, why)
+        if self._choked and self._transport is not None:
+            self._transport.abort()  # it does not read: close would wait for it
+        self.close()

@@ -1,0 +1,73 @@
+"""TLS contexts, and chance for SASL: what a broker's configuration says about who may talk to it."""
+
+import secrets
+import ssl
+from typing import Final
+
+from reference.config import BrokerConfig
+from reference.security.login import Account, Login
+from reference.security.mechanisms import Credentials
+from reference.security.sasl import Authenticator
+from spec.formats.verdict import UsageError
+
+NONCE_BYTES: Final = 18
+SALT_BYTES: Final = 16
+
+
+def fresh_nonce() -> str:
+    return secrets.token_urlsafe(NONCE_BYTES)
+
+
+class Security:
+    """Of one broker, towards its clients and towards other brokers. UsageError for certificates that cannot be read."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._asks_login = config.security_protocol.startswith("SASL")
+        self._credentials = Credentials(config.sasl_users, secrets.token_bytes(SALT_BYTES))
+        tls = config.security_protocol.endswith("SSL")
+        self.server_context = _server_context(config) if tls else None
+        self.client_context = (
+            client_context(config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile) if tls else None
+        )
+
+    def authenticator(self) -> Authenticator | None:
+        """For a new connection; None where nobody has to log in."""
+        if not self._asks_login:
+            return None
+        return Authenticator(self._config.sasl_enabled_mechanisms, self._credentials, fresh_nonce)
+
+    def login(self) -> Login | None:
+        """How this broker makes itself known to another."""
+        if not self._asks_login:
+            return None
+        config, user = self._config, self._config.sasl_inter_broker_user
+        account = Account(config.sasl_mechanism_inter_broker_protocol, user, config.sasl_users[user])
+        return Login(account, fresh_nonce(), f"broker-{config.broker_id}")
+
+
+def _server_context(config: BrokerConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(context, config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+    context.verify_mode = ssl.CERT_REQUIRED if config.ssl_client_auth == "required" else ssl.CERT_NONE
+    return context
+
+
+def client_context(cafile: str, certfile: str = "", keyfile: str = "") -> ssl.SSLContext:
+    """Checks the name of the server against its certificate; without `cafile`, by the machine's authorities."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not cafile:
+        context.load_default_certs()
+    _load(context, cafile, certfile, keyfile)
+    return context
+
+
+def _load(context: ssl.SSLContext, cafile: str, certfile: str, keyfile: str) -> None:
+    try:
+        if cafile:
+            context.load_verify_locations(cafile)
+        if certfile:
+            context.load_cert_chain(certfile, keyfile or None)
+    except (OSError, ssl.SSLError) as error:
+        where = ", ".join(path for path in (cafile, certfile, keyfile) if path)
+        raise UsageError(f"cannot read these certificates ({error})", where=where, mend="PEM files") from error
