@@ -198,9 +198,10 @@ class GroupMember:
     # -- joining ---------------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        if self.state is MemberState.STABLE and self._has.revoking:
+        if self._has.revoking:
             self._has.revoke_taken()
-            self._rejoin = self._rejoin or self._guards.rejoin_after_revoke
+            if self.state is MemberState.STABLE:
+                self._rejoin = self._rejoin or self._guards.rejoin_after_revoke
         may_ask = self._coordinator >= 0 and self._now.monotonic_ms >= self._retry_ms
         if self._rejoin and may_ask and self.state in {MemberState.UNJOINED, MemberState.STABLE}:
             self._send_join()

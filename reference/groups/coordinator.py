@@ -209,7 +209,7 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._join_timed_out(group))
 
     def _complete_if_all_joined(self, group: Group) -> None:
-        joined = group.all_joined or not self._guards.await_all_members
+        joined = group.all_joined if self._guards.await_all_members else group.any_joined
         if group.state is GroupState.PREPARING_REBALANCE and joined and group.members:
             self._complete_join(group)
 

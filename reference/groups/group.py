@@ -150,5 +150,9 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
+    def any_joined(self) -> bool:
+        return any(member.joining is not None for member in self.members.values())
+
+    @property
     def all_joined(self) -> bool:
         return not self.pending_members and all(member.joining is not None for member in self.members.values())

@@ -1,0 +1,109 @@
+"""Group members and brokers in one simulation, with the judge that watches every event: one owner for a partition."""
+
+from typing import Any
+
+from reference.clients.application import Application
+from reference.clients.member import MemberConfig
+from reference.drivers.simulation.world import Host
+from reference.groups.group import Group, GroupState
+from reference.tests.simulated import Simulated
+from reference.wire.errors import ErrorCode
+
+TOPIC = "t"
+GROUP = "g"
+SETTLE_MS = 60_000
+
+
+class Grouped(Simulated):
+    """`partitions` of one topic; members come by `join`. `quarrels` holds what two members of the group had at once."""
+
+    def __init__(self, brokers: int = 1, partitions: int = 3, seed: int = 0, **settings: Any) -> None:
+        quick = {"group_min_session_timeout_ms": 500, "offsets_topic_num_partitions": 1}
+        super().__init__(brokers, seed, **{**quick, **settings})
+        self.create(TOPIC, partitions)
+        self.coordinator(GROUP, 0)
+        self.partitions = partitions
+        self.members: dict[str, Application] = {}
+        self.quarrels: list[str] = []
+        self.world.after_event = self._judge
+
+    def join(self, name: str, *assignors: str, poll_ms: int = 50, **config: Any) -> Application:
+        quick: dict[str, Any] = {
+            "session_timeout_ms": 1_500, "heartbeat_interval_ms": 200, "max_poll_interval_ms": 4_000,
+            "request_timeout_ms": 500,
+        }  # fmt: skip
+        settings = MemberConfig(GROUP, frozenset({TOPIC}), assignors or ("range",), **{**quick, **config})
+        application = Application(name, self.broker_ids, settings, poll_ms)
+        self.members[name] = application
+        self.world.add(name, lambda disk: application)
+        self.world.start(name)
+        return application
+
+    def leave(self, name: str) -> None:
+        self.world.enter(name, self.members.pop(name).leave)
+
+    def kill(self, name: str) -> None:
+        """Without a word: its session has to expire."""
+        self.world.crash(name, lose_unflushed=False)
+        del self.members[name]
+
+    # -- looking inside ----------------------------------------------------------------------------
+
+    @property
+    def coordinating(self) -> int:
+        """The broker that the newest leader epoch of the offsets partition made the coordinator, or -1."""
+        found = [(-1, -1)]
+        for broker_id in self.up:
+            broker = self.broker(broker_id)
+            if broker.groups.check(GROUP) is ErrorCode.NONE:
+                number = broker.groups.partition_for(GROUP)
+                found.append((broker.replicas.partitions["__consumer_offsets", number].leader_epoch, broker_id))
+        return max(found)[1]
+
+    @property
+    def group(self) -> Group | None:
+        """As that broker has it."""
+        broker_id = self.coordinating
+        return self.broker(broker_id).groups.groups.get(GROUP) if broker_id > 0 else None
+
+    def shares(self) -> dict[str, list[int]]:
+        return {name: sorted(number for _, number in each.member.owned) for name, each in self.members.items()}
+
+    def _judge(self, host: Host) -> None:
+        group = self.group
+        if group is None:
+            return
+        current = [
+            (name, each.member)
+            for name, each in self.members.items()
+            if each.member.member_id in group.members and each.member.generation_id == group.generation_id
+        ]
+        owners: dict[tuple[str, int], str] = {}
+        for name, member in current:
+            for partition in member.owned:
+                other = owners.setdefault(partition, name)
+                if other != name:
+                    self.quarrels.append(f"{partition} of {other} and {name} in {group.generation_id}")
+
+    @property
+    def settled(self) -> bool:
+        """Stable, with these members and no others, and every partition has one owner."""
+        group = self.group
+        everything = sorted(number for share in self.shares().values() for number in share)
+        ids = {each.member.member_id for each in self.members.values()}
+        return (
+            group is not None
+            and group.state is (GroupState.STABLE if self.members else GroupState.EMPTY)
+            and set(group.members) == ids
+            and everything == (list(range(self.partitions)) if self.members else [])
+        )
+
+    def settle(self) -> dict[str, list[int]]:
+        """Run until nothing changes any more for a while; what each member owns then."""
+        end_ms = self.world.now_ms + SETTLE_MS
+        calm = 0
+        while calm < 10:
+            assert self.world.now_ms < end_ms, f"not settled: {self.shares()} {self.group}"
+            self.run(100)
+            calm = calm + 1 if self.settled else 0
+        return self.shares()
