@@ -57,6 +57,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     controlled_shutdown_enable: bool = True
     controlled_shutdown_max_retries: int = 3
 
+    # fetch sessions
+    max_incremental_fetch_session_cache_slots: int = 1_000
+    fetch_session_eviction_ms: int = 120_000
+
     # log
     log_segment_bytes: int = 1 << 30
     log_index_interval_bytes: int = 4096

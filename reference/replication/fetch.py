@@ -1,4 +1,4 @@
-"""Fetch (key 1): v0-12, for consumers and followers. No sessions: every request lists its partitions (KIP-227).
+"""Fetch (key 1): v0-12, for consumers and followers.
 
 Answered at once iff max wait <= 0, nothing asked, min bytes there, an error or a diverging epoch; otherwise
 parked until enough is appended (followers) or committed (consumers), or the wait is over.
@@ -11,6 +11,7 @@ from functools import partial
 from reference.context import Context
 from reference.events import Request
 from reference.procedures import Pending
+from reference.replication.fetch_sessions import NO_SESSION, FetchSessions
 from reference.replication.partition import Diverging, Partition
 from reference.replication.purgatory import Purgatory
 from reference.replication.replica_manager import ReplicaManager
@@ -60,11 +61,13 @@ class FetchHandler:
         self, context: Context, replicas: ReplicaManager, purgatory: Purgatory, rack_of: Callable[[int], str | None]
     ) -> None:
         self._context, self._replicas, self._purgatory, self._rack_of = context, replicas, purgatory, rack_of
+        self._sessions = FetchSessions(context)
 
     async def fetch(self, request: Request) -> FetchResponse:
-        body: FetchRequest = request.body
-        if body.session_id != 0:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        opened = self._sessions.open(request.body)
+        if opened.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=opened.error)
+        body = opened.body
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
         reading = self._read(body, parking=body.max_wait_ms > 0, arrived=True)
         while not self._answers(body, reading):
@@ -80,7 +83,8 @@ class FetchHandler:
             # For a client of before 0.11: message sets in place of record batches (KIP-98).
             magic = int(request.api_version >= TIMESTAMPS_SINCE)
             responses = _each_part(responses, lambda part: _down_converted(part, magic))
-        return FetchResponse(responses=responses)
+        session_id = opened.session.session_id if opened.session else NO_SESSION
+        return FetchResponse(session_id=session_id, responses=opened.answer(responses))
 
     def _answers(self, body: FetchRequest, reading: Reading) -> bool:
         asked = any(topic.partitions for topic in body.topics)
