@@ -1,0 +1,349 @@
+"""The group coordinator asked by hand in the simulator: each guard with what its absence breaks, and what time ends."""
+
+from typing import Any
+
+import pytest
+
+from reference.events import STORE, broker_peer
+from reference.groups.group import GroupState
+from reference.tests.simulated import Simulated
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from reference.wire.messages.delete_groups import DeleteGroupsRequest
+from reference.wire.messages.describe_groups import DescribeGroupsRequest
+from reference.wire.messages.heartbeat import HeartbeatRequest
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from reference.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from reference.wire.messages.list_groups import ListGroupsRequest
+from reference.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from reference.wire.messages.offset_fetch import OffsetFetchRequest
+from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+GROUP, TOPIC = "g", "t"
+MINUTE_MS = 60_000
+
+on_and_off = pytest.mark.parametrize("off", [False, True], ids=["on", "off"])
+
+
+class Coordinator(Simulated):
+    """Brokers, and the requests of members that the test plays."""
+
+    def __init__(self, off: bool = False, guard: str = "", brokers: int = 1, **settings: Any) -> None:
+        quick = {"group_min_session_timeout_ms": 500, "offsets_topic_num_partitions": 1}
+        super().__init__(brokers, guards_off=(guard,) if off else (), **{**quick, **settings})
+        self.create(TOPIC)
+        self.at = self.coordinator(GROUP, 0)
+
+    def begin_join(
+        self, member_id: str = "", *, instance: str | None = None, protocol: str = "range", rebalance_ms: int = 5_000,
+        session_ms: int = 10_000,
+    ) -> int:  # fmt: skip
+        metadata = encode_subscription(ConsumerProtocolSubscription(topics=(TOPIC,)))
+        body = JoinGroupRequest(
+            group_id=GROUP, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms, member_id=member_id,
+            group_instance_id=instance, protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=metadata),),
+        )  # fmt: skip
+        return self.send(body, 9, self.at)
+
+    def join(self, member_id: str = "", **how: Any) -> Any:
+        return self.answer(self.begin_join(member_id, **how))
+
+    def new_id(self) -> str:
+        return str(self.join().member_id)
+
+    def begin_sync(self, joined: Any, assignments: dict[str, bytes] | None = None) -> int:
+        given = tuple(SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items())
+        body = SyncGroupRequest(
+            group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id, assignments=given
+        )
+        return self.send(body, 5, self.at)
+
+    def sync(self, joined: Any, assignments: dict[str, bytes] | None = None) -> Any:
+        return self.answer(self.begin_sync(joined, assignments))
+
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
+        body = HeartbeatRequest(
+            group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )  # fmt: skip
+        return ErrorCode(self.ask(body, 4, self.at).error_code)
+
+    def commit(self, member_id: str, generation: int, offset: int = 5) -> ErrorCode:
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        body = OffsetCommitRequest(
+            group_id=GROUP, generation_id_or_member_epoch=generation, member_id=member_id,
+            topics=(OffsetCommitRequestTopic(name=TOPIC, partitions=(part,)),),
+        )  # fmt: skip
+        return ErrorCode(self.ask(body, 8, self.at).topics[0].partitions[0].error_code)
+
+    def leave_group(self, *members: MemberIdentity) -> list[ErrorCode]:
+        answer = self.ask(LeaveGroupRequest(group_id=GROUP, members=members), 5, self.at)
+        return [ErrorCode(each.error_code) for each in answer.members]
+
+    def committed(self) -> dict[str, list[int]]:
+        answer = self.ask(OffsetFetchRequest(group_id=GROUP, topics=None), 7, self.at)
+        return {topic.name: [each.committed_offset for each in topic.partitions] for topic in answer.topics}
+
+    @property
+    def state(self) -> str:
+        return str(self.ask(DescribeGroupsRequest(groups=(GROUP,)), 5, self.at).groups[0].group_state)
+
+    def restart(self) -> None:
+        """The coordinator comes back with what its page cache held."""
+        self.world.crash(broker_peer(self.at), lose_unflushed=False)
+        self.run(1_500)
+        self.world.start(broker_peer(self.at))
+        self.wait(lambda: self.leader("__consumer_offsets") > 0 and self.state != "")
+
+    # -- groups in a known state -------------------------------------------------------------------
+
+    def one(self, **how: Any) -> Any:
+        """A stable group of one member; its JoinGroup answer."""
+        joined = self.join("" if how.get("instance") else self.new_id(), **how)
+        assert self.sync(joined, {joined.member_id: b"all"}).error_code == ErrorCode.NONE
+        return joined
+
+    def two(self, **how: Any) -> tuple[Any, Any]:
+        """A stable group of two, the leader first."""
+        first = self.one(**how)
+        pending = self.begin_join(self.new_id(), **how)
+        leader = self.join(first.member_id, **how)
+        other = self.answer(pending)
+        waiting = self.begin_sync(other)
+        self.sync(leader, {leader.member_id: b"0", other.member_id: b"1"})
+        assert self.answer(waiting).assignment == b"1"
+        return leader, other
+
+
+# -- guards ------------------------------------------------------------------------------------------
+
+
+@on_and_off
+def test_await_all_members(off: bool) -> None:
+    """Off: the newcomer leads a generation with a member that has not joined it, and still has everything."""
+    world = Coordinator(off, "AwaitAllMembers")
+    first = world.one()
+    asked = world.begin_join(world.new_id())
+    world.run(500)
+    assert (asked in world.hand.answers) == off
+    if off:
+        assert first.member_id in {each.member_id for each in world.hand.answers[asked].members}
+
+
+@on_and_off
+def test_expire_unsynced_members(off: bool) -> None:
+    """Its heartbeats keep it a member, and everybody waits for its SyncGroup (KAFKA-12890)."""
+    world = Coordinator(off, "ExpireUnsyncedMembers")
+    leader, other = world.two(rebalance_ms=1_000)
+    pending = world.begin_join(leader.member_id, rebalance_ms=1_000)
+    waiting = world.begin_sync(world.join(other.member_id, rebalance_ms=1_000))
+    again = world.answer(pending)
+    for _ in range(4):
+        world.run(400)
+        last = world.heartbeat(leader.member_id, again.generation_id)
+    assert last is (ErrorCode.NONE if off else ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (waiting in world.hand.answers) != off
+
+
+@on_and_off
+def test_require_member_id(off: bool) -> None:
+    world = Coordinator(off, "RequireMemberId")
+    world.begin_join(rebalance_ms=1_000)
+    world.run(200)
+    world.begin_join(rebalance_ms=1_000)  # asked again, since no answer came
+    world.run(200)
+    members = world.ask(DescribeGroupsRequest(groups=(GROUP,)), 5, world.at).groups[0].members
+    assert len(members) == (2 if off else 0)
+
+
+@on_and_off
+def test_persist_before_sync_reply(off: bool) -> None:
+    world = Coordinator(off, "PersistBeforeSyncReply", brokers=2)
+    joined = world.join(world.new_id())
+    follower = 3 - world.at
+    world.world.hold(broker_peer(follower), broker_peer(world.at))
+    asked = world.begin_sync(joined, {joined.member_id: b"all"})
+    world.run(200)
+    assert (asked in world.hand.answers) == off, "the assignment has reached no other broker"
+    world.world.release(broker_peer(follower), broker_peer(world.at))
+    assert world.answer(asked).error_code == ErrorCode.NONE
+
+
+@on_and_off
+def test_fence_stale_generation(off: bool) -> None:
+    world = Coordinator(off, "FenceStaleGeneration")
+    leader, _ = world.two()
+    assert world.commit(leader.member_id, leader.generation_id) is ErrorCode.NONE
+    stale = world.commit(leader.member_id, leader.generation_id - 1)
+    assert stale is (ErrorCode.NONE if off else ErrorCode.ILLEGAL_GENERATION)
+
+
+@on_and_off
+def test_fence_stale_sync(off: bool) -> None:
+    world = Coordinator(off, "FenceStaleSync")
+    first = world.one()
+    pending = world.begin_join(world.new_id())
+    world.join(first.member_id)
+    world.answer(pending)
+    late = world.sync(first, {first.member_id: b"all"})
+    assert late.error_code == (ErrorCode.NONE if off else ErrorCode.ILLEGAL_GENERATION)
+
+
+@on_and_off
+def test_fence_stale_heartbeat(off: bool) -> None:
+    world = Coordinator(off, "FenceStaleHeartbeat")
+    leader, _ = world.two()
+    stale = world.heartbeat(leader.member_id, leader.generation_id - 1)
+    assert stale is (ErrorCode.NONE if off else ErrorCode.ILLEGAL_GENERATION)
+
+
+@on_and_off
+def test_members_commit_only(off: bool) -> None:
+    world = Coordinator(off, "MembersCommitOnly")
+    joined = world.one()
+    strange = world.commit("stranger", joined.generation_id)
+    assert strange is (ErrorCode.NONE if off else ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@on_and_off
+def test_fence_instance(off: bool) -> None:
+    world = Coordinator(off, "FenceInstance")
+    old = world.one(instance="a")
+    new = world.join(instance="a")
+    assert new.member_id != old.member_id
+    told = world.heartbeat(old.member_id, old.generation_id, "a")
+    assert told is (ErrorCode.UNKNOWN_MEMBER_ID if off else ErrorCode.FENCED_INSTANCE_ID)
+
+
+@on_and_off
+def test_new_member_id_on_static_rejoin(off: bool) -> None:
+    """KAFKA-8500: while a rebalance is under way, another process under the instance id asks to join."""
+    world = Coordinator(off, "NewMemberIdOnStaticRejoin")
+    first = world.one(instance="a")
+    pending = world.begin_join(world.new_id())
+    leader = world.join(first.member_id, instance="a")
+    other = world.answer(pending)
+    world.sync(leader, {other.member_id: b"all"})
+    waiting = world.begin_join(first.member_id, instance="a")
+    twin = world.begin_join(instance="a")
+    ousted = world.answer(waiting)
+    world.join(other.member_id)
+    assert (world.answer(twin).member_id == first.member_id) == off
+    assert ousted.error_code == (ErrorCode.REBALANCE_IN_PROGRESS if off else ErrorCode.FENCED_INSTANCE_ID)
+
+
+@on_and_off
+def test_persist_static_rejoin(off: bool) -> None:
+    world = Coordinator(off, "PersistStaticRejoin")
+    world.one(instance="a")
+    new = world.join(instance="a")
+    world.restart()
+    told = world.heartbeat(new.member_id, new.generation_id, "a")
+    assert told is (ErrorCode.FENCED_INSTANCE_ID if off else ErrorCode.NONE)
+
+
+@on_and_off
+def test_one_protocol_for_all(off: bool) -> None:
+    world = Coordinator(off, "OneProtocolForAll")
+    first = world.one(protocol="range")
+    asked = world.begin_join(world.new_id(), protocol="cooperative-sticky")
+    world.run(200)
+    assert (asked in world.hand.answers) != off
+    if off:
+        assert world.heartbeat(first.member_id, first.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+# -- what is kept, and what time ends ----------------------------------------------------------------
+
+
+def test_groups_and_offsets_survive_the_coordinator() -> None:
+    world = Coordinator()
+    leader, other = world.two()
+    world.commit(other.member_id, other.generation_id, 7)
+    world.restart()
+    assert world.state == GroupState.STABLE
+    assert world.committed() == {TOPIC: [7]}
+    assert world.sync(other).assignment == b"1"
+    assert world.heartbeat(leader.member_id, leader.generation_id) is ErrorCode.NONE
+
+
+def test_a_batch_of_members_leaves_at_once_and_each_has_its_answer() -> None:
+    world = Coordinator()
+    leader, other = world.two()
+    gone = [MemberIdentity(member_id=each) for each in (leader.member_id, "stranger", other.member_id)]
+    assert world.leave_group(*gone) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
+    assert world.state == GroupState.EMPTY
+
+
+def test_only_an_empty_group_is_deleted_and_stays_deleted() -> None:
+    world = Coordinator()
+    joined = world.one()
+    world.commit(joined.member_id, joined.generation_id)
+
+    def delete() -> ErrorCode:
+        answer = world.ask(DeleteGroupsRequest(groups_names=(GROUP,)), 2, world.at)
+        return ErrorCode(answer.results[0].error_code)
+
+    assert delete() is ErrorCode.NON_EMPTY_GROUP
+    world.leave_group(MemberIdentity(member_id=joined.member_id))
+    assert delete() is ErrorCode.NONE
+    world.restart()
+    assert world.committed() == {}
+    assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "listed"),
+    [
+        ((), (), True),
+        (("stable",), (), True),
+        (("Empty",), (), False),
+        ((), ("classic",), True),
+        ((), ("share",), False),
+    ],
+)
+def test_groups_are_listed_by_state_and_type(states: tuple[str, ...], types: tuple[str, ...], listed: bool) -> None:
+    world = Coordinator()
+    world.one()
+    answer = world.ask(ListGroupsRequest(states_filter=states, types_filter=types), 5, world.at)
+    assert [each.group_id for each in answer.groups] == ([GROUP] if listed else [])
+
+
+QUICK_EXPIRY: dict[str, Any] = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 1_000}
+
+
+def test_offsets_outlive_their_group_for_the_retention_time() -> None:
+    world = Coordinator(**QUICK_EXPIRY)
+    joined = world.one(session_ms=1_000_000)
+    world.commit(joined.member_id, joined.generation_id)
+    world.run(2 * MINUTE_MS)
+    assert world.committed() == {TOPIC: [5]}, "a member subscribes to the topic"
+    world.leave_group(MemberIdentity(member_id=joined.member_id))
+    world.run(MINUTE_MS - 5_000)
+    assert world.committed() == {TOPIC: [5]}, "since the group is empty the time is not over"
+    world.run(10_000)
+    assert world.committed() == {}
+    assert world.state == GroupState.DEAD
+
+
+def test_offsets_without_a_group_expire_after_their_commit() -> None:
+    world = Coordinator(**QUICK_EXPIRY)
+    assert world.commit("", -1) is ErrorCode.NONE
+    world.run(MINUTE_MS - 5_000)
+    assert world.committed() == {TOPIC: [5]}
+    world.run(10_000)
+    assert world.committed() == {}
+    world.restart()
+    assert world.committed() == {}
+
+
+def test_the_store_is_no_part_of_a_group() -> None:
+    """Groups live in the log alone: the coordinator answers while the metadata store is away."""
+    world = Coordinator(metadata_store_session_timeout_ms=60_000)
+    joined = world.one()
+    world.world.crash(STORE, lose_unflushed=False)
+    assert world.commit(joined.member_id, joined.generation_id) is ErrorCode.NONE
