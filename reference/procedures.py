@@ -48,6 +48,13 @@ class Pending(Generic[T]):
         self._waiter = procedure
 
 
+def resolved() -> Pending[None]:
+    """Nothing to wait for."""
+    pending: Pending[None] = Pending()
+    pending.resolve(None)
+    return pending
+
+
 def spawn(procedure: Coroutine[Any, Any, None]) -> None:
     """Start a procedure; it runs at once, up to its first unresolved wait."""
     _advance(procedure)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.scenarios.runner import files, run_file
+from spec.guards import load_guards
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
@@ -16,3 +17,17 @@ def test_the_high_watermark_rule_loses_what_the_epoch_rule_keeps() -> None:
     outcomes = {path.stem: run_file(path)[0].splitlines()[-1] for path in files() if "first_story" in path.stem}
     assert outcomes["kip101_first_story_high_watermark"].endswith("[m1]")
     assert outcomes["kip101_first_story_kip320"].endswith("[m1 m2]")
+
+
+def test_whoever_is_said_to_tell_of_a_guard_names_it() -> None:
+    """`told by FILE` in spec/guards.toml: the file is there, and is about that guard (a rung of truncation by name)."""
+    rungs = {"TruncateToCommonEpoch": "truncation=kip101", "FenceStaleFetch": "truncation=kip279"}
+    told = {
+        guard.id: guard.witnesses.simulator.removeprefix("told by ")
+        for guard in load_guards().values()
+        if guard.witnesses.simulator.startswith("told by ")
+    }
+    assert len(told) > 15
+    for guard, file in told.items():
+        text = Path(file).read_text()
+        assert rungs.get(guard, guard) in text, f"{file} does not name {guard}"

@@ -11,7 +11,7 @@ from reference.controller.office import Office
 from reference.controller.paths import CONTROLLER, CONTROLLER_EPOCH
 from reference.controller.term import Term
 from reference.peers import Peers
-from reference.procedures import Pending
+from reference.procedures import Pending, resolved
 from reference.replication.purgatory import Purgatory
 from reference.store_client import StoreClient
 from reference.store_messages import ANY_VERSION, Create, SetData, WatchEvent
@@ -115,10 +115,8 @@ class Controller:
     # -- who waits for it ----------------------------------------------------------------------------
 
     def online(self, topic: str) -> Pending[None]:
-        """Resolves when every live broker knows the new topic's leaders; only while `active`."""
-        assert self.term is not None
-        return self.term.topics.online(topic)
+        """Resolves when every live broker knows the new topic's leaders; at once if this is no controller any more."""
+        return self.term.topics.online(topic) if self.term is not None else resolved()
 
     def deleted(self, topic: str) -> Pending[None]:
-        assert self.term is not None
-        return self.term.deletions.deleted(topic)
+        return self.term.deletions.deleted(topic) if self.term is not None else resolved()

@@ -22,7 +22,7 @@ from reference.controller.transitions import (
     ReplicaStatus,
 )
 from reference.peers import Peers
-from reference.procedures import Pending, spawn
+from reference.procedures import Pending, resolved, spawn
 from reference.replication.purgatory import Purgatory
 from reference.replication.states import NO_LEADER, PartitionState, state_path
 from reference.state_table import States
@@ -279,8 +279,6 @@ class Office:
     def send_stop(self, broker_id: int, keys: list[Key], *, delete: bool) -> Pending[Any]:
         """Resolves with the answer, or None when that broker's life ended first."""
         if broker_id not in self._channels:
-            nobody: Pending[Any] = Pending()
-            nobody.resolve(None)
-            return nobody
+            return resolved()
         request = stop_replica(self.context.broker_id, self.epoch, broker_id, self.cluster, keys, delete=delete)
         return self._channels[broker_id].send(*request)
