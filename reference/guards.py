@@ -102,6 +102,7 @@ class Guards:
     stop_fetching_on_expiry: bool = True
     retry_rebalance: bool = True
     same_view_order: bool = True
+    rewatch_on_read: bool = True
 
     def without(self, *names: str) -> Self:
         """The same with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` are one name.

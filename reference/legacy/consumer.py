@@ -25,6 +25,7 @@ from reference.store_client import StoreClient
 from reference.store_messages import Create, Delete, SetData, WatchEvent
 
 BACKOFF_MS: Final = 200
+REGISTRIES: Final = frozenset({BROKER_IDS, BROKER_TOPICS})
 Owned = tuple[str, BrokerPartition]
 
 
@@ -38,13 +39,15 @@ class GroupConsumer:
         self._paths, self._max_retries = GroupPaths(group), max_retries
         self._purgatory = Purgatory(context)
         self.store = StoreClient(
-            context, on_session=self._session_began, on_event=self._watched, on_resumed=self._resumed
+            context, on_session=self._session_began, on_event=self._noticed, on_resumed=self._resumed
         )
         self.fetching: dict[Owned, int] = {}
         self.gave_up = False
         self.rebalances = 0
         self._registered = 0  # the session under which it is registered
         self._running = self._changed = False
+        self._watched = REGISTRIES | {self._paths.ids}
+        self._armed: frozenset[str] = frozenset()
 
     # -- entrances -------------------------------------------------------------------------------
 
@@ -98,7 +101,8 @@ class GroupConsumer:
         for topic in self._topics:
             await self.store.ensure(self._paths.owners(topic))
             await self.store.ensure(self._paths.offsets(topic))
-        errors = [(await self.store.watch(path)).error for path in (self._paths.ids, BROKER_IDS, BROKER_TOPICS)]
+        errors = [(await self.store.watch(path)).error for path in sorted(self._watched)]
+        self._armed = self._watched
         if not any(errors) and await self._is_mine(path):
             self._registered = session
             self._notice_change()
@@ -108,8 +112,12 @@ class GroupConsumer:
         found = await self.store.get(path)
         return found.stat is not None and found.stat.ephemeral_owner == self.store.session_id
 
-    def _watched(self, event: WatchEvent) -> None:
-        self._notice_change()
+    def _noticed(self, event: WatchEvent) -> None:
+        """A watch of that time fires once. The store's stay; so the consumer itself forgets what has fired."""
+        fired = {path for path in self._armed if event.path == path or event.path.startswith(f"{path}/")}
+        if fired:
+            self._armed -= fired
+            self._notice_change()
 
     def _notice_change(self) -> None:
         self._changed = True
@@ -152,7 +160,9 @@ class GroupConsumer:
         return True
 
     async def _read_view(self) -> list[Owned]:
-        """Steps 1 to 7: what is mine, as I see members and partitions."""
+        """Steps 1 to 7: what is mine, as I see members and partitions; with watches for the next change."""
+        if self._context.guards.rewatch_on_read:
+            self._armed = self._watched
         members = await read_members(self.store, self._paths)
         mine: list[Owned] = []
         for topic in sorted(self._topics):  # 1

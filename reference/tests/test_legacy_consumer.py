@@ -322,3 +322,13 @@ def test_without_one_order_ranges_overlap() -> None:
         group.join("c2")
         group.settle()
         assert (sum(group.fetched().values()) == 3) == (fetched == 3), group.owners()
+
+
+def test_without_rewatch_on_read_the_second_change_goes_unnoticed() -> None:
+    for guards_off, shares in (((), [1, 1, 1]), (("RewatchOnRead",), [2, 0, 1])):
+        group = Group({0: {"t": 3}}, *guards_off)
+        for name in ("c1", "c2", "c3"):
+            group.join(name)
+            group.settle()
+        # c1 heard of c2, and of nobody after it: c2 waits for a partition that c1 does not release.
+        assert [len(consumer.fetching) for consumer in group.consumers.values()] == shares
