@@ -1,0 +1,71 @@
+"""`python -m reference.draw_states` writes the state tables that the code moves along to `reference/docs/states.md`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from reference.clients.member_states import MEMBER_TABLE
+from reference.controller.transitions import PARTITION_TABLE, REPLICA_TABLE
+from reference.groups.group import GROUP_TABLE
+from reference.state_table import StateTable
+from reference.transactions.states import TABLE as TRANSACTION_TABLE
+
+TABLES: Final[tuple[StateTable[Any], ...]] = (
+    PARTITION_TABLE, REPLICA_TABLE, GROUP_TABLE, MEMBER_TABLE, TRANSACTION_TABLE,
+)  # fmt: skip
+FILE: Final = Path(__file__).parent / "docs" / "states.md"
+HEAD: Final = """# States
+
+Drawn from the tables that the code moves along, by `python -m reference.draw_states`: change those, not this.
+"""
+
+
+def states_of(table: StateTable[Any]) -> list[StrEnum]:
+    """In the order of the enumeration, all that the table names."""
+    named = {state for step in table.steps for state in step}
+    return [state for state in all_states(table) if state in named]
+
+
+def all_states(table: StateTable[Any]) -> list[StrEnum]:
+    kind: type[StrEnum] = type(table.initial)
+    return list(kind)
+
+
+def reachable(table: StateTable[Any]) -> set[StrEnum]:
+    """From the initial state."""
+    found = {table.initial}
+    while more := {after for before, after in table.steps if before in found} - found:
+        found |= more
+    return found
+
+
+def draw(table: StateTable[Any]) -> str:
+    arrows = [f"    {before} --> {after}" for before, after in table.steps]
+    rows = [f"| {before} | {after} | {done} |" for (before, after), done in table.steps.items()]
+    return "\n".join(
+        [
+            f"## {table.name.capitalize()}",
+            "",
+            f"Source: {table.source}.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            f"    [*] --> {table.initial}",
+            *arrows,
+            "```",
+            "",
+            "| from | to | why, and what is done |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def document() -> str:
+    return "\n".join([HEAD, *(draw(table) for table in TABLES)])
+
+
+if __name__ == "__main__":
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(document())

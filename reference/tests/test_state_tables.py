@@ -1,0 +1,92 @@
+"""The state tables are whole, the code moves along them, and what is drawn from them is fresh."""
+
+from typing import Any
+
+import pytest
+
+from reference import draw_states
+from reference.clients.member import GroupMember
+from reference.clients.member_states import MemberState
+from reference.draw_states import TABLES, all_states, draw, reachable, states_of
+from reference.groups.group import GROUP_TABLE, Group, GroupState
+from reference.state_table import InvalidTransitionError, StateTable
+from reference.tests.grouped import Grouped
+
+each_table = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+
+
+@each_table
+def test_every_state_is_named_and_reached(table: StateTable[Any]) -> None:
+    assert set(states_of(table)) == set(all_states(table))
+    assert reachable(table) == set(all_states(table))
+
+
+@each_table
+def test_a_step_that_is_not_in_the_table_is_an_error(table: StateTable[Any]) -> None:
+    states = all_states(table)
+    unknown = [(before, after) for before in states for after in states if (before, after) not in table.steps]
+    assert unknown
+    for step in unknown:
+        with pytest.raises(InvalidTransitionError, match=table.name):
+            table.check(*step)
+
+
+@each_table
+def test_every_step_is_drawn(table: StateTable[Any]) -> None:
+    drawn = draw(table)
+    for (before, after), done in table.steps.items():
+        assert f"    {before} --> {after}\n" in drawn
+        assert f"| {before} | {after} | {done} |" in drawn
+
+
+def test_the_document_is_fresh() -> None:
+    assert draw_states.FILE.read_text() == draw_states.document(), "run: python -m reference.draw_states"
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, cls: type, move: str) -> set[tuple[str, str]]:
+    """The steps that objects of the class take from now on."""
+    taken: set[tuple[str, str]] = set()
+    original = getattr(cls, move)
+
+    def moving(self: Any, state: Any) -> None:
+        taken.add((self.state, state))
+        original(self, state)
+
+    monkeypatch.setattr(cls, move, moving)
+    return taken
+
+
+def busy_life() -> None:
+    world = Grouped(brokers=2, min_insync_replicas=1)
+    for name in ("A", "B", "C"):
+        world.join(name, "cooperative-sticky")
+    world.settle()
+    world.world.crash(f"broker:{world.coordinating}", lose_unflushed=False)
+    world.leave("A")
+    world.run(3_000)
+    world.members["B"].polling = False
+    world.run(8_000)
+    world.leave("B")
+    world.leave("C")
+    world.run(3_000)
+
+
+def test_a_life_of_a_group_takes_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, members = watched(monkeypatch, Group, "move_to"), watched(monkeypatch, GroupMember, "_move")
+    busy_life()
+    S, M = GroupState, MemberState
+    assert groups >= {
+        (S.EMPTY, S.PREPARING_REBALANCE),
+        (S.PREPARING_REBALANCE, S.COMPLETING_REBALANCE),
+        (S.COMPLETING_REBALANCE, S.STABLE),
+        (S.STABLE, S.PREPARING_REBALANCE),
+        (S.PREPARING_REBALANCE, S.EMPTY),
+    }
+    assert groups <= set(GROUP_TABLE.steps)
+    assert members >= {
+        (M.UNJOINED, M.PREPARING_REBALANCE),
+        (M.PREPARING_REBALANCE, M.COMPLETING_REBALANCE),
+        (M.COMPLETING_REBALANCE, M.STABLE),
+        (M.STABLE, M.UNJOINED),
+        (M.STABLE, M.CLOSED),
+    }
