@@ -7,11 +7,12 @@ from typing import Any, Final
 from reference.clients.member_states import MEMBER_TABLE
 from reference.controller.transitions import PARTITION_TABLE, REPLICA_TABLE
 from reference.groups.group import GROUP_TABLE
+from reference.security.sasl import SASL
 from reference.state_table import StateTable
 from reference.transactions.states import TABLE as TRANSACTION_TABLE
 
 TABLES: Final[tuple[StateTable[Any], ...]] = (
-    PARTITION_TABLE, REPLICA_TABLE, GROUP_TABLE, MEMBER_TABLE, TRANSACTION_TABLE,
+    PARTITION_TABLE, REPLICA_TABLE, GROUP_TABLE, MEMBER_TABLE, TRANSACTION_TABLE, SASL,
 )  # fmt: skip
 FILE: Final = Path(__file__).parent / "docs" / "states.md"
 HEAD: Final = """# States

@@ -1,5 +1,7 @@
 """The state tables are whole, the code moves along them, and what is drawn from them is fresh."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,12 @@ def test_every_step_is_drawn(table: StateTable[Any]) -> None:
 
 def test_the_document_is_fresh() -> None:
     assert draw_states.FILE.read_text() == draw_states.document(), "run: python -m reference.draw_states"
+
+
+def test_no_table_stands_undrawn() -> None:
+    package = Path(draw_states.__file__).parent
+    built = [path for path in package.rglob("*.py") if re.search(r"^\w+.* = StateTable\(", path.read_text(), re.M)]
+    assert len(built) == len({type(table.initial).__module__ for table in TABLES})
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, cls: type, move: str) -> set[tuple[str, str]]:
