@@ -2,15 +2,19 @@
 
 import sys
 
-from fuzz.scenarios.runner import SEPARATOR, Scenario, files, run_file, split
+from fuzz.scenarios import group_runner
+from fuzz.scenarios.group_runner import GroupScenario
+from fuzz.scenarios.runner import SEPARATOR, Scenario, files, split
 
 
 def main() -> None:
-    for path in files():
+    stories = [(path, Scenario) for path in files()] + [(path, GroupScenario) for path in group_runner.files()]
+    for path, kind in stories:
+        script, golden = split(path.read_text())
+        got = kind().run(script)
         if "--rewrite" in sys.argv:
-            script, _ = split(path.read_text())
-            path.write_text(f"{script}{SEPARATOR}\n{Scenario().run(script)}")
-        got, golden = run_file(path)
+            path.write_text(f"{script}{SEPARATOR}\n{got}")
+            golden = got
         print(f"{'ok  ' if got == golden else 'DIFF'} {path.name}")
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reference.clients.application import Application
+from reference.clients.judge import quarrels
 from reference.clients.member import MemberConfig
 from reference.drivers.simulation.world import Host
 from reference.groups.group import Group, GroupState
@@ -70,20 +71,8 @@ class Grouped(Simulated):
         return {name: sorted(number for _, number in each.member.owned) for name, each in self.members.items()}
 
     def _judge(self, host: Host) -> None:
-        group = self.group
-        if group is None:
-            return
-        current = [
-            (name, each.member)
-            for name, each in self.members.items()
-            if each.member.member_id in group.members and each.member.generation_id == group.generation_id
-        ]
-        owners: dict[tuple[str, int], str] = {}
-        for name, member in current:
-            for partition in member.owned:
-                other = owners.setdefault(partition, name)
-                if other != name:
-                    self.quarrels.append(f"{partition} of {other} and {name} in {group.generation_id}")
+        if host.name in self.members and self.group is not None:
+            self.quarrels += quarrels(self.members, self.group)
 
     @property
     def settled(self) -> bool:
