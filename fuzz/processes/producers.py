@@ -149,14 +149,8 @@ class KafkaPythonProducer:
         self._library = kafka
 
     def run(self, stop: threading.Event) -> None:
-        producer = self._library.KafkaProducer(
-            bootstrap_servers=self._bootstrap.split(","),
-            acks="all" if self._acks == "all" else int(self._acks),
-            enable_idempotence=self._acks == "all",
-            delivery_timeout_ms=SEND_TIMEOUT_MS,
-            request_timeout_ms=3_000,
-            linger_ms=0,
-        )
+        """A producer that timed out gives way: kafka-python 3.0 forgets its producer id then, and asks for no other."""
+        producer = self._make(stop)
         for partition in self._turns(stop):
             value = self._values.take()
             where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client}
@@ -166,12 +160,33 @@ class KafkaPythonProducer:
                 found = sent.get(timeout=SEND_TIMEOUT_MS / 1000 + 2)
             except self._library.errors.KafkaError as error:
                 self._recorder.record(self._process, "info", "send", error=type(error).__name__, **where)
-                stop.wait(0.05)
+                self._close(producer)
+                producer = self._make(stop)
             else:
                 self._recorder.record(self._process, "ok", "send", offset=found.offset, **where)
+        self._close(producer)
+
+    def _make(self, stop: threading.Event) -> Any:
+        """Waits until somebody is up to ask; None when it is to stop first, and then there are no turns left."""
+        while not stop.wait(0.05):
+            try:
+                return self._library.KafkaProducer(
+                    bootstrap_servers=self._bootstrap.split(","),
+                    acks="all" if self._acks == "all" else int(self._acks),
+                    enable_idempotence=self._acks == "all",
+                    delivery_timeout_ms=SEND_TIMEOUT_MS,
+                    request_timeout_ms=3_000,
+                    linger_ms=0,
+                )
+            except self._library.errors.KafkaError:
+                continue
+        return None
+
+    def _close(self, producer: Any) -> None:
         # It says so, too, when what was in flight is not answered in time.
-        with contextlib.suppress(self._library.errors.KafkaError):
-            producer.close(timeout=2)
+        if producer is not None:
+            with contextlib.suppress(self._library.errors.KafkaError):
+                producer.close(timeout=0.1)
 
     def _turns(self, stop: threading.Event) -> Iterator[int]:
         turn = 0
