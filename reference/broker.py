@@ -61,7 +61,7 @@ class Broker:
         self._out = Outbox(tracing=tracing)
         self._context = context = Context(config, fs, self._out)
         self.meters = context.meters
-        self._purgatory = Purgatory(context)
+        self._purgatory = self.purgatory = Purgatory(context)
         self._peers = Peers(context)
         self.store = StoreClient(
             context, on_session=self._session_began, on_event=self._watched, on_resumed=self._session_resumed

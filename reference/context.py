@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from reference.config import BrokerConfig
-from reference.effects import CancelTimer, Log, Outbox, SetTimer, Trace
+from reference.effects import CancelTimer, Level, Log, Outbox, SetTimer, Trace
 from reference.events import Instant
 from reference.guards import Guards
 from reference.meters import Meters
@@ -31,8 +31,8 @@ class Context:
     def cancel(self, name: str) -> None:
         self.out.add(CancelTimer(name))
 
-    def log(self, logger: str, text: str) -> None:
-        self.out.add(Log(logger, text))
+    def log(self, logger: str, text: str, level: Level = "info") -> None:
+        self.out.add(Log(logger, text, level))
 
     def trace(self, entity: str, action: str, *, choices: dict[str, Any] | None = None, **state: Any) -> None:
         if self.out.tracing:

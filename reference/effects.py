@@ -1,7 +1,9 @@
 """What leaves a node: effects, carried out by the driver in the order given."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+Level = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Log:
 
     logger: str
     text: str
+    level: Level = "info"
 
 
 Effect = Send | Flush | SetTimer | CancelTimer | Close | Trace | Log

@@ -210,6 +210,8 @@ class Office:
         if key not in self.cluster or (known is not None and known.partition_epoch > state.partition_epoch):
             return False
         if known != state:
+            if known is None or known.leader != state.leader:
+                self.context.meters.mark("LeaderElectionsPerSec")
             self.log(f"{key[0]}-{key[1]} leader {state.leader} epoch {state.leader_epoch} isr {list(state.isr)}")
         self.cluster.states[key] = state
         if key[0] not in self.cluster.deleting:

@@ -82,6 +82,9 @@ class Cluster:
                 "log_dir": str(self.folder / f"broker-{number}"),
                 **settings,
             }
+            first = broker.get("metrics_port")
+            if isinstance(first, int) and first:
+                broker["metrics_port"] = first + number - 1
             nodes[str(number)] = {"broker": broker}
             self._broker_config = broker_config(broker, "broker setting")
         paths = {}

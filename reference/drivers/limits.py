@@ -33,7 +33,7 @@ class Limits:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._held: dict[Bounded, int] = {}
-        self._total = 0
+        self.total = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -48,16 +48,16 @@ class Limits:
         return True
 
     def give_back(self, connection: Bounded) -> None:
-        self._total -= self._held.pop(connection, 0)
+        self.total -= self._held.pop(connection, 0)
 
     def weigh(self, connection: Bounded) -> None:
         """Its buffers changed."""
         if connection not in self._held:
             return
         held = connection.held()
-        self._total += held - self._held[connection]
+        self.total += held - self._held[connection]
         self._held[connection] = held
-        if self._total > self._config.queued_max_request_bytes:
+        if self.total > self._config.queued_max_request_bytes:
             largest = max(self._held, key=self._held.__getitem__)
             self.give_back(largest)
             largest.cut("all connections together hold too much, and this one the most")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import signal
@@ -16,12 +15,15 @@ from reference.config import BrokerConfig, StoreConfig
 from reference.drivers.connection import ClientConnection, Listener
 from reference.drivers.files import Disk
 from reference.drivers.limits import Limits
+from reference.drivers.logs import log_as, log_to_stderr
+from reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
 from reference.drivers.security import Security
 from reference.drivers.tcp import Driver, StoreConnection
 from reference.drivers.zookeeper import ZooKeeperLink, store_hosts
 from reference.events import STORE
 from reference.metadata_cache import Endpoint
 from reference.metadata_store import MetadataStore
+from reference.metrics import exposition
 from spec.formats.verdict import UsageError
 
 SWEEP_S = 1.0
@@ -32,9 +34,6 @@ Ready = Callable[[str], None]
 
 def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready) -> None:
     """Run until told to stop. UsageError for a port in use, a folder of somebody else, or a disk that refuses."""
-    logging.basicConfig(
-        level=os.environ.get("HIGHWATER_LOG", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
-    )
     run = _run_broker(config, on_ready) if isinstance(config, BrokerConfig) else _run_store(config, on_ready)
     _allow_descriptors()
     asyncio.run(run)
@@ -49,6 +48,7 @@ def _allow_descriptors() -> None:
 async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
     disk = Disk(Path(config.log_dir))
     disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
+    log_as(config, disk.root)
     broker = Broker(config, disk)
 
     def resolve(peer: str) -> Endpoint | None:
@@ -69,6 +69,8 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
     )
     server = await _listen(lambda: ClientConnection(listener), config.host, config.port, security.server_context)
     driver.start()
+    if config.metrics_port:
+        await _serve_metrics(config, broker, limits)
 
     async def announce() -> None:
         while not broker.cache.is_alive(config.broker_id):
@@ -83,6 +85,7 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
 
 
 async def _run_store(config: StoreConfig, on_ready: Ready) -> None:
+    log_to_stderr()
     disk = Disk(Path(config.data_dir))
     disk.claim({"cluster.id": config.cluster_id})
     driver = Driver(MetadataStore(config, disk), disk, lambda peer: None)
@@ -94,6 +97,17 @@ async def _run_store(config: StoreConfig, on_ready: Ready) -> None:
 
     await _until_stopped(driver, server, announce())
     disk.close()
+
+
+async def _serve_metrics(config: BrokerConfig, broker: Broker, limits: Limits) -> None:
+    def metrics() -> str:
+        return exposition(broker, {"ConnectionCount": len(limits), "QueuedBytes": limits.total})
+
+    try:
+        await asyncio.start_server(MetricsPort(metrics).serve, config.host, config.metrics_port, limit=REQUEST_MAX)
+    except OSError as error:
+        where = f"{config.host}:{config.metrics_port}"
+        raise UsageError(f"cannot listen ({error.strerror})", where=where, mend="set another metrics_port") from error
 
 
 async def _listen(

@@ -32,6 +32,8 @@ log = logging.getLogger("highwater.driver")
 STORE_FRAME_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 2.0
 CLIENT_PREFIX = "client:"
+LOGGERS = "highwater"
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Channel(Protocol):
@@ -117,8 +119,8 @@ class Driver:
                         handle.cancel()
                 case Flush(paths, token):
                     self._flush(paths, token)
-                case Log(logger, text):
-                    logging.getLogger(logger).info(text)
+                case Log(logger, text, level):
+                    logging.getLogger(f"{LOGGERS}.{logger}").log(LEVELS[level], text)
                 case Close(peer):
                     channel = self.channels.get(peer)
                     if channel is not None:

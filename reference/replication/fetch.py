@@ -77,6 +77,8 @@ class FetchHandler:
                 break
             reading = self._read(body, parking=True, arrived=False)
         responses = tuple(reading.responses)
+        meter = "BytesOutPerSec" if body.replica_id < 0 else "ReplicationBytesOutPerSec"
+        self._context.meters.mark(meter, reading.size)
         if request.api_version < ZSTD_SINCE:
             responses = _each_part(responses, _without_zstd)
         if request.api_version < RECORD_BATCHES_SINCE:

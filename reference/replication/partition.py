@@ -4,7 +4,6 @@ The rules that keep acknowledged records are guards (`spec/guards.toml`), each r
 Offsets: `log.log_end_offset` is the next to be written; the high watermark is the first not committed.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +19,6 @@ from reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from reference.storage.log import Log, OffsetOutOfRangeError
 from reference.wire.errors import ErrorCode
 from reference.wire.records import BatchHeader
-
-log = logging.getLogger("highwater.storage")
 
 Waiter = Callable[[], None]
 RETRY_MS = 200
@@ -137,7 +134,7 @@ class Partition:
         try:
             yield
         except OSError as error:
-            log.error("%s is offline: %s; mend the disk, then start again", self.entity, error)
+            self._context.log("log", f"{self.entity} is offline: {error}; mend the disk, then start again", "error")
             self.role, self.leader = Role.OFFLINE, NO_LEADER
             self._refuse_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
             self.on_offline(self)
@@ -287,6 +284,7 @@ class Partition:
         return self.proposed_isr is None or not self._context.guards.one_proposal_at_a_time
 
     def _propose(self, isr: tuple[int, ...]) -> None:
+        self._context.meters.mark("IsrShrinksPerSec" if len(isr) < len(self.isr) else "IsrExpandsPerSec")
         self.proposed_isr = isr
         self._context.trace(self.entity, "LeaderProposeIsr", choices={"isr": isr})
         spawn(self._change_isr(isr, self.leader_epoch))

@@ -65,6 +65,7 @@ class ProduceHandler:
             try:
                 answer.resolve(await self._produce_one(topic, data, body, version))
             except RefusedBatchError as refused:
+                self._context.meters.mark("FailedProduceRequestsPerSec")
                 answer.resolve(
                     PartitionProduceResponse(
                         index=data.index,
@@ -160,6 +161,8 @@ class ProduceHandler:
         base_offset = partition.append(batch, header)
         if partition.offline:
             raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._context.meters.mark("MessagesInPerSec", header.record_count)
+        self._context.meters.mark("BytesInPerSec", len(batch))
         return base_offset, append_time
 
     def _validated(self, topic: str, records: bytes | None, version: int) -> tuple[bytes, BatchHeader]:

@@ -1,6 +1,5 @@
 """All replicas of one broker: what the controller asks of them, and the checkpoints behind them."""
 
-import logging
 from collections.abc import Callable, Mapping
 
 from reference.context import Context
@@ -19,8 +18,6 @@ from reference.wire.errors import ErrorCode
 from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from reference.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
 from spec.formats.verdict import UsageError
-
-log = logging.getLogger("highwater.storage")
 
 ISR_CHECK = "isr-check"
 HIGH_WATERMARK_CHECKPOINT = "high-watermark-checkpoint"
@@ -97,7 +94,7 @@ class ReplicaManager:
         try:
             partition = self._opened(topic, number)
         except CorruptLogError as refused:
-            log.error("%s-%d is offline: %s", topic, number, refused)
+            self._context.log("log", f"{topic}-{number} is offline: {refused}", "error")
             self.refused[key] = refused
             return None
         self.partitions[key] = partition
@@ -117,6 +114,8 @@ class ReplicaManager:
             clean=self.started_clean,
             log_start_offset=log_start,
         )
+        for warning in log.warnings:
+            self._context.log("log", warning, "warning")
         partition = Partition(self._context, self._isr_changes, self._purgatory, topic, number, log)
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         partition.is_alive = self.is_alive

@@ -3,12 +3,8 @@
 A checkpoint is written to a new file, flushed, and renamed; so the old one is whole until the new one is.
 """
 
-import logging
-
-from reference.effects import Flush, Outbox
+from reference.effects import Flush, Log, Outbox
 from reference.storage.filesystem import FileSystem
-
-log = logging.getLogger("highwater.storage")
 
 Partition = tuple[str, int]
 VERSION = 0
@@ -56,7 +52,7 @@ class Checkpoint:
         found = parse_offsets(self._fs.read(self.path, 0, self._fs.size(self.path)))
         self.damaged = found is None
         if found is None:
-            log.warning("%s is damaged and counts as empty", self.path)
+            self._out.add(Log("log", f"{self.path} is damaged and counts as empty", "warning"))
         self._written = found or {}
         return dict(self._written)
 
@@ -67,7 +63,7 @@ class Checkpoint:
         try:
             self._fs.write(self._hidden, format_offsets(offsets))
         except OSError as error:  # the old one stands, and serves
-            log.warning("%s could not be replaced: %s", self.path, error)
+            self._out.add(Log("log", f"{self.path} could not be replaced: {error}", "warning"))
             return
         self._writing, self._written = True, dict(offsets)
         self._out.add(Flush((self._hidden,), self.token))

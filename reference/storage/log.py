@@ -62,6 +62,7 @@ class Log:
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates(self._bytes_of)
         self.segments: list[Segment] = []
+        self.warnings: list[str] = []  # what opening it found, and mended
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
         self.unflushed_messages = 0
         self._flushing_to = 0  # log end when the flush under way began, or where a truncation cut since then
@@ -83,7 +84,7 @@ class Log:
         first = max(bisect_right(bases, recovery_point) - 1, 0)
         for base in bases[:first]:
             self.segments.append(self._segment(base))
-            load_segment(self.segments[-1])
+            load_segment(self.segments[-1], self.warnings.append)
         self._restore(bases[first] if bases else self.log_start_offset)
         for slot, base in enumerate(bases[first:], first):
             # Compaction leaves holes between segments, but only in what is flushed; this one a crash left.
@@ -94,7 +95,9 @@ class Log:
             self.segments[-1].forget_transactions()
             if not clean:  # a process that died leaves in the page cache what a machine that dies would lose
                 self.dirty[self.segments[-1].path] = None
-            if recover_segment(self.segments[-1], recovery_point, check_crc=not clean, note=self._note):
+            if recover_segment(
+                self.segments[-1], recovery_point, check_crc=not clean, note=self._note, warn=self.warnings.append
+            ):
                 self._drop_unwritten(bases[slot + 1 :], recovery_point)
                 break
             if slot + 1 < len(bases):
@@ -111,7 +114,7 @@ class Log:
 
     def _restore(self, base_offset: int) -> None:
         """Leader epochs and producers as they were at `base_offset`, where the walk over the batches begins."""
-        epochs = read_epochs(self.fs, self.folder)
+        epochs = read_epochs(self.fs, self.folder, self.warnings.append)
         if epochs is None:
             for header in self.headers(self.log_start_offset):
                 self._note_epoch(header)

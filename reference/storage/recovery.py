@@ -6,7 +6,6 @@ past the recovery point, or one that nothing follows, is what a crash leaves: th
 (kafka-0.7-design, "Guarantees": blocks may be lost, and nonsense blocks added).
 """
 
-import logging
 import re
 from collections.abc import Callable
 
@@ -17,9 +16,8 @@ from reference.wire.log_entries import entry_crc_valid
 from reference.wire.records import BatchHeader
 from spec.formats.verdict import UsageError
 
-log = logging.getLogger("highwater.storage")
-
 SEARCH_BYTES = 1 << 20
+Warn = Callable[[str], None]
 MEND = "restore the file, or delete the folder of this partition so that it is copied from its leader"
 
 
@@ -33,19 +31,19 @@ def segment_bases(fs: FileSystem, folder: str) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def read_epochs(fs: FileSystem, folder: str) -> LeaderEpochCache | None:
+def read_epochs(fs: FileSystem, folder: str, warn: Warn) -> LeaderEpochCache | None:
     """The leader epoch checkpoint; None when it is missing or damaged, and has to be built from the batches."""
     path = f"{folder}/{CHECKPOINT}"
     if not fs.exists(path):
         return None
     entries = parse_epochs(fs.read(path, 0, fs.size(path)))
     if entries is None:
-        log.warning("%s is damaged: the leader epochs are read from the whole log", path)
+        warn(f"{path} is damaged: the leader epochs are read from the whole log")
         return None
     return LeaderEpochCache(entries)
 
 
-def load_segment(segment: Segment) -> None:
+def load_segment(segment: Segment, warn: Warn) -> None:
     """A segment below the recovery point: its indexes are taken as they are if they agree with it, else built anew."""
     if segment.load():
         return
@@ -54,11 +52,11 @@ def load_segment(segment: Segment) -> None:
         expected = header.next_offset
     if segment.size < segment.fs.size(segment.path):
         raise _corrupt(segment, expected)
-    log.info("%s: indexes disagreed with their log and were built anew", segment.path)
+    warn(f"{segment.path}: indexes disagreed with their log and were built anew")
 
 
 def recover_segment(
-    segment: Segment, recovery_point: int, *, check_crc: bool, note: Callable[[BatchHeader], None]
+    segment: Segment, recovery_point: int, *, check_crc: bool, note: Callable[[BatchHeader], None], warn: Warn
 ) -> bool:
     """Check every batch, build the indexes, and cut what a crash left; True if anything was cut.
 
@@ -73,10 +71,8 @@ def recover_segment(
         return False
     if expected < recovery_point and _good_data_follows(segment, expected, end):
         raise _corrupt(segment, expected)
-    log.warning(
-        "%s: %d bytes from byte %d on are no batch at offset %d, and are cut",
-        segment.path, end - segment.size, segment.size, expected,
-    )  # fmt: skip
+    cut = end - segment.size
+    warn(f"{segment.path}: {cut} bytes from byte {segment.size} on are no batch at offset {expected}, and are cut")
     segment.truncate_to(segment.size)
     return True
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from reference.drivers.simulation.chance import Chance
 from reference.drivers.simulation.disk import SimulatedDisk
-from reference.effects import CancelTimer, Close, Effect, Flush, Send, SetTimer, Trace
+from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetTimer, Trace
 from reference.events import Instant, Node
 from spec.formats.trace import Step
 
 WALL_CLOCK_START_MS = 1_700_000_000_000
 MIN_DELAY_MS = 1
 FLUSH_MS = 5
+LOGGED = 1_000  # log lines that are kept
 
 Action = Callable[[], None]
 
@@ -54,6 +55,7 @@ class World:
         self.events = 0
         self.hosts: dict[str, Host] = {}
         self.steps: list[Step] = []
+        self.logged: deque[tuple[str, Log]] = deque(maxlen=LOGGED)
         self.spread_ms, self.loss_per_mille = spread_ms, loss_per_mille
         self.after_event: Callable[[Host], None] = lambda host: None
         self.held: dict[tuple[str, str], deque[Any]] = {}
@@ -136,6 +138,8 @@ class World:
                 host.timers.pop(effect.name, None)
             elif isinstance(effect, Flush):
                 self._flush(host, effect)
+            elif isinstance(effect, Log):
+                self.logged.append((host.name, effect))
             elif isinstance(effect, Trace):
                 self._trace(effect)
             elif isinstance(effect, Close):
