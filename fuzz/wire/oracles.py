@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from reference.wire.codec import decode_prefix
 from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.framing import FrameReader, decode_request, decode_response, encode_request
+from reference.wire.framing import (
+    FrameReader,
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    encode_request,
+)
 from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.registry import APIS
+from reference.wire.registry import APIS, api_of_key
 
 FRAME_MAX = 128 * 1024 * 1024
 ALIVE_TIMEOUT_S = 3.0
@@ -120,7 +127,7 @@ def is_alive(address: str) -> str | None:
 def run_case(line: Line, frame: bytes) -> Outcome:
     """Send one frame and judge what comes back."""
     try:
-        request = decode_request(frame[4:]) if _whole(frame) else None
+        request = _read(frame[4:]) if _whole(frame) else None
     except DecodeError:
         request = None
     silent_ok, wait_s = _patience(request)
@@ -135,6 +142,13 @@ def run_case(line: Line, frame: bytes) -> Outcome:
     if not answer:
         return Outcome(answered=False)
     return _judge(frame, answer[0])
+
+
+def _read(frame: bytes) -> tuple[RequestHeader, Any]:
+    """As a broker reads it that passes over bytes behind the request, as Apache Kafka does."""
+    header, position = decode_request_header(frame)
+    body, _ = decode_prefix(api_of_key(header.api_key).request, header.api_version, frame, position)
+    return header, body
 
 
 def _whole(frame: bytes) -> bool:
