@@ -34,8 +34,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip("mvn is not on PATH: apt-get install maven")
     try:
         java()
-        with apache_kafka(tmp_path_factory.mktemp("kafka"), brokers=2) as addresses:
-            yield ",".join(addresses)
+        with apache_kafka(tmp_path_factory.mktemp("kafka"), brokers=2) as cluster:
+            yield ",".join(cluster.addresses.values())
     except UsageError as refused:
         pytest.skip(str(refused))
 

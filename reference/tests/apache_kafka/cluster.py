@@ -1,36 +1,67 @@
 """A cluster of Apache Kafka 4.3.1 on loopback: KRaft, node 1 is the controller and a broker, the others are brokers."""
 
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from reference.tests.apache_kafka.write_segments import CLUSTER_ID, command, free_port, process, wait_for
+from reference.tests.apache_kafka.write_segments import CLUSTER_ID, WAIT_S, command, free_port, wait_for
 
 VERSION: Final = "4.3.1"
 
 
-@contextmanager
-def apache_kafka(folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> Iterator[list[str]]:
-    """The addresses, by node. UsageError when Java or Maven is missing."""
-    controller, ports = free_port(), [free_port() for _ in range(brokers)]
-    with ExitStack() as stack:
-        for node, port in enumerate(ports, 1):
+class ApacheKafka:
+    """Nodes 1 to N, each with a folder. UsageError when Java or Maven is missing."""
+
+    def __init__(self, folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> None:
+        self._folder, self._ports = folder, {node: free_port() for node in range(1, brokers + 1)}
+        self.addresses = {node: f"127.0.0.1:{port}" for node, port in self._ports.items()}
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        controller = free_port()
+        for node, port in self._ports.items():
             place = folder / str(node)
-            place.mkdir()
-            config = place / "server.properties"
-            config.write_text(_properties(node, port, controller, place, brokers, settings or {}))
             _format(place / "data", node)
-            started = process(place / "kafka.log", *command(VERSION, "kafka.Kafka", str(config)))
-            stack.enter_context(started)
-        for port in ports:
-            wait_for(port)
-        yield [f"127.0.0.1:{port}" for port in ports]
+            text = _properties(node, port, controller, place, brokers, settings or {})
+            (place / "server.properties").write_text(text)
+
+    def start(self, node: int) -> None:
+        place = self._folder / str(node)
+        line = command(VERSION, "kafka.Kafka", str(place / "server.properties"))
+        with (place / "kafka.log").open("ab") as out:
+            self.processes[node] = subprocess.Popen(line, stdout=out, stderr=out)
+
+    def wait(self, node: int) -> None:
+        wait_for(self._ports[node])
+
+    def kill(self, node: int) -> None:
+        self.processes[node].kill()
+        self.processes[node].wait()
+
+    def stop_all(self) -> None:
+        """Brokers before the controller, who hears them leave."""
+        for node in sorted(self.processes, reverse=True):
+            self.processes[node].terminate()
+            self.processes[node].wait(WAIT_S)
+
+
+@contextmanager
+def apache_kafka(folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> Iterator[ApacheKafka]:
+    """Started, and stopped however the block ends."""
+    cluster = ApacheKafka(folder, brokers, settings)
+    try:
+        for node in cluster.addresses:
+            cluster.start(node)
+        for node in cluster.addresses:
+            cluster.wait(node)
+        yield cluster
+    finally:
+        cluster.stop_all()
 
 
 def _format(data: Path, node: int) -> None:
     """What its storage tool leaves; that would be one more Java to start for each node."""
-    data.mkdir()
+    data.mkdir(parents=True)
     (data / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node}\n")
 
 

@@ -1,0 +1,1 @@
+"""Round trips with clients of other languages; each folder holds one small program."""

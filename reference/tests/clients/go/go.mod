@@ -1,0 +1,13 @@
+module highwater/roundtrip
+
+go 1.24
+
+require (
+	github.com/twmb/franz-go v1.19.5
+	github.com/twmb/franz-go/pkg/kmsg v1.11.2
+)
+
+require (
+	github.com/klauspost/compress v1.18.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.22 // indirect
+)

@@ -1,0 +1,24 @@
+"""franz-go, the Go client: every codec, idempotence, transactions, assignment and group."""
+
+import itertools
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from reference.tests.clients.build import built, expected, run
+from reference.tools import groups
+
+pytestmark = pytest.mark.xdist_group("cluster")
+NAMES = itertools.count()
+
+
+def test_franz_go_writes_and_reads_back(bootstrap: str) -> None:
+    program = built("go", "go", "build", "-o", "roundtrip", ".") / "roundtrip"
+    topic = f"go-{next(NAMES)}"
+    read = run(program, bootstrap, topic).stdout.splitlines()
+    once = expected("none", "gzip", "snappy", "lz4", "zstd", "plain", "committed", "last")
+    assert read == once * 2, "once by assignment, once in the group; what was aborted shows in neither"
+    shown = CliRunner().invoke(groups.app, ["describe", topic, "--bootstrap-server", bootstrap, "--json"])
+    (row,) = json.loads(shown.stdout)["offsets"]
+    assert row["lag"] == 0

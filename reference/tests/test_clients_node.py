@@ -1,0 +1,19 @@
+"""kafkajs, the Node client: two codecs of its own, idempotence, transactions, and a group that commits."""
+
+import itertools
+
+import pytest
+
+from reference.tests.clients.build import built, expected, run
+
+pytestmark = pytest.mark.xdist_group("cluster")
+NAMES = itertools.count()
+
+
+def test_kafkajs_writes_and_reads_back(bootstrap: str) -> None:
+    place = built("node", "npm", "ci", "--no-audit", "--no-fund")
+    ended = run("node", place / "roundtrip.js", bootstrap, f"node-{next(NAMES)}")
+    assert ended.stdout.splitlines() == expected("none", "gzip", "idempotent", "committed", "last")
+    # Five times twenty records, twenty that were aborted, two markers.
+    last = [line for line in ended.stderr.splitlines() if line.startswith("committed")]
+    assert last == ["committed 122"]
