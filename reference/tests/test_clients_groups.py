@@ -1,0 +1,192 @@
+"""Groups of other clients against a cluster of three processes: assignors, static members, offsets for times."""
+
+import asyncio
+import itertools
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from reference.tests.test_clients import create
+
+pytestmark = pytest.mark.xdist_group("cluster")
+GROUPS = itertools.count()
+PARTITIONS = 4
+PATIENCE_S = 60.0
+FIRST_MS = 1_700_000_000_000
+
+
+def new_group() -> str:
+    return f"clients-groups-{next(GROUPS)}"
+
+
+def member(bootstrap: str, group: str, topic: str, **settings: Any) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 500,
+            **settings,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def shares(members: list[Consumer]) -> list[list[int]]:
+    return [sorted(each.partition for each in consumer.assignment()) for consumer in members]
+
+
+def wait(members: list[Consumer], condition: Callable[[list[list[int]]], bool]) -> list[list[int]]:
+    """Poll all until their shares are as they should be."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition(shares(members)):
+        assert time.monotonic() < deadline, shares(members)
+        for consumer in members:
+            consumer.poll(0.1)
+    return shares(members)
+
+
+def is_whole(found: list[list[int]]) -> bool:
+    return sorted(itertools.chain(*found)) == list(range(PARTITIONS)) and all(found)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_confluent_kafka_shares_out_and_back(bootstrap: str, strategy: str) -> None:
+    topic, group = create(bootstrap, PARTITIONS), new_group()
+    settings = {"partition.assignment.strategy": strategy}
+    members = [member(bootstrap, group, topic, **settings) for _ in range(2)]
+    wait(members, is_whole)
+    members.pop(0).close()
+    assert wait(members, is_whole) == [list(range(PARTITIONS))]
+    members[0].close()
+
+
+def test_a_static_member_of_confluent_kafka_comes_back_to_its_share(bootstrap: str) -> None:
+    topic, group = create(bootstrap, PARTITIONS), new_group()
+    members = [member(bootstrap, group, topic, **{"group.instance.id": name}) for name in ("a", "b")]
+    before = wait(members, is_whole)
+    was = described(bootstrap, group)
+    members[0].close()  # a static member does not leave
+    members[0] = member(bootstrap, group, topic, **{"group.instance.id": "a"})
+    assert wait(members, is_whole) == before
+    now = described(bootstrap, group)
+    assert {name: share for name, (_, share) in now.items()} == {name: share for name, (_, share) in was.items()}
+    assert now["a"][0] != was["a"][0], "another process, with another member id"
+    assert now["b"][0] == was["b"][0]
+    for consumer in members:
+        consumer.close()
+
+
+def described(bootstrap: str, group: str) -> dict[str, tuple[str, list[int]]]:
+    """Of each static member: its id and partitions, as DescribeGroups tells."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_consumer_groups([group])[group].result(20)
+    return {
+        each.group_instance_id: (each.member_id, sorted(p.partition for p in each.assignment.topic_partitions))
+        for each in found.members
+    }
+
+
+def test_offsets_for_times_are_those_of_the_first_record_at_or_after(bootstrap: str) -> None:
+    topic = create(bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for number in range(5):
+        producer.produce(topic, b"%d" % number, timestamp=FIRST_MS + 1_000 * number)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": new_group()})
+    asked = {0: 0, FIRST_MS: 0, FIRST_MS + 1: 1, FIRST_MS + 4_000: 4}
+    for timestamp, offset in asked.items():
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=20)
+        assert found.offset == offset
+    consumer.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import KafkaConsumer, TopicPartition as Theirs  # noqa: I001
+    theirs = KafkaConsumer(bootstrap_servers=bootstrap.split(","))
+    partition = Theirs(topic, 0)
+    for timestamp, offset in asked.items():
+        assert theirs.offsets_for_times({partition: timestamp})[partition].offset == offset
+    assert theirs.offsets_for_times({partition: FIRST_MS + 9_000})[partition] is None
+    theirs.close()
+    assert asyncio.run(_aiokafka_offset_for(bootstrap, topic, FIRST_MS + 2_500)) == 3
+
+
+async def _aiokafka_offset_for(bootstrap: str, topic: str, timestamp: int) -> int:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import TopicPartition as Theirs
+
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await consumer.start()
+    found = await consumer.offsets_for_times({Theirs(topic, 0): timestamp})
+    await consumer.stop()
+    return int(found[Theirs(topic, 0)].offset)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["RangePartitionAssignor", "RoundRobinPartitionAssignor", "StickyPartitionAssignor"]
+)
+def test_kafka_python_shares_partitions(bootstrap: str, strategy: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import KafkaConsumer
+        from kafka.coordinator.assignors import range as ranges
+        from kafka.coordinator.assignors import roundrobin
+        from kafka.coordinator.assignors.sticky import sticky_assignor
+    known = {**vars(ranges), **vars(roundrobin), **vars(sticky_assignor)}
+    topic, group = create(bootstrap, PARTITIONS), new_group()
+    members = [
+        KafkaConsumer(
+            topic, bootstrap_servers=bootstrap.split(","), group_id=group, heartbeat_interval_ms=500,
+            partition_assignment_strategy=[known[strategy]],
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    deadline = time.monotonic() + PATIENCE_S
+    found: list[list[int]] = [[], []]
+    with ThreadPoolExecutor() as pool:  # a poll that ends while it joins leaves this client without heartbeats
+        while not is_whole(found):
+            assert time.monotonic() < deadline, found
+            list(pool.map(lambda consumer: consumer.poll(timeout_ms=2_000), members))
+            found = [sorted(each.partition for each in consumer.assignment()) for consumer in members]
+    for consumer in members:
+        consumer.close()
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky"])
+def test_aiokafka_shares_partitions_with_static_members(bootstrap: str, strategy: str) -> None:
+    topic = create(bootstrap, PARTITIONS)
+    assert is_whole(asyncio.run(_aiokafka_group(bootstrap, topic, new_group(), strategy)))
+
+
+async def _aiokafka_group(bootstrap: str, topic: str, group: str, strategy: str) -> list[list[int]]:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    assignors = {
+        "range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor, "sticky": StickyPartitionAssignor,
+    }  # fmt: skip
+    members = [
+        AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, group_instance_id=name, heartbeat_interval_ms=500,
+            partition_assignment_strategy=(assignors[strategy],),
+        )
+        for name in ("a", "b")
+    ]  # fmt: skip
+    await asyncio.gather(*(consumer.start() for consumer in members))
+    deadline = time.monotonic() + PATIENCE_S
+    found: list[list[int]] = [[], []]
+    while not is_whole(found) and time.monotonic() < deadline:
+        await asyncio.gather(*(consumer.getmany(timeout_ms=100) for consumer in members))
+        found = [sorted(each.partition for each in consumer.assignment()) for consumer in members]
+    await asyncio.gather(*(consumer.stop() for consumer in members))
+    return found
