@@ -107,6 +107,13 @@ def _resident_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def against_kafka() -> str:
+    """Throughput, latency, recovery, failover, rebalance and memory beside Apache Kafka's, in the same run."""
+    from reports.bench_brokers import table
+
+    return "\n" + table()
+
+
 def second_start() -> str:
     """How long the command line takes to say something."""
     started = time.perf_counter()
@@ -121,6 +128,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),
     "start": second_start,
+    "kafka": against_kafka,
 }
 
 
