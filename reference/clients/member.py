@@ -69,6 +69,7 @@ class MemberConfig:
     max_poll_interval_ms: int = 10_000
     request_timeout_ms: int = 1_000
     retry_backoff_ms: int = 100
+    metadata_max_age_ms: int = 5_000
     guards: Guards = field(default_factory=Guards)
 
 
@@ -104,6 +105,8 @@ class GroupMember:
         self._rejoin = True
         self._joined: JoinGroupResponse = JoinGroupResponse()
         self._known: dict[str, Subscription] = {}  # members of which a leader was told
+        self._counts: dict[str, int] = {}  # of each topic: the partitions that a leader divided
+        self._refresh_ms = 0
         self.state = MemberState.UNJOINED
         self.member_id, self.generation_id = "", NO_GENERATION
 
@@ -161,7 +164,7 @@ class GroupMember:
     def _next_tick_ms(self) -> int:
         now_ms, config = self._now.monotonic_ms, self._config
         due = [asked.due_ms for asked in self._asked.values()]
-        due += [self._retry_ms, self._beat_ms, self._polled_ms + config.max_poll_interval_ms]
+        due += [self._retry_ms, self._beat_ms, self._refresh_ms, self._polled_ms + config.max_poll_interval_ms]
         return min((each for each in due if each > now_ms), default=now_ms + config.heartbeat_interval_ms)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -190,6 +193,8 @@ class GroupMember:
                 group_instance_id=config.group_instance_id,
             )  # fmt: skip
             self._ask(self._coordinator, beat)
+        elif self.state is MemberState.STABLE and self._counts and now_ms >= self._refresh_ms:
+            self._ask_for_partitions()
 
     def _move(self, state: MemberState) -> None:
         MEMBER_TABLE.check(self.state, state)
@@ -208,6 +213,7 @@ class GroupMember:
 
     def _send_join(self) -> None:
         config = self._config
+        self._forget_flow()
         self._has.prepare_join(is_member=self.generation_id != NO_GENERATION)
         self._move(MemberState.PREPARING_REBALANCE)
         join = JoinGroupRequest(
@@ -237,28 +243,35 @@ class GroupMember:
         self._move(MemberState.COMPLETING_REBALANCE)
         self.member_id, self.generation_id = body.member_id, body.generation_id
         self._rejoin = False
-        self._joined = body
+        self._joined, self._counts = body, {}
         if body.leader == body.member_id and not body.skip_assignment:
-            self._ask_for_partitions(body)
+            self._learn_members(body)
+            self._ask_for_partitions()
         else:
             self._send_sync({})
 
-    def _ask_for_partitions(self, body: JoinGroupResponse) -> None:
+    def _learn_members(self, body: JoinGroupResponse) -> None:
         members: dict[str, Subscription] = {}
         for each in body.members:
             members[each.member_id] = Subscription(frozenset())
             with suppress(DecodeError):  # nothing can be given to a member that cannot be understood
                 members[each.member_id] = Subscription.decode(each.metadata, each.group_instance_id)
         self._known = members if self._guards.leader_assigns_members_only else {**self._known, **members}
+
+    def _ask_for_partitions(self) -> None:
+        self._refresh_ms = self._now.monotonic_ms + self._config.metadata_max_age_ms
         topics = sorted(frozenset[str]().union(*(each.topics for each in self._known.values())))
         wanted = tuple(MetadataRequestTopic(name=topic) for topic in topics)
         self._ask(self._coordinator, MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
     def _take_metadata(self, body: MetadataResponse) -> None:
-        """The leader divides what there is now."""
+        """The leader divides what there is now; if later there is more or less, it joins again, and all do."""
+        counts = {topic.name: len(topic.partitions) for topic in body.topics if topic.name and topic.partitions}
+        if self.state is MemberState.STABLE:
+            self._rejoin = self._rejoin or counts != self._counts
         if self.state is not MemberState.COMPLETING_REBALANCE:
             return
-        counts = {topic.name: len(topic.partitions) for topic in body.topics if topic.name and topic.partitions}
+        self._counts = counts
         assignor = ASSIGNORS[self._joined.protocol_name or ""]
         shares = assignor.assign(self._known, counts, self._guards)
         self._send_sync({member_id: pack_assignment(share) for member_id, share in shares.items()})

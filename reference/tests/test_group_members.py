@@ -5,7 +5,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference.events import broker_peer
-from reference.tests.grouped import Grouped
+from reference.tests.grouped import TOPIC, Grouped
+from reference.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
 EAGER, COOPERATIVE = ("range",), ("cooperative-sticky",)
 
@@ -36,6 +37,19 @@ def test_a_cooperative_member_that_loses_nothing_notices_nothing() -> None:
     world.settle()
     assert len(two.revoked_ever - given_up[two.name]) == 1
     assert one.revoked_ever == given_up[one.name]
+    assert not world.quarrels
+
+
+@pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=lambda names: names[0])
+def test_the_leader_notices_new_partitions(assignors: tuple[str, ...]) -> None:
+    world = Grouped()
+    world.join("A", *assignors)
+    world.join("B", *assignors)
+    world.settle()
+    topic = CreatePartitionsTopic(name=TOPIC, count=6, assignments=None)
+    world.ask(CreatePartitionsRequest(topics=(topic,), timeout_ms=2_000), 2, world.up[0])
+    world.partitions = 6
+    assert sorted(map(len, world.settle().values())) == [3, 3]
     assert not world.quarrels
 
 

@@ -261,6 +261,21 @@ def test_a_member_whose_coordinator_moved_keeps_its_place() -> None:
     assert hand.owned == {0, 1}
 
 
+def test_what_is_said_to_an_earlier_generation_concerns_nobody() -> None:
+    hand = stable(EAGER)
+    hand.wait(2_000)
+    late = hand.asked(HeartbeatRequest)
+    hand.take(hand.member.commit(hand.now, {(TOPIC, 0): 5}))
+    part = OffsetCommitResponsePartition(partition_index=0, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    topic = OffsetCommitResponseTopic(name=TOPIC, partitions=(part,))
+    hand.answer(hand.asked(OffsetCommitRequest), OffsetCommitResponse(topics=(topic,)))
+    hand.joins(2)
+    hand.syncs(1)
+    hand.answer(late, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+    assert hand.owned == {1}
+    assert hand.member.state is MemberState.STABLE
+
+
 def test_no_answer_in_time_is_asked_again() -> None:
     hand = ByHand()
     hand.poll()
