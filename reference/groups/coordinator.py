@@ -11,13 +11,15 @@ from hashlib import sha256
 
 from reference.context import Context
 from reference.events import Request
+from reference.groups.checks import Checks
 from reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
+from reference.groups.replies import joined, member_list, refuse_join, synced
 from reference.groups.store import GroupStore
 from reference.procedures import Pending, spawn
 from reference.replication.purgatory import Purgatory
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -35,6 +37,7 @@ class GroupCoordinator:
     def __init__(self, context: Context, purgatory: Purgatory, store: GroupStore) -> None:
         self._context, self._purgatory, self._store = context, purgatory, store
         self._guards = context.guards
+        self._checks = Checks(store, context.guards)
         self._member_ids = 0
 
     # -- join ------------------------------------------------------------------------------------
@@ -48,15 +51,15 @@ class GroupCoordinator:
         ):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error is not ErrorCode.NONE:
-            return _refuse_join(error, body.member_id)
+            return refuse_join(error, body.member_id)
         group = self._store.groups.get(body.group_id)
         if group is None:
             if body.member_id:
-                return _refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
+                return refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
             group = self._store.groups[body.group_id] = Group(body.group_id)
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
         if not group.supports(body.protocol_type, protocols, shared=self._guards.one_protocol_for_all):
-            return _refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
+            return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
         joining = self._join_new if not body.member_id else self._join_known
         return await joining(group, request, protocols)
 
@@ -85,14 +88,14 @@ class GroupCoordinator:
         if body.group_instance_id in group.static_members:
             return await self._replace_static(group, request, protocols)
         if len(group.members) + len(group.pending_members) >= self._context.config.group_max_size:
-            return _refuse_join(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+            return refuse_join(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         member_id = self._make_member_id(body.group_instance_id or request.client_id)
         dynamic = body.group_instance_id is None and request.api_version >= MEMBER_ID_REQUIRED_SINCE
         if dynamic and self._guards.require_member_id:
             group.pending_members[member_id] = self._purgatory.park(
                 body.session_timeout_ms, lambda: self._forget_pending(group, member_id)
             )
-            return _refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         return await self._add_and_rebalance(group, request, member_id, protocols)
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
@@ -110,7 +113,7 @@ class GroupCoordinator:
     async def _rejoin(self, group: Group, member: Member) -> JoinGroupResponse:
         """Wait for the end of the rebalance, which begins now unless it is under way."""
         if member.joining is not None:  # the member asked again: the first request is answered as it goes
-            member.joining.resolve(_refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.joining.resolve(refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         pending: Pending[JoinGroupResponse] = Pending()
         member.joining = pending
         self._end_session(member)
@@ -121,19 +124,19 @@ class GroupCoordinator:
         body: JoinGroupRequest = request.body
         if body.member_id in group.pending_members:
             if body.group_instance_id is not None:
-                return _refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
+                return refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
             self._purgatory.finish(group.pending_members.pop(body.member_id))
             return await self._add_and_rebalance(group, request, body.member_id, protocols)
-        error = self._check_member(group, body.member_id, body.group_instance_id)
+        error = self._checks.check_member(group, body.member_id, body.group_instance_id)
         if error is not ErrorCode.NONE:
-            return _refuse_join(error, body.member_id)
+            return refuse_join(error, body.member_id)
         member = group.members[body.member_id]
         unchanged = member.protocols == protocols
         settled = group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and member.member_id != group.leader
         )
         if unchanged and settled:
-            return self._joined(group, member)
+            return joined(group, member)
         self._update(member, request, protocols)
         return await self._rejoin(group, member)
 
@@ -164,13 +167,13 @@ class GroupCoordinator:
             if self._guards.persist_static_rejoin:
                 error = await self._store.save_group(group)
                 if error is not ErrorCode.NONE:
-                    return _refuse_join(error, "")
+                    return refuse_join(error, "")
             self._start_session(group, member)
-            response = self._joined(group, member)
+            response = joined(group, member)
             if not led:
                 return response
             if request.api_version >= SKIP_ASSIGNMENT_SINCE:
-                return replace(response, skip_assignment=True, members=self._member_list(group))
+                return replace(response, skip_assignment=True, members=member_list(group))
             return replace(response, leader=old_id, members=())
         return await self._rejoin(group, member)
 
@@ -178,14 +181,9 @@ class GroupCoordinator:
         """Whoever still uses the old id of a static member learns that it was replaced."""
         self._end_session(member)
         if member.joining is not None:
-            member.joining.resolve(_refuse_join(self._replaced, member.member_id))
+            member.joining.resolve(refuse_join(self._checks.replaced, member.member_id))
         if member.syncing is not None:
-            member.syncing.resolve(SyncGroupResponse(error_code=self._replaced))
-
-    @property
-    def _replaced(self) -> ErrorCode:
-        """What the process hears whose place as a static member another one took; fenced, it closes for good."""
-        return ErrorCode.FENCED_INSTANCE_ID if self._guards.fence_instance else ErrorCode.UNKNOWN_MEMBER_ID
+            member.syncing.resolve(SyncGroupResponse(error_code=self._checks.replaced))
 
     # -- rebalance -------------------------------------------------------------------------------
 
@@ -209,8 +207,8 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._join_timed_out(group))
 
     def _complete_if_all_joined(self, group: Group) -> None:
-        joined = group.all_joined if self._guards.await_all_members else group.any_joined
-        if group.state is GroupState.PREPARING_REBALANCE and joined and group.members:
+        complete = group.all_joined if self._guards.await_all_members else group.any_joined
+        if group.state is GroupState.PREPARING_REBALANCE and complete and group.members:
             self._complete_join(group)
 
     def _join_timed_out(self, group: Group) -> None:
@@ -245,7 +243,7 @@ class GroupCoordinator:
             joining, member.joining = member.joining, None
             self._start_session(group, member)
             if joining is not None:
-                joining.resolve(self._joined(group, member))
+                joining.resolve(joined(group, member))
 
     async def _save_quietly(self, group: Group, assignments: dict[str, bytes] | None = None) -> None:
         await self._store.save_group(group, assignments)
@@ -262,32 +260,11 @@ class GroupCoordinator:
         if not group.members:
             self._complete_join(group)
 
-    def _member_list(self, group: Group) -> tuple[JoinGroupResponseMember, ...]:
-        return tuple(
-            JoinGroupResponseMember(
-                member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata(group.protocol or "")
-            )
-            for m in group.members.values()
-        )
-
-    def _joined(self, group: Group, member: Member) -> JoinGroupResponse:
-        """Only the leader sees the members."""
-        leads = member.member_id == group.leader
-        return JoinGroupResponse(
-            error_code=ErrorCode.NONE,
-            generation_id=group.generation_id,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol,
-            leader=group.leader or "",
-            member_id=member.member_id,
-            members=self._member_list(group) if leads else (),
-        )
-
     # -- sync ------------------------------------------------------------------------------------
 
     async def sync(self, request: Request) -> SyncGroupResponse:
         body: SyncGroupRequest = request.body
-        error, group = self._find(
+        error, group = self._checks.find(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_sync,
         )  # fmt: skip
@@ -300,7 +277,7 @@ class GroupCoordinator:
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         if group.state is GroupState.STABLE:
             self._start_session(group, member)
-            return _synced(group, member)
+            return synced(group, member)
         pending: Pending[SyncGroupResponse] = Pending()
         member.syncing = pending
         self._start_session(group, member)
@@ -329,7 +306,7 @@ class GroupCoordinator:
             syncing, member.syncing = member.syncing, None
             if syncing is not None:
                 self._start_session(group, member)
-                syncing.resolve(_synced(group, member))
+                syncing.resolve(synced(group, member))
 
     def _refuse_syncing(self, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
@@ -341,7 +318,7 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: Request) -> HeartbeatResponse:
         body: HeartbeatRequest = request.body
-        error, group = self._find(
+        error, group = self._checks.find(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_heartbeat,
         )  # fmt: skip
@@ -380,7 +357,7 @@ class GroupCoordinator:
             return ErrorCode.NONE
         if identity.group_instance_id is not None and not member_id:
             member_id = group.static_members.get(identity.group_instance_id, "")
-        error = self._check_member(group, member_id, identity.group_instance_id)
+        error = self._checks.check_member(group, member_id, identity.group_instance_id)
         if error is ErrorCode.NONE:
             self._drop(group, member_id)
         return error
@@ -391,7 +368,7 @@ class GroupCoordinator:
             return
         self._end_session(member)
         if member.joining is not None:
-            member.joining.resolve(_refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+            member.joining.resolve(refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
         if member.syncing is not None:
             member.syncing.resolve(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
@@ -437,46 +414,10 @@ class GroupCoordinator:
             for member in group.members.values():
                 self._end_session(member)
                 if member.joining is not None:
-                    member.joining.resolve(_refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
+                    member.joining.resolve(refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
             self._refuse_syncing(group, ErrorCode.NOT_COORDINATOR)
             if group.state is not GroupState.DEAD:
                 group.move_to(GroupState.DEAD)
-
-    def _check_member(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Is this a member, and not one that a newer instance replaced?"""
-        if instance_id is not None:
-            known = group.static_members.get(instance_id)
-            if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != member_id:
-                return self._replaced
-        return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def _find(
-        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, *,
-        fenced: bool, members_only: bool = True,
-    ) -> tuple[ErrorCode, Group | None]:  # fmt: skip
-        """The group, if a member of it asks; `fenced`: one of its present generation."""
-        error = self._store.check(group_id)
-        if error is not ErrorCode.NONE:
-            return error, None
-        group = self._store.groups.get(group_id)
-        if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.UNKNOWN_MEMBER_ID, None
-        error = self._check_member(group, member_id, instance_id)
-        if error is ErrorCode.UNKNOWN_MEMBER_ID and not members_only:
-            error = ErrorCode.NONE
-        if error is ErrorCode.NONE and fenced and generation_id != group.generation_id:
-            error = ErrorCode.ILLEGAL_GENERATION
-        return error, group
-
-    def _find_committer(
-        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
-    ) -> tuple[ErrorCode, Group | None]:
-        return self._find(
-            group_id, member_id, instance_id, generation_id,
-            fenced=self._guards.fence_stale_generation, members_only=self._guards.members_commit_only,
-        )  # fmt: skip
 
     def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
         """May this member, or somebody outside of an empty group (generation -1), commit offsets?"""
@@ -489,7 +430,7 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID if in_use else ErrorCode.NONE
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION
-        error, _ = self._find_committer(group_id, member_id, instance_id, generation_id)
+        error, _ = self._checks.find_committer(group_id, member_id, instance_id, generation_id)
         if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is ErrorCode.NONE and member_id in group.members:
@@ -503,17 +444,4 @@ class GroupCoordinator:
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE or (generation_id < 0 and not member_id and instance_id is None):
             return error
-        return self._find_committer(group_id, member_id, instance_id, generation_id)[0]
-
-
-def _refuse_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error, generation_id=NO_GENERATION, member_id=member_id)
-
-
-def _synced(group: Group, member: Member) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=ErrorCode.NONE,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        assignment=member.assignment,
-    )
+        return self._checks.find_committer(group_id, member_id, instance_id, generation_id)[0]
