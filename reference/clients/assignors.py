@@ -109,17 +109,25 @@ class StickyAssignor(Assignor):
 
 
 def _even_out(shares: dict[str, set[Partition]], ordered: list[str], takers: Mapping[str, list[str]]) -> None:
-    """Move partitions, one at a time, while one moves from a member to another that has at least two fewer."""
-    moved = True
-    while moved:
-        moved = False
-        for giver in sorted(ordered, key=lambda member_id: -len(shares[member_id])):
-            for partition in sorted(shares[giver], reverse=True):
-                taker = min(takers[partition[0]], key=lambda member_id: len(shares[member_id]))
-                if len(shares[giver]) - len(shares[taker]) >= 2:
-                    shares[giver].remove(partition)
-                    shares[taker].add(partition)
-                    moved = True
+    """Move partitions from a member to another that has at least two fewer, while there are such members.
+
+    One at a time, and from the fullest member that can give: whoever gives two in a row may give one too many.
+    """
+    while move := _next_move(shares, ordered, takers):
+        partition, giver, taker = move
+        shares[giver].remove(partition)
+        shares[taker].add(partition)
+
+
+def _next_move(
+    shares: Mapping[str, set[Partition]], ordered: list[str], takers: Mapping[str, list[str]]
+) -> tuple[Partition, str, str] | None:
+    for giver in sorted(ordered, key=lambda member_id: -len(shares[member_id])):
+        for partition in sorted(shares[giver], reverse=True):
+            taker = min(takers[partition[0]], key=lambda member_id: len(shares[member_id]))
+            if len(shares[giver]) - len(shares[taker]) >= 2:
+                return partition, giver, taker
+    return None
 
 
 class CooperativeStickyAssignor(StickyAssignor):

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference.clients.assignors import ASSIGNORS, Assignor, Counts, in_order, wanted
@@ -37,6 +37,12 @@ def subscriptions(draw: st.DrawFn, *, alike: bool = False, truthful: bool = Fals
             draw(st.sampled_from([None, f"static-{member_id}"])),
         )
     return members
+
+
+def two_have_three_each() -> dict[str, Subscription]:
+    """Of four members; each of the two has to give one, and neither two."""
+    owned = {"u": {0, 1, 2}, "v": {3, 4, 5}, "w": set[int](), "x": set[int]()}
+    return {each: Subscription(frozenset("a"), frozenset(("a", n) for n in has), 7) for each, has in owned.items()}
 
 
 def settle(assignor: Assignor, members: dict[str, Subscription], partitions: Counts) -> Assignment:
@@ -121,6 +127,7 @@ def test_sticky_leaves_no_member_that_could_take_from_one_with_two_more(
 
 
 @given(members=subscriptions(alike=True, truthful=True), partitions=counts)
+@example(members=two_have_three_each(), partitions={"a": 6})
 @settings(max_examples=200, deadline=None)
 def test_sticky_moves_as_little_as_balance_allows(members: dict[str, Subscription], partitions: Counts) -> None:
     shares = ASSIGNORS["sticky"].assign(members, partitions, ON)
