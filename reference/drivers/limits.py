@@ -1,9 +1,8 @@
 """What strangers may cost a broker: connections, bytes it holds for them, and time.
 
 Memory: `queued_max_request_bytes` bounds what all connections together have sent and not yet been served, or been
-answered and not yet read; beyond it the connection that holds the most is cut. A connection by itself costs some
-50 KB, so the whole is bounded by that sum, twice the budget (a frame is copied out of its buffer) and what the node
-itself holds.
+answered and not yet read; beyond it the connection that holds the most is cut. So the process grows by no more than
+twice that (a frame is copied out of its buffer) and 64 KB a connection over what the node itself holds.
 """
 
 import asyncio

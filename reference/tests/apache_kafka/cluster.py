@@ -1,12 +1,12 @@
 """A cluster of Apache Kafka 4.3.1 on loopback: KRaft, node 1 is the controller and a broker, the others are brokers."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from reference.tests.apache_kafka.write_segments import CLUSTER_ID, WAIT_S, command, free_port, wait_for
+from reference.tests.apache_kafka.write_segments import CLUSTER_ID, QUICK_START, WAIT_S, command, free_port, wait_for
 
 VERSION: Final = "4.3.1"
 
@@ -15,6 +15,7 @@ class ApacheKafka:
     """Nodes 1 to N, each with a folder. UsageError when Java or Maven is missing."""
 
     def __init__(self, folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> None:
+        self.flags: Sequence[str] = QUICK_START
         self._folder, self._ports = folder, {node: free_port() for node in range(1, brokers + 1)}
         self.addresses = {node: f"127.0.0.1:{port}" for node, port in self._ports.items()}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -27,7 +28,7 @@ class ApacheKafka:
 
     def start(self, node: int) -> None:
         place = self._folder / str(node)
-        line = command(VERSION, "kafka.Kafka", str(place / "server.properties"))
+        line = command(VERSION, "kafka.Kafka", str(place / "server.properties"), flags=self.flags)
         with (place / "kafka.log").open("ab") as out:
             self.processes[node] = subprocess.Popen(line, stdout=out, stderr=out)
 
@@ -46,9 +47,12 @@ class ApacheKafka:
 
 
 @contextmanager
-def apache_kafka(folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> Iterator[ApacheKafka]:
-    """Started, and stopped however the block ends."""
+def apache_kafka(
+    folder: Path, brokers: int = 1, settings: dict[str, object] | None = None, flags: Sequence[str] = QUICK_START
+) -> Iterator[ApacheKafka]:
+    """Started, and stopped however the block ends; the flags are Java's."""
     cluster = ApacheKafka(folder, brokers, settings)
+    cluster.flags = flags
     try:
         for node in cluster.addresses:
             cluster.start(node)

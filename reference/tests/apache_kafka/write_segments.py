@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -38,8 +38,10 @@ def free_port() -> int:
         return port
 
 
-def command(version: str, main: str, *arguments: str) -> list[str]:
-    flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+QUICK_START: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+def command(version: str, main: str, *arguments: str, flags: Sequence[str] = QUICK_START) -> list[str]:
     return [str(java().executable), *flags, "-cp", f"{fetch_release(version)}/*", main, *arguments]
 
 
