@@ -29,6 +29,7 @@ PARTITIONS: Final = 1_000
 RECOVERY_BYTES: Final = 400 << 20
 SERVER_FLAGS: Final = ("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as its own scripts
 NEVER_MS: Final = 3_600_000
+PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}  # or the wait of the client is measured
 SESSION_MS: Final = 3_000
 WAIT_S: Final = 120.0
 
@@ -92,7 +93,7 @@ def bootstrap(cluster: Brokers) -> str:
 
 
 def create(cluster: Brokers, topic: str, partitions: int, replicas: int) -> AdminClient:
-    admin = AdminClient({"bootstrap.servers": bootstrap(cluster)})
+    admin = AdminClient({"bootstrap.servers": bootstrap(cluster), **PROMPT})
     await_that(lambda: len(admin.list_topics(timeout=10).brokers) == len(cluster.addresses))
     admin.create_topics([NewTopic(topic, partitions, replicas)], operation_timeout=WAIT_S)[topic].result(WAIT_S)
     await_that(lambda: all(part.leader >= 0 for part in partitions_of(admin, topic)))
@@ -176,7 +177,7 @@ def _restart(cluster: Brokers, admin: AdminClient) -> float:
 def _answers(cluster: Brokers, topic: str) -> bool:
     from confluent_kafka import KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap(cluster), "group.id": "probe"})
+    consumer = Consumer({"bootstrap.servers": bootstrap(cluster), "group.id": "probe", **PROMPT})
     try:
         return bool(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=1))
     except KafkaException:
