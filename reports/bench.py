@@ -108,7 +108,7 @@ def _resident_mb(pid: int) -> float:
 
 
 def against_kafka() -> str:
-    """Throughput, latency, recovery, failover, rebalance and memory beside Apache Kafka's, in the same run."""
+    """Throughput, latency, failover, rebalance and memory beside Apache Kafka's, in the same run."""
     from reports.bench_brokers import table
 
     return "\n" + table()

@@ -26,7 +26,6 @@ RECORD_BYTES: Final = 100
 RATE: Final = 500  # records a second, for latencies
 RATE_S: Final = 6
 PARTITIONS: Final = 1_000
-RECOVERY_BYTES: Final = 400 << 20
 SERVER_FLAGS: Final = ("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as its own scripts
 NEVER_MS: Final = 3_600_000
 PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}  # or the wait of the client is measured
@@ -40,7 +39,6 @@ class Brokers(Protocol):
     addresses: dict[int, str]
 
     def kill(self, node: int) -> None: ...
-    def restart(self, node: int) -> None: ...
     def pid(self, node: int) -> int: ...
 
 
@@ -48,20 +46,20 @@ class Ours:
     def __init__(self, brokers: int) -> None:
         from conformance.targets.reference import ReferenceCluster
 
-        # Apache Kafka leaves flushing to the operating system; so ours does here, and both recover the whole segment.
+        # Apache Kafka leaves flushing to the operating system; so ours does here.
         settings: dict[str, object] = {
             "metadata_store_session_timeout_ms": SESSION_MS,
             "log_flush_interval_ms": NEVER_MS,
         }
         self._cluster = ReferenceCluster(brokers, settings=settings)
         self.addresses = self._cluster.addresses
-        self.kill, self.restart, self.pid = self._cluster.kill_node, self._cluster.start_node, self._cluster.pid
+        self.kill, self.pid = self._cluster.kill_node, self._cluster.pid
         self.close = self._cluster.close
 
 
 class Theirs:
     def __init__(self, cluster: ApacheKafka) -> None:
-        self.addresses, self.kill, self.restart = cluster.addresses, cluster.kill, cluster.start
+        self.addresses, self.kill = cluster.addresses, cluster.kill
         self._cluster = cluster
 
     def pid(self, node: int) -> int:
@@ -158,43 +156,6 @@ def latencies(cluster: Brokers, topic: str) -> list[float]:
     return [1e3 * each for each in found[RATE:]]  # the first second warms up
 
 
-def recovery(cluster: Brokers) -> float:
-    """Seconds for each GB of log that a start after SIGKILL takes longer than one with an empty log."""
-    admin = create(cluster, "large", 1, 1)
-    empty = _restart(cluster, admin)
-    produce(cluster, "large", RECOVERY_BYTES // 10_000, bytes(10_000))
-    return (_restart(cluster, admin) - empty) / (RECOVERY_BYTES / 1e9)
-
-
-def _restart(cluster: Brokers, admin: AdminClient) -> float:
-    cluster.kill(1)
-    started = time.perf_counter()
-    cluster.restart(1)
-    await_that(lambda: _leader(admin, "large") == 1 and _answers(cluster, "large"))
-    return time.perf_counter() - started
-
-
-def _answers(cluster: Brokers, topic: str) -> bool:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap(cluster), "group.id": "probe", **PROMPT})
-    try:
-        return bool(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=1))
-    except KafkaException:
-        return False
-    finally:
-        consumer.close()
-
-
-def _leader(admin: AdminClient, topic: str) -> int:
-    from confluent_kafka import KafkaException
-
-    try:
-        return int(admin.list_topics(topic, timeout=2).topics[topic].partitions[0].leader)
-    except (KafkaException, KeyError):
-        return -1
-
-
 def failover(cluster: Brokers) -> float:
     """Seconds from SIGKILL of a leader (not the controller of Apache Kafka) until another leads."""
     admin = create(cluster, "failover", 12, 3)
@@ -282,7 +243,6 @@ def measure(start: Callable[[int], Any]) -> Iterator[Row]:
         yield from throughput(cluster, 1)
         for members in (3, 10, 50):
             yield Row(f"rebalance, {members} members", "s", rebalance(cluster, members))
-        yield Row("recovery after SIGKILL", "s/GB", recovery(cluster))
     with start(1) as cluster:
         yield Row(f"memory, {PARTITIONS} partitions", "MB", memory(cluster))
     with start(3) as cluster:
