@@ -23,7 +23,7 @@ from reference.security.login import Login
 from reference.security.sasl import MAX_TOKEN_FRAME
 from reference.security.scram import AuthenticationError
 from reference.store_messages import StoreMessage
-from reference.wire.errors import WireError
+from reference.wire.errors import DecodeError, WireError
 from reference.wire.framing import FrameReader, decode_response, encode_request
 from reference.wire.registry import APIS, Api
 
@@ -278,7 +278,10 @@ class BrokerLinkCodec:
     def decode(self, data: bytes) -> list[Response]:
         responses = []
         for frame in self._reader.feed(data):
-            api, version = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True))
+            asked = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+            if asked is None:
+                raise DecodeError("an answer to what was not asked")
+            api, version = asked
             correlation_id, body = decode_response(api, version, frame)
             responses.append(Response(correlation_id, version, body))
         return responses

@@ -119,6 +119,7 @@ def test_a_full_disk_takes_one_replica_offline_and_the_broker_lives(acks: int) -
     cluster.create("other")
     assert cluster.produce("t", batch(b"kept")).error_code == ErrorCode.NONE
     assert cluster.produce("other", batch(b"too")).error_code == ErrorCode.NONE
+    cluster.world.run_until(cluster.world.now_ms + 500)  # what it writes a little later is written
     cluster.disk.full = True
     assert cluster.produce("t", batch(b"lost"), acks=acks).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.fetch("t").error_code == ErrorCode.KAFKA_STORAGE_ERROR

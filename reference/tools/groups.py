@@ -25,7 +25,11 @@ app = typer.Typer(no_args_is_help=True)
 
 GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
 NOBODY = {"Empty", "Dead"}
-NOT_YET = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+NOT_YET = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
 COORDINATOR_WAIT_S = 20.0
 
 
@@ -123,9 +127,15 @@ def _coordinator(cluster: ClusterClient, group: str) -> Connection:
     deadline = time.monotonic() + COORDINATOR_WAIT_S  # the first question may create the offsets topic
     while True:
         reply = cluster.call(FindCoordinatorRequest(key=group))
-        if reply.error_code not in NOT_YET or time.monotonic() > deadline:
-            refuse(reply.error_code, group, reply.error_message)
-            return cluster.to(f"{reply.host}:{reply.port}")
+        error, message = reply.error_code, reply.error_message
+        if error == ErrorCode.NONE:
+            coordinator = cluster.to(f"{reply.host}:{reply.port}")
+            (described,) = coordinator.call(DescribeGroupsRequest(groups=(group,))).groups
+            if described.error_code not in NOT_YET:  # it is, and has taken over
+                return coordinator
+            error, message = described.error_code, None
+        if error not in NOT_YET or time.monotonic() > deadline:
+            refuse(error, group, message)
         time.sleep(0.2)
 
 

@@ -28,6 +28,7 @@ from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
+METADATA_LAG_S = 2.0
 POLL_S = 0.2
 PlanArgument = Annotated[Path, typer.Argument(help="A plan: JSON as kafka-reassign-partitions.sh reads and writes it.")]
 EXIT_OF_STATE = {"done": ExitCode.HELD, "moving": ExitCode.UNDECIDED, "elsewhere": ExitCode.VIOLATED}
@@ -87,12 +88,10 @@ def execute_command(
         for topic in reply.responses:
             for part in topic.partitions:
                 refuse(part.error_code, f"{topic.name}-{part.partition_index}", part.error_message)
-        deadline = time.monotonic() + wait_s
-        while time.monotonic() < deadline and "moving" in _states(cluster, plan).values():
-            time.sleep(POLL_S)
-        _tell(_states(cluster, plan), json_=False)
+        states = _awaited(cluster, plan, wait_s, over={"done"})
+        _tell(states, json_=False)
         if wait_s:
-            _exit(_states(cluster, plan).values())
+            _exit(states.values())
 
 
 def _as_request(plan: Plan) -> tuple[ReassignableTopic, ...]:
@@ -122,9 +121,22 @@ def verify_command(
     """
     plan = read_plan(plan_file)
     with connect(bootstrap, command_config) as cluster:
-        states = _states(cluster, plan)
+        states = _awaited(cluster, plan, METADATA_LAG_S, over={"done", "moving"})
     _tell(states, json_=json_)
     _exit(states.values())
+
+
+def _awaited(cluster: ClusterClient, plan: Plan, wait_s: float, *, over: set[str]) -> dict[Key, str]:
+    """The states once they are only such as end the waiting, or after so long.
+
+    A broker's metadata may lag behind what the controller has done: "elsewhere" is believed only if it lasts.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        states = _states(cluster, plan)
+        if set(states.values()) <= over or time.monotonic() >= deadline:
+            return states
+        time.sleep(POLL_S)
 
 
 def _states(cluster: ClusterClient, plan: Plan) -> dict[Key, str]:
