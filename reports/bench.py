@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ RECORDS = 200_000
 PARTITIONS = 1_000
 SEEDS = range(24)
 OPERATIONS = 2_000_000
+RECOVERED_RECORDS = 3_000_000
 
 
 def codec() -> str:
@@ -107,6 +109,36 @@ def _resident_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def recovery() -> str:
+    """Open a log after an unclean stop: once with all of it behind the recovery point, once with nothing."""
+    from reference.drivers.files import Disk
+    from reference.storage.log import Log, LogConfig
+    from reference.wire.records import batch_headers, build_batch
+
+    batch = build_batch([(0, None, bytes(100), ())] * 150)
+    ((_, header),) = batch_headers(batch)
+    config = LogConfig(segment_bytes=64 << 20)
+    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        disk = Disk(Path(folder))
+        log = Log(disk, "t-0", config)
+        while log.log_end_offset < RECOVERED_RECORDS:
+            log.append_as_leader(batch, header, leader_epoch=0)
+        disk.flush_all()
+        seconds = []
+        for recovery_point in (0, log.log_end_offset):
+            started = time.perf_counter()
+            again = Log(disk, "t-0", config, recovery_point=recovery_point, clean=False)
+            seconds.append(time.perf_counter() - started)
+            assert again.log_end_offset == log.log_end_offset
+        size = sum(each.stat().st_size for each in Path(folder).rglob("*.log"))
+        disk.close()
+    whole, trusted = seconds
+    return (
+        f"{whole / size * 1e9:.1f} s for each GB to recover a log, in batches of {len(batch) / 1000:.0f} KB; "
+        f"{trusted:.2f} s for {size / 1e6:.0f} MB when all was flushed"
+    )
+
+
 def against_kafka() -> str:
     """Throughput, latency, failover, rebalance and memory beside Apache Kafka's, in the same run."""
     from reports.bench_brokers import table
@@ -127,12 +159,16 @@ BENCHES: dict[str, Callable[[], str]] = {
     "simulator": simulator,
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),
+    "recovery": recovery,
     "start": second_start,
     "kafka": against_kafka,
 }
 
 
 def main() -> None:
+    unknown = [name for name in sys.argv[1:] if name not in BENCHES]
+    if unknown:
+        sys.exit(f"highwater: no figure {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     for name in sys.argv[1:] or BENCHES:
         print(f"{name:12} {BENCHES[name]()}", flush=True)
 
