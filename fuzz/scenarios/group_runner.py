@@ -26,6 +26,7 @@ from pathlib import Path
 
 from fuzz.group_cluster import GROUP, GroupCluster
 from fuzz.scenarios.runner import SEED, split
+from fuzz.scenarios.script import play
 from fuzz.simulated_cluster import Settings
 from reference.clients.member_states import MemberState
 from reference.events import broker_peer
@@ -73,14 +74,7 @@ class GroupScenario:
 
     def run(self, script: str) -> str:
         """The output of a script."""
-        for line in script.splitlines():
-            text = line.split("#")[0].strip()
-            if not text:
-                continue
-            self._lines.append(f"> {text}")
-            verb, *words = text.split()
-            self._commands[verb](*words)
-            self._tell_steps()
+        play(script, self._commands, self._lines.append, self._tell_steps)
         return "\n".join(self._lines) + "\n"
 
     def _say(self, line: str) -> None:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.clients import Asker, Producer
+from fuzz.scenarios.script import play
 from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
 from reference.broker import Broker
 from reference.events import STORE, broker_peer
@@ -104,14 +105,7 @@ class Scenario:
 
     def run(self, script: str) -> str:
         """The output of a script."""
-        for line in script.splitlines():
-            text = line.split("#")[0].strip()
-            if not text:
-                continue
-            self._say(f"> {text}")
-            verb, *words = text.split()
-            self._commands[verb](*words)
-            self._tell_steps()
+        play(script, self._commands, self._lines.append, self._tell_steps)
         return "\n".join(self._lines) + "\n"
 
     def _say(self, line: str) -> None:
