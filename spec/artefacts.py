@@ -114,6 +114,15 @@ def fetch_artefact(name: str) -> Path:
     return place
 
 
+def move_into_cache(made: Path, place: Path) -> None:
+    """Put a whole folder where the cache has it; if somebody was faster, theirs stays."""
+    try:
+        made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
+
+
 def _place(artefact: Artefact) -> Path:
     suffix = CLIENTS[artefact.kind].suffix
     return cache_folder() / "artefacts" / f"{artefact.name}-{artefact.version}{suffix}"

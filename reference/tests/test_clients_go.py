@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from reference.tests.clients.build import built, expected, run
 from reference.tools import groups
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 NAMES = itertools.count()
 
 

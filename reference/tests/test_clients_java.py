@@ -14,7 +14,7 @@ from reference.tests.apache_kafka.write_segments import command
 from spec.formats.verdict import UsageError
 from spec.toolchain import java
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 VERSION = "4.3.1"
 NAMES = itertools.count()
 Tool = Callable[..., str]

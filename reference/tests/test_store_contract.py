@@ -22,7 +22,7 @@ from reference.tests.stores import EmbeddedSession, Session, ZooKeeperSession, m
 from reference.tests.test_metadata_store import Driven
 from spec.formats.verdict import UsageError
 
-pytestmark = pytest.mark.xdist_group("zookeeper")
+pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 Sessions = Callable[[], Session]
 
 

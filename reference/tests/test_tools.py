@@ -21,7 +21,7 @@ from reference.tools.plans import Plan, propose, read_plan
 from spec.formats.verdict import ExitCode, UsageError
 from spec.toolchain import java
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 HIGHWATER = typer.Typer()
 for tool in (topics, groups, reassign, elect, replicas, state_changes):
     HIGHWATER.add_typer(tool.app, name=tool.__name__.rpartition(".")[2].replace("_", "-"))

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from spec.artefacts import cache_folder
+from spec.artefacts import cache_folder, move_into_cache
 from spec.formats.verdict import UsageError
 
 OLD_EXTRAS: Final = ("javax.xml.bind:jaxb-api:2.3.1", "javax.activation:javax.activation-api:1.2.0")
@@ -50,7 +50,7 @@ def fetch_release(version: str) -> Path:
         if run.returncode:
             last = (run.stdout + run.stderr).strip().splitlines()[-1:]
             raise UsageError(f"mvn failed: {last}", where=f"Apache Kafka {version}", mend="check the network")
-        (folder / "lib").rename(place)
+        move_into_cache(folder / "lib", place)
     return place
 
 

@@ -3,14 +3,15 @@
 import hashlib
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from spec.artefacts import cache_folder
+from spec.artefacts import cache_folder, move_into_cache
 
 SOURCES = Path(__file__).parent
-BUILD_TIMEOUT_S = 280
+BUILD_TIMEOUT_S = 400
 
 
 def built(folder: str, tool: str, *command: str) -> Path:
@@ -23,18 +24,18 @@ def built(folder: str, tool: str, *command: str) -> Path:
     place = cache_folder() / "clients" / f"{folder}-{digest}"
     if place.is_dir():
         return place
-    hidden = place.with_name(f".{place.name}")
-    shutil.rmtree(hidden, ignore_errors=True)
-    shutil.copytree(SOURCES / folder, hidden)
-    try:
-        subprocess.run(
-            [program, *command], cwd=hidden, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        last = str(error.stderr or error).strip().splitlines()[-1:]
-        shutil.rmtree(hidden, ignore_errors=True)
-        pytest.skip(f"{tool} {' '.join(command)} failed here, is there a network? {last}")
-    hidden.rename(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+        made = Path(name) / "made"
+        shutil.copytree(SOURCES / folder, made)
+        try:
+            subprocess.run(
+                [program, *command], cwd=made, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            last = str(error.stderr or error).strip().splitlines()[-1:]
+            pytest.skip(f"{tool} {' '.join(command)} failed here, is there a network? {last}")
+        move_into_cache(made, place)
     return place
 
 
