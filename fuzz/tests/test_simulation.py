@@ -27,7 +27,7 @@ def test_seeds_are_clean_with_all_guards_on() -> None:
         (Settings(guards_off=("HwNeedsWholeIsr",)), 8),
         (Settings(guards_off=("UncleanRestartLeavesIsr",)), 0),
         (Settings(guards_off=("IsrCas",)), 21),
-        (Settings(truncation="high_watermark"), 1),
+        (Settings(truncation="high_watermark"), 12),
     ],
     ids=lambda value: "+".join(value.guards_off) or value.truncation if isinstance(value, Settings) else str(value),
 )
