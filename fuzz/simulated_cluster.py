@@ -95,6 +95,11 @@ class SimulatedCluster:
 
     # -- looking inside ----------------------------------------------------------------------------
 
+    def store(self) -> MetadataStore:
+        node = self.world.hosts[STORE].node
+        assert isinstance(node, MetadataStore), "the store is down"
+        return node
+
     def broker(self, broker_id: int) -> Broker | None:
         node = self.world.hosts[broker_peer(broker_id)].node
         return node if isinstance(node, Broker) else None
@@ -105,22 +110,16 @@ class SimulatedCluster:
 
     def stored(self, partition: int) -> PartitionState | None:
         """What the metadata store holds of a partition."""
-        store = self.world.hosts[STORE].node
-        assert isinstance(store, MetadataStore)
-        return store.peek(state_path(TOPIC, partition), PartitionState.from_bytes)
+        return self.store().peek(state_path(TOPIC, partition), PartitionState.from_bytes)
 
     def assigned(self, partition: int) -> tuple[int, ...]:
         """The replicas that the metadata store assigns; none when the topic is gone."""
-        store = self.world.hosts[STORE].node
-        assert isinstance(store, MetadataStore)
-        topic = store.peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
+        topic = self.store().peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
         return topic.assignment[partition] if topic else ()
 
     def controller(self) -> int:
         """The broker whose claim the store holds, or -1."""
-        store = self.world.hosts[STORE].node
-        assert isinstance(store, MetadataStore)
-        return store.peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
+        return self.store().peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
 
     def leader(self, partition: int) -> int:
         """The broker that acts as leader in the epoch that the store holds, or -1."""

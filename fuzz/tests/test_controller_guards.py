@@ -1,10 +1,16 @@
-"""What each of the controller's rules is for: the same story with the guard and without."""
+"""What rules of the controller, and one of the leader, are for: the same story with the guard and without."""
 
 from dataclasses import dataclass
 
 import pytest
 
+from fuzz.clients import Asker, Producer
 from fuzz.scenarios.runner import Scenario
+from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
+from reference.effects import Effect
+from reference.events import STORE, Instant, broker_peer
+from reference.store_messages import Delete
+from reference.wire.messages.elect_leaders import ElectLeadersRequest
 
 CLUSTER = "cluster 7 assigned=2,3,4 auto_leader_rebalance_enable=false min_insync_replicas=1"
 
@@ -31,6 +37,11 @@ STORIES = [
         "crash 2\nexpire 2\nrun 300\nproduce m1\nhold 2 -> 3\nrestart 2\nrun 100\nelect preferred\nrun 200\nread",
         "from 2: []",
     ),
+    Story(
+        "AppendNeedsMinIsr",
+        "crash 3\ncrash 4\nexpire 3\nexpire 4\nrun 400\nalter min.insync.replicas=2\nrun 100\nproduce m1 patience=300",
+        "LeaderWrite",
+    ),
     Story("FencedLeavesIsr", "crash 4\nexpire 4\nrun 100\nstored", "isr {2,3,4}"),
     Story("BumpLeaderEpoch", "crash 2\nexpire 2\nrun 300\nstored", "leader 3 epoch 0"),
     # A move that skips a step, and what the store says then.
@@ -53,3 +64,138 @@ def test_without_the_guard_it_happens(story: Story) -> None:
     for guards_off, happens in (("", False), (f"guards_off={story.guard}", True)):
         output = Scenario().run(f"{CLUSTER} {guards_off}\n{story.script}")
         assert (story.shows in output[output.rindex("\n> ") :]) is happens, output
+
+
+def moved_leader(*guards_off: str) -> SimulatedCluster:
+    """Broker 1 is controller; 3 is preferred and in sync, and 2 leads."""
+    settings = Settings(
+        brokers=4, assigned=(3, 2, 4), min_insync_replicas=1, guards_off=guards_off, spread_ms=0,
+        broker_settings={"auto_leader_rebalance_enable": False, "replica_lag_time_max_ms": 300},
+    )  # fmt: skip
+    cluster = SimulatedCluster(0, settings)
+    cluster.start()
+    cluster.world.crash(broker_peer(3), lose_unflushed=False)
+    cluster.world.run_until(cluster.world.now_ms + 2_000)
+    cluster.world.start(broker_peer(3))
+    cluster.world.run_until(cluster.world.now_ms + 2_000)
+    state = cluster.stored(0)
+    assert state is not None
+    assert (cluster.controller(), state.leader, state.isr) == (1, 2, (2, 3, 4))
+    return cluster
+
+
+def run(cluster: SimulatedCluster, wait_ms: int) -> None:
+    cluster.world.run_until(cluster.world.now_ms + wait_ms)
+
+
+def ask_for_preferred(cluster: SimulatedCluster) -> None:
+    """Of broker 1, whoever the controller is by now; it takes what it believes for true."""
+    asker = Asker([1], ElectLeadersRequest(election_type=0, topic_partitions=None), 2, lambda reply: True)
+    cluster.ask("client:elects", asker, patience_ms=200)
+
+
+@pytest.mark.parametrize("guard", ["", "ControllerEpochCas"])
+def test_a_controller_that_was_replaced_writes_nothing(guard: str) -> None:
+    """An operator deletes the controller's node; the old one does not hear of it, and its session goes on."""
+    cluster = moved_leader(*filter(None, [guard]))
+    cluster.world.hold(STORE, broker_peer(1))
+    broker = cluster.broker(2)
+    assert broker is not None
+
+    def delete(now: Instant) -> list[Effect]:
+        broker.store.call(Delete("/controller"))
+        return broker.fire(now, "nobody's")
+
+    cluster.world.enter(broker_peer(2), delete)
+    run(cluster, 200)
+    assert cluster.controller() != 1
+    before = cluster.stored(0)
+    ask_for_preferred(cluster)
+    after = cluster.stored(0)
+    assert (after != before) is bool(guard)
+
+
+@pytest.mark.parametrize("guard", ["", "VersionCas"])
+def test_a_controller_that_has_not_heard_of_a_smaller_isr_does_not_undo_it(guard: str) -> None:
+    cluster = moved_leader(*filter(None, [guard]))
+    cluster.world.hold(STORE, broker_peer(1))
+    cluster.world.hold(broker_peer(4), broker_peer(2))  # 4 lags
+    producer = Producer([2], TOPIC, 0, first=1, stride=1, pause_ms=50, on_ack=lambda *told: None, leader=2)
+    cluster.world.add("client:p", lambda disk: producer)
+    cluster.world.start("client:p")
+    run(cluster, 550)
+    state = cluster.stored(0)
+    assert state is not None
+    assert state.isr == (2, 3)
+    ask_for_preferred(cluster)
+    state = cluster.stored(0)
+    assert state is not None
+    assert state.isr == ((2, 3, 4) if guard else (2, 3))
+
+
+@pytest.mark.parametrize("guard", ["", "PersistBeforeSend"])
+def test_no_broker_is_ahead_of_the_store(guard: str) -> None:
+    settings = Settings(brokers=4, assigned=(2, 3, 4), guards_off=tuple(filter(None, [guard])), spread_ms=0)
+    cluster = SimulatedCluster(0, settings)
+    cluster.start()
+    cluster.world.crash(broker_peer(2), lose_unflushed=False)
+    ahead = False
+    for _ in range(2_000):
+        run(cluster, 1)
+        state, replica = cluster.stored(0), cluster.replica(3, 0)
+        assert state is not None
+        assert replica is not None
+        ahead |= replica.leader_epoch > state.leader_epoch
+    assert ahead is bool(guard)
+
+
+@pytest.mark.parametrize("guard", ["", "ClaimCas"])
+def test_no_two_terms_of_office_bear_the_same_epoch(guard: str) -> None:
+    """KAFKA-6082: 2 has read which epoch comes next, and claims only when another has had that epoch already."""
+    settings = Settings(brokers=3, guards_off=tuple(filter(None, [guard])), spread_ms=0)
+    cluster = SimulatedCluster(0, settings)
+    cluster.start()
+    world = cluster.world
+    two = broker_peer(2)
+    world.crash(broker_peer(1), lose_unflushed=False)
+    while cluster.controller() == 1:
+        run(cluster, 1)
+    world.hold(STORE, two)
+    run(cluster, 5)  # it asks for the epoch, and the answer is held
+    world.hold(two, STORE)
+    world.release(STORE, two)
+    while cluster.controller() != 3:  # its claim is held, too
+        run(cluster, 1)
+    world.crash(broker_peer(3), lose_unflushed=False)
+    world.enter(STORE, lambda now: cluster.store().expire(now, broker_peer(3)))
+    run(cluster, 20)
+    world.release(broker_peer(2), STORE)
+    run(cluster, 1_000)
+    epoch = cluster.store().peek("/controller_epoch", lambda data, version: int(data))
+    assert cluster.controller() == 2
+    assert epoch == (2 if guard else 3), "1 had the first, 3 the second"
+
+
+@pytest.mark.parametrize("guard", ["", "TruncateBeforeHw"])
+def test_nobody_reads_what_is_about_to_be_cut(guard: str) -> None:
+    """KAFKA-14704, in the second story of KIP-101: 1 has m2 where the leader has m3, and a higher high watermark."""
+    output = Scenario().run(f"""
+        cluster 2 guards_off=UncleanRestartLeavesIsr,{guard} min_insync_replicas=1 assigned=1,2
+        produce m1
+        run 400
+        produce m2
+        run 30
+        crash 2 lose=unflushed
+        crash 1
+        expire 1
+        expire 2
+        restart 2
+        run 300
+        produce m3
+        restart 1
+        until BecomeFollower
+        run 8
+        show
+    """)
+    shown = output[output.rindex("> show") :]
+    assert ("1 follower epoch 1 log [m1 m2] high watermark 2" in shown) is bool(guard), output

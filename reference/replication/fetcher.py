@@ -98,9 +98,12 @@ class Fetcher:
         if data.error_code != ErrorCode.NONE:
             return False
         if data.diverging_epoch.end_offset >= 0:
-            if not self._context.guards.truncate_before_hw:  # readers see what is about to go (KAFKA-14704)
+            diverging = Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            if self._context.guards.truncate_before_hw:
+                partition.truncate_to_epoch_end(diverging)
+            else:  # readers see for a while what is about to go (KAFKA-14704)
                 partition.raise_high_watermark(data.high_watermark)
-            partition.truncate_to_epoch_end(Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+                spawn(self._truncate_later(partition, diverging, partition.leader_epoch))
             return True
         try:
             partition.append_fetched(data.records or b"", data.high_watermark)
@@ -110,6 +113,11 @@ class Fetcher:
         except CorruptBatchError:
             return False
         return True
+
+    async def _truncate_later(self, partition: Partition, diverging: Diverging, epoch: int) -> None:
+        await self._purgatory.sleep(self._context.config.replica_fetch_backoff_ms)
+        if (partition.role, partition.leader_epoch) == (Role.FOLLOWER, epoch):
+            partition.truncate_to_epoch_end(diverging)
 
     async def _restart_from_leader(self, partition: Partition, epoch: int) -> None:
         """Our log end is outside the leader's log: cut to its end, or begin anew at its start."""

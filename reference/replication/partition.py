@@ -230,11 +230,15 @@ class Partition:
     def _is_awaited(self, replica: int, remote: Remote) -> bool:
         """The maximal ISR, and who is about to join it: caught up, and fit to be let in (KIP-966, KAFKA-15021)."""
         guards = self._context.guards
-        if replica in (self.maximal_isr if guards.hw_waits_for_proposed else self.isr):
-            return guards.hw_needs_whole_isr
+        if not guards.hw_needs_whole_isr:
+            return False
+        if replica in self.isr:
+            return True
+        if replica in self.maximal_isr:
+            return guards.hw_waits_for_proposed
         if remote.log_end_offset < self.high_watermark or not remote.caught_up_since(self._oldest_ms):
             return False
-        return guards.hw_needs_whole_isr and (self.is_alive(replica) or not guards.wait_only_for_eligible)
+        return self.is_alive(replica) or not guards.wait_only_for_eligible
 
     @property
     def _oldest_ms(self) -> int:
