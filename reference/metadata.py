@@ -101,20 +101,9 @@ class MetadataHandler:
             name=name,
             topic_id=topic.topic_id,
             is_internal=name in INTERNAL,
-            partitions=tuple(self._partition(name, number) for number in sorted(topic.partitions)),
-        )
-
-    def _partition(self, name: str, number: int) -> MetadataResponsePartition:
-        state = self._cache.topics[name].partitions[number]
-        leader = self._cache.leader_of(name, number)
-        return MetadataResponsePartition(
-            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=number,
-            leader_id=leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=state.replicas,
-            isr_nodes=state.isr,
-            offline_replicas=tuple(replica for replica in state.replicas if not self._cache.is_alive(replica)),
+            partitions=tuple(
+                MetadataResponsePartition(**self._cache.described(name, number)) for number in sorted(topic.partitions)
+            ),
         )
 
     async def describe_cluster(self, request: Request) -> DescribeClusterResponse:

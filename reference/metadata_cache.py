@@ -1,7 +1,9 @@
 """What a broker knows of the cluster: the last UpdateMetadata, topic by topic. It may be stale, and says so nowhere."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from reference.wire.errors import ErrorCode
 from reference.wire.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 LEADER_DURING_DELETE = -2
@@ -52,6 +54,19 @@ class MetadataCache:
         known = topic.partitions.get(state.partition_index)
         if known is None or state.leader_epoch >= known.leader_epoch:
             topic.partitions[state.partition_index] = state
+
+    def described(self, topic: str, partition: int) -> dict[str, Any]:
+        """A partition in the fields that Metadata and DescribeTopicPartitions have in common."""
+        state, leader = self.topics[topic].partitions[partition], self.leader_of(topic, partition)
+        return {
+            "error_code": ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            "partition_index": partition,
+            "leader_id": leader,
+            "leader_epoch": state.leader_epoch,
+            "replica_nodes": state.replicas,
+            "isr_nodes": state.isr,
+            "offline_replicas": tuple(replica for replica in state.replicas if not self.is_alive(replica)),
+        }
 
     def rack_of(self, broker_id: int) -> str | None:
         return self.racks.get(broker_id)

@@ -51,6 +51,3 @@ class States(Generic[K, S]):
 
     def forget(self, key: K) -> None:
         self._states.pop(key, None)
-
-    def keys_in(self, state: S) -> list[K]:
-        return [key for key, found in self._states.items() if found == state]

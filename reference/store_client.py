@@ -120,16 +120,6 @@ class StoreClient:
         for pending in self.begin_to_ensure(path):
             await pending
 
-    async def delete_tree(self, path: str) -> None:
-        """A node with all below it, in one step."""
-        await self.multi(*[Delete(each) for each in await self._tree(path)])
-
-    async def _tree(self, path: str) -> list[str]:
-        """Every path from the leaves up."""
-        found = await self.children(path)
-        below = [each for name in found.children for each in await self._tree(f"{path}/{name}")]
-        return below if found.error else [*below, path]
-
     def multi(self, *operations: Create | SetData | Delete | Check) -> Pending[StoreReply]:
         return self.call(Multi(operations))
 

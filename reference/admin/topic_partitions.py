@@ -49,18 +49,7 @@ class TopicPartitions:
             name=name,
             topic_id=self._cache.topics[name].topic_id,
             is_internal=name in INTERNAL,
-            partitions=tuple(self._partition(name, number) for number in numbers),
-        )
-
-    def _partition(self, name: str, number: int) -> DescribeTopicPartitionsResponsePartition:
-        state = self._cache.topics[name].partitions[number]
-        leader = self._cache.leader_of(name, number)
-        return DescribeTopicPartitionsResponsePartition(
-            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=number,
-            leader_id=leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=state.replicas,
-            isr_nodes=state.isr,
-            offline_replicas=tuple(each for each in state.replicas if not self._cache.is_alive(each)),
+            partitions=tuple(
+                DescribeTopicPartitionsResponsePartition(**self._cache.described(name, number)) for number in numbers
+            ),
         )

@@ -107,12 +107,10 @@ class Office:
 
     async def write(self, *operations: Operation) -> StoreReply:
         """All or nothing, and only under our controller epoch. Refused for that reason, the term is over."""
-        guarded = self.context.guards.controller_epoch_cas
-        claim = (Check(CONTROLLER_EPOCH, self._epoch_version),) if guarded else ()
-        reply = await self.ask(self.store.multi(*claim, *operations))
+        reply = await self.ask(self.conditionally(*operations))
         if reply.error in {"ConnectionLoss", "SessionExpired"}:
             raise StoreLostError(reply.error)
-        if reply.error == "BadVersion" and guarded:
+        if reply.error == "BadVersion" and self._claim:
             found = await self.ask(self.store.get(CONTROLLER_EPOCH))
             if found.stat is not None and found.stat.version != self._epoch_version:
                 self.end()
@@ -190,8 +188,13 @@ class Office:
 
     def conditionally(self, *operations: Operation) -> Pending[StoreReply]:
         """Begin a write under our controller epoch, without waiting."""
-        claim = (Check(CONTROLLER_EPOCH, self._epoch_version),)
-        return self.store.multi(*(claim if self.context.guards.controller_epoch_cas else ()), *operations)
+        return self.store.multi(*self._claim, *operations)
+
+    @property
+    def _claim(self) -> tuple[Check, ...]:
+        """Part of every write: the store takes it only while nobody has a later controller epoch."""
+        guarded = self.context.guards.controller_epoch_cas
+        return (Check(CONTROLLER_EPOCH, self._epoch_version),) if guarded else ()
 
     def label(self, key: Key, action: str, state: PartitionState) -> Any:
         return state.label(f"{key[0]}-{key[1]}", action, self.context.broker_id)

@@ -47,9 +47,6 @@ class LeaderEpochCache:
             self.entries.append((epoch, start_offset))
             self.dirty = True
 
-    def start_of(self, epoch: int) -> int | None:
-        return next((start for known, start in self.entries if known == epoch), None)
-
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch not above the asked one, and where it ended; (-1, -1) when unknown (KIP-279).
 

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from spec.formats.verdict import UsageError
 
 pytestmark = pytest.mark.xdist_group("security")
 NAMES = itertools.count()
+PATIENCE_S = 60
 RECORDS = 20
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -157,8 +159,10 @@ def test_a_wrong_password_is_refused(secured: tuple[Cluster, dict[str, object]])
         errors: list[KafkaError] = []
         settings = {"bootstrap.servers": bootstrap_of(cluster), **access, **login, "error_cb": errors.append}
         producer = Producer(settings)
-        while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        deadline = time.monotonic() + PATIENCE_S
+        while KafkaError._AUTHENTICATION not in (codes := {e.code() for e in errors}) and time.monotonic() < deadline:
             producer.poll(0.2)
+        assert KafkaError._AUTHENTICATION in codes, mechanism
 
 
 def test_a_stranger_gets_no_answer(secured: tuple[Cluster, dict[str, object]]) -> None:

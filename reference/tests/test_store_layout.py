@@ -70,6 +70,7 @@ def test_a_preferred_election_is_taken_from_its_node_and_the_node_goes() -> None
     put(simulated, Create("/admin/preferred_replica_election", json.dumps(wish).encode()))
     simulated.wait(lambda: peek(simulated, state)["leader"] == preferred)
     simulated.wait(lambda: peek(simulated, "/admin/preferred_replica_election") is None)
+    assert peek(simulated, state)["leader"] == preferred
 
 
 def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
@@ -81,6 +82,7 @@ def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
     simulated.wait(lambda: peek(simulated, state)["leader"] != preferred)
     simulated.world.start(broker_peer(preferred))
     simulated.wait(lambda: peek(simulated, state)["leader"] == preferred)
+    assert preferred in peek(simulated, state)["isr"]
 
 
 def test_a_topic_is_made_again_only_when_the_old_one_is_gone_with_all_it_had() -> None:
