@@ -6,6 +6,7 @@ cluster's end, however it ends: nodes watch for that.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -24,6 +25,7 @@ from reference.drivers.access import Access
 from reference.drivers.client import ClusterClient
 from spec.formats.verdict import UsageError
 
+FIRST_PORT, PORTS = 12_000, 18_000
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
@@ -32,12 +34,17 @@ ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses right now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that nobody uses right now; processes begin at different ones.
+
+    They lie below those that outgoing connections are given, one of which might be taken before it is used.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = FIRST_PORT + next(_candidates) % PORTS
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def _toml(tables: dict[str, dict[str, object]]) -> str:
@@ -53,6 +60,9 @@ def _toml_value(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()) + " }"
     return json.dumps(value)
+
+
+_candidates = itertools.count(os.getpid() * 101)
 
 
 class Cluster:
