@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from reference.tests.apache_kafka.cluster import ApacheKafka, apache_kafka
-from reference.tests.apache_kafka.jars import fetch_release
 from spec.formats.verdict import UsageError
+from spec.releases import fetch_release
 
 RECORDS: Final = 50_000
 RECORD_BYTES: Final = 100

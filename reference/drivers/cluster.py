@@ -6,13 +6,11 @@ cluster's end, however it ends: nodes watch for that.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,27 +22,13 @@ from reference.config import broker_config
 from reference.drivers.access import Access
 from reference.drivers.client import ClusterClient
 from spec.formats.verdict import UsageError
+from spec.ports import Ports
 
-FIRST_PORT, PORTS = 12_000, 18_000
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
 ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses right now; processes begin at different ones.
-
-    They lie below those that outgoing connections are given, one of which might be taken before it is used.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = FIRST_PORT + next(_candidates) % PORTS
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 def _toml(tables: dict[str, dict[str, object]]) -> str:
@@ -62,9 +46,6 @@ def _toml_value(value: object) -> str:
     return json.dumps(value)
 
 
-_candidates = itertools.count(os.getpid() * 101)
-
-
 class Cluster:
     """Nodes by name: `store`, then broker ids `1` to N."""
 
@@ -73,7 +54,8 @@ class Cluster:
     ) -> None:
         self._temporary = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="highwater-"))
-        store_port, *ports = free_ports(size + 1)
+        self._ports = Ports(size + 1)
+        store_port, *ports = self._ports
         if port:
             ports = [port + number for number in range(size)]
         self.addresses = {str(number + 1): f"127.0.0.1:{ports[number]}" for number in range(size)}
@@ -156,6 +138,7 @@ class Cluster:
                 self.signal(name, signal.SIGTERM)
         for name in sorted(self.processes, key=lambda node: node == STORE_NODE):
             self.stop(name)
+        self._ports.release()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 

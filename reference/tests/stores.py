@@ -14,8 +14,9 @@ from kazoo.client import KazooClient
 
 from reference.drivers.zookeeper import ZooKeeperLink
 from reference.store_messages import Connect, Operation, StoreReply, StoreRequest, WatchEvent
-from reference.tests.apache_kafka.write_segments import command, free_port, process, wait_for
+from reference.tests.apache_kafka.write_segments import command, process, wait_for
 from reference.tests.test_metadata_store import Driven
+from spec.ports import Ports
 
 PATIENCE_S = 30.0
 TIMEOUT_MS = 2_000
@@ -121,7 +122,7 @@ def until(true: Callable[[], bool]) -> None:
 @contextmanager
 def zookeeper(folder: Path) -> Iterator[str]:
     """A server of one's own; `host:port`."""
-    port = free_port()
+    port = Ports(1)[0]
     config = folder / "zoo.cfg"
     config.write_text(
         f"dataDir={folder}/zk\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=1000\n"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from reference.tests.apache_kafka.jars import fetch_release
 from reference.tests.test_clients import create
 from spec.formats.verdict import UsageError
+from spec.releases import fetch_release
 from spec.toolchain import java
 
 pytestmark = pytest.mark.xdist_group("cluster")

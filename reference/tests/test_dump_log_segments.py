@@ -13,13 +13,13 @@ import pytest
 from reference.drivers.files import Disk
 from reference.storage.cleaner import clean, install
 from reference.storage.log import Log, LogConfig
-from reference.tests.apache_kafka.jars import fetch_release
 from reference.tests.apache_kafka.write_segments import CODECS, lines
 from reference.wire.compression import Compression
 from reference.wire.log_entries import decode_entry, entries, entry_crc_valid
 from reference.wire.message_sets import build_message_set
 from reference.wire.records import Record, TimestampType, batch_headers, build_batch
 from spec.formats.verdict import UsageError
+from spec.releases import fetch_release
 from spec.toolchain import java
 
 SEGMENTS = Path(__file__).parent / "apache_kafka" / "segments"

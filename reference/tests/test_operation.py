@@ -22,11 +22,12 @@ from typer.testing import CliRunner
 
 from reference.config import BrokerConfig, broker_config, read_config
 from reference.config_checks import CONTRADICTIONS
-from reference.drivers.cluster import Cluster, free_ports
+from reference.drivers.cluster import Cluster
 from reference.drivers.logs import STATE_CHANGE_FILE
 from reference.tests.conftest import QUICK
 from reference.tools import state_changes
 from spec.formats.verdict import UsageError
+from spec.ports import Ports
 
 pytestmark = pytest.mark.xdist_group("operation")
 SAMPLE = re.compile(r'(kafka_\w+)(?:\{(\w+="[^"]*"(?:,\w+="[^"]*")*)\})? (\d+)')
@@ -35,8 +36,8 @@ RECORDS = 30
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    first = free_ports(1)[0]
-    settings: dict[str, object] = {**QUICK, "metrics_port": first, "log_format": "json"}
+    metrics = Ports(3)
+    settings: dict[str, object] = {**QUICK, "metrics_port": metrics[0], "log_format": "json"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HIGHWATER_LOG", "INFO")
         started = Cluster(3, settings=settings)
@@ -46,6 +47,7 @@ def cluster() -> Iterator[Cluster]:
             yield started
         finally:
             started.stop_all()
+            metrics.release()
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +200,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, key: str, value: o
     data = tmp_path / "data"
     data.mkdir()
     (data / "meta.properties").write_text("cluster.id=one\nbroker.id=1\n")
-    config = {"broker_id": 1, "cluster_id": "one", "log_dir": str(data), "port": free_ports(1)[0], key: value}
+    config = {"broker_id": 1, "cluster_id": "one", "log_dir": str(data), "port": Ports(1)[0], key: value}
     path = tmp_path / "broker.toml"
     path.write_text("[broker]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in config.items()))
     command = [sys.executable, "-m", "highwater", "broker", "--config", str(path)]

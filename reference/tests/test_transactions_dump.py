@@ -8,10 +8,10 @@ import pytest
 
 from reference.drivers.simulation.disk import SimulatedDisk
 from reference.events import broker_peer
-from reference.tests.apache_kafka.jars import fetch_release
 from reference.tests.simulated import Simulated
 from reference.tests.transactional import Producer
 from spec.formats.verdict import UsageError
+from spec.releases import fetch_release
 from spec.toolchain import java
 
 TOPIC = "t"

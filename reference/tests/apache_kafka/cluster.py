@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from reference.tests.apache_kafka.write_segments import CLUSTER_ID, QUICK_START, WAIT_S, command, free_port, wait_for
+from reference.tests.apache_kafka.write_segments import CLUSTER_ID, QUICK_START, WAIT_S, command, wait_for
+from spec.ports import Ports
 
 VERSION: Final = "4.3.1"
 
@@ -16,10 +17,10 @@ class ApacheKafka:
 
     def __init__(self, folder: Path, brokers: int = 1, settings: dict[str, object] | None = None) -> None:
         self.flags: Sequence[str] = QUICK_START
-        self._folder, self._ports = folder, {node: free_port() for node in range(1, brokers + 1)}
+        self._folder, self._ports = folder, dict(enumerate(Ports(brokers), 1))
         self.addresses = {node: f"127.0.0.1:{port}" for node, port in self._ports.items()}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        controller = free_port()
+        controller = Ports(1)[0]
         for node, port in self._ports.items():
             place = folder / str(node)
             _format(place / "data", node)

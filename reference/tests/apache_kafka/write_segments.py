@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from reference.tests.apache_kafka.jars import fetch_release
+from spec.ports import Ports
+from spec.releases import fetch_release
 from spec.toolchain import java
 
 COUNT: Final = 40
@@ -30,12 +31,6 @@ WAIT_S: Final = 60
 
 def lines() -> str:
     return "".join(f"k{number}:value {number} {'a' * 30}\n" for number in range(COUNT))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 QUICK_START: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -68,7 +63,7 @@ def wait_for(port: int) -> None:
 
 @contextmanager
 def old_broker(version: str, folder: Path, port: int) -> Iterator[None]:
-    zookeeper = free_port()
+    zookeeper = Ports(1)[0]
     config = folder / "zoo.cfg"
     config.write_text(f"dataDir={folder}/zk\nclientPort={zookeeper}\nclientPortAddress=127.0.0.1\ntickTime=500\n")
     server = folder / "server.properties"
@@ -86,7 +81,7 @@ def old_broker(version: str, folder: Path, port: int) -> Iterator[None]:
 
 @contextmanager
 def new_broker(version: str, folder: Path, port: int) -> Iterator[None]:
-    controller = free_port()
+    controller = Ports(1)[0]
     server = folder / "server.properties"
     server.write_text(
         f"process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n"
@@ -120,7 +115,7 @@ def produce(version: str, port: int, codec: str) -> None:
 def main(target: Path) -> None:
     for version, codecs in CODECS.items():
         with tempfile.TemporaryDirectory() as name:
-            folder, port = Path(name), free_port()
+            folder, port = Path(name), Ports(1)[0]
             with (new_broker if version.startswith("4") else old_broker)(version, folder, port):
                 for codec in codecs:
                     produce(version, port, codec)
