@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id, variant): the clause that a case holds the target to")
+    config.addinivalue_line("markers", "defect(planted, ...): what a broker may get wrong that the case sees")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
     descriptor = config.getoption("hw_report_fd")
     if descriptor >= 0 and not hasattr(config, "workerinput"):
