@@ -7,10 +7,14 @@ from reference.wire.errors import UnknownApiKeyError
 from reference.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_partitions,
@@ -20,6 +24,7 @@ from reference.wire.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -27,6 +32,7 @@ from reference.wire.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -134,6 +140,11 @@ _PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
         describe_topic_partitions.DescribeTopicPartitionsRequest,
         describe_topic_partitions.DescribeTopicPartitionsResponse,
     ),
+    (
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
+        consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
+    ),
+    (consumer_group_describe.ConsumerGroupDescribeRequest, consumer_group_describe.ConsumerGroupDescribeResponse),
     (add_partitions_to_txn.AddPartitionsToTxnRequest, add_partitions_to_txn.AddPartitionsToTxnResponse),
     (add_offsets_to_txn.AddOffsetsToTxnRequest, add_offsets_to_txn.AddOffsetsToTxnResponse),
     (end_txn.EndTxnRequest, end_txn.EndTxnResponse),
@@ -151,6 +162,16 @@ _PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
     (describe_producers.DescribeProducersRequest, describe_producers.DescribeProducersResponse),
     (describe_transactions.DescribeTransactionsRequest, describe_transactions.DescribeTransactionsResponse),
     (list_transactions.ListTransactionsRequest, list_transactions.ListTransactionsResponse),
+    (describe_client_quotas.DescribeClientQuotasRequest, describe_client_quotas.DescribeClientQuotasResponse),
+    (alter_client_quotas.AlterClientQuotasRequest, alter_client_quotas.AlterClientQuotasResponse),
+    (
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+        describe_user_scram_credentials.DescribeUserScramCredentialsResponse,
+    ),
+    (
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest,
+        alter_user_scram_credentials.AlterUserScramCredentialsResponse,
+    ),
 ]
 
 APIS: Final[dict[int, Api]] = {
