@@ -55,12 +55,15 @@ def broker_command(
 
 
 def _setting(text: str) -> tuple[str, object]:
-    """KEY=VALUE, where a value reads as a number or truth value if it can."""
+    """KEY=VALUE, where a value reads as JSON if it can: a number, a truth value, a table of users."""
+    import json
+
     from spec.formats.verdict import UsageError
 
     key, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"expected KEY=VALUE, not {text!r}", where="--set")
-    if value.lstrip("-").isdigit():
-        return key, int(value)
-    return key, {"true": True, "false": False}.get(value, value)
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

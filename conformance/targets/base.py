@@ -1,10 +1,21 @@
 """What the suite asks of a target, whoever runs it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 STOP_NODE = "stop_node"
 PAUSE_NODE = "pause_node"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslListener:
+    """Where a client must log in before it is answered, without TLS; `mechanisms` are those of SaslHandshake."""
+
+    address: str
+    user: str
+    password: str
+    mechanisms: tuple[str, ...]
 
 
 class Target(Protocol):
@@ -20,6 +31,11 @@ class Target(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
+
+    @property
+    def sasl(self) -> SaslListener | None:
+        """None where there is no such listener."""
+        ...
 
     def start_node(self, node: int | str) -> None: ...
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from conformance.failures import TargetFailure, Unsupported
+from conformance.targets.base import SaslListener
 from conformance.targets.discovery import brokers_of
 from spec.formats.verdict import UsageError
 
@@ -12,6 +13,7 @@ class ExternalTarget:
 
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
+    sasl: SaslListener | None = None
 
     def __init__(self, name: str) -> None:
         self.name, self.version = name, "unknown"

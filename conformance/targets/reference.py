@@ -1,6 +1,7 @@
 """The reference broker as a target: a cluster of processes of its own, controlled over a pipe."""
 
 import contextlib
+import json
 import select
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from conformance.failures import TargetFailure
-from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
 from conformance.targets.discovery import brokers_of
 from spec.formats.verdict import UsageError
 
@@ -114,11 +115,16 @@ class ReferenceCluster:
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+USER, PASSWORD = "alice", "alice-secret"
 
 
 class ReferenceTarget(ReferenceCluster):
     """The reference for the suite: short time-outs, so that failures show within seconds."""
+
+    _login_cluster: ReferenceCluster | None = None
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     settings: Mapping[str, int] = {
@@ -134,6 +140,24 @@ class ReferenceTarget(ReferenceCluster):
     def __init__(self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320") -> None:
         super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=dict(self.settings))
         self.name, self.version = "reference", metadata.version("highwater")
+
+    @property
+    def sasl(self) -> SaslListener:
+        """Of a broker of its own, which starts when it is first asked for: a broker has one listener for all."""
+        if self._login_cluster is None:
+            login: dict[str, object] = {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_inter_broker_user": USER,
+                "sasl_users": {USER: PASSWORD},
+            }
+            self._login_cluster = ReferenceCluster(1, settings=login)
+        mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+        return SaslListener(self._login_cluster.bootstrap, USER, PASSWORD, mechanisms)
+
+    def close(self) -> None:
+        if self._login_cluster is not None:
+            self._login_cluster.close()
+        super().close()
 
     def revive(self) -> bool:
         """Kill what hangs, start what is down."""
