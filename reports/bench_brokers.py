@@ -5,10 +5,9 @@ Maven is missing, shows a dash.
 """
 
 import statistics
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,8 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from reference.tests.apache_kafka.cluster import ApacheKafka, apache_kafka
+from conformance.targets.apache_kafka import apache_kafka
 from spec.formats.verdict import UsageError
-from spec.releases import fetch_release
 
 RECORDS: Final = 50_000
 RECORD_BYTES: Final = 100
@@ -27,6 +25,7 @@ RATE: Final = 500  # records a second, for latencies
 RATE_S: Final = 6
 PARTITIONS: Final = 1_000
 SERVER_FLAGS: Final = ("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as its own scripts
+UNTUNED: Final = {"num.network.threads": 3, "num.io.threads": 8, "background.threads": 10}  # Kafka's own defaults
 NEVER_MS: Final = 3_600_000
 PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}  # or the wait of the client is measured
 SESSION_MS: Final = 3_000
@@ -36,54 +35,30 @@ WAIT_S: Final = 120.0
 class Brokers(Protocol):
     """A running cluster, ours or theirs."""
 
-    addresses: dict[int, str]
-
-    def kill(self, node: int) -> None: ...
+    @property
+    def addresses(self) -> Mapping[int, str]: ...
+    def kill_node(self, node: int) -> None: ...
     def pid(self, node: int) -> int: ...
-
-
-class Ours:
-    def __init__(self, brokers: int) -> None:
-        from conformance.targets.reference import ReferenceCluster
-
-        # Apache Kafka leaves flushing to the operating system; so ours does here.
-        settings: dict[str, object] = {
-            "metadata_store_session_timeout_ms": SESSION_MS,
-            "log_flush_interval_ms": NEVER_MS,
-        }
-        self._cluster = ReferenceCluster(brokers, settings=settings)
-        self.addresses = self._cluster.addresses
-        self.kill, self.pid = self._cluster.kill_node, self._cluster.pid
-        self.close = self._cluster.close
-
-
-class Theirs:
-    def __init__(self, cluster: ApacheKafka) -> None:
-        self.addresses, self.kill = cluster.addresses, cluster.kill
-        self._cluster = cluster
-
-    def pid(self, node: int) -> int:
-        return self._cluster.processes[node].pid
 
 
 @contextmanager
 def ours(brokers: int) -> Iterator[Brokers]:
-    started = Ours(brokers)
-    try:
-        yield started
-    finally:
-        started.close()
+    from conformance.targets.reference import ReferenceCluster
+
+    # Apache Kafka leaves flushing to the operating system; so ours does here.
+    settings: dict[str, object] = {
+        "metadata_store_session_timeout_ms": SESSION_MS,
+        "log_flush_interval_ms": NEVER_MS,
+    }
+    with ReferenceCluster(brokers, settings=settings) as cluster:
+        yield cluster
 
 
 @contextmanager
 def theirs(brokers: int) -> Iterator[Brokers]:
-    fetch_release("4.3.1")
     settings = {"broker.session.timeout.ms": SESSION_MS, "broker.heartbeat.interval.ms": SESSION_MS // 6}
-    with (
-        tempfile.TemporaryDirectory() as name,
-        apache_kafka(Path(name), brokers, dict(settings), SERVER_FLAGS) as cluster,
-    ):
-        yield Theirs(cluster)
+    with apache_kafka(brokers, {**UNTUNED, **settings}, SERVER_FLAGS) as cluster:
+        yield cluster
 
 
 def bootstrap(cluster: Brokers) -> str:
@@ -161,7 +136,7 @@ def failover(cluster: Brokers) -> float:
     admin = create(cluster, "failover", 12, 3)
     parts = admin.list_topics("failover", timeout=10).topics["failover"].partitions
     led = next(number for number, part in parts.items() if part.leader == 3)
-    cluster.kill(3)
+    cluster.kill_node(3)
     started = time.perf_counter()
 
     def moved() -> bool:

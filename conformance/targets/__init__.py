@@ -7,10 +7,11 @@ from typing import Final
 
 from conformance.targets.base import Target
 from spec.formats.verdict import UsageError
+from spec.releases import NEWEST
 
-KNOWN: Final = "reference[:N], librdkafka-mock[:N] or HOST:PORT[,HOST:PORT]"
+KNOWN: Final = "reference[:N], apache-kafka[:VERSION][:N], librdkafka-mock[:N] or HOST:PORT[,HOST:PORT]"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:\d{1,5}(,[^,\s:]+:\d{1,5})*")
-LAUNCHED: Final = re.compile(r"(reference|librdkafka-mock)(?::([1-9]))?")
+LAUNCHED: Final = re.compile(r"(reference|apache-kafka|librdkafka-mock)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
 
 
 def check_target(name: str) -> None:
@@ -27,11 +28,15 @@ def launch_target(name: str) -> Target:
         from conformance.targets.external import ExternalTarget
 
         return ExternalTarget(name)
-    brokers = int(launched[2] or 1)
+    brokers = int(launched[3] or 1)
     if launched[1] == "reference":
         from conformance.targets.reference import ReferenceTarget
 
         return ReferenceTarget(brokers)
+    if launched[1] == "apache-kafka":
+        from conformance.targets.apache_kafka import ApacheKafka
+
+        return ApacheKafka(launched[2] or NEWEST, brokers)
     from conformance.targets.librdkafka_mock import LibrdkafkaMock
 
     return LibrdkafkaMock(brokers)

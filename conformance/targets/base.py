@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-STOP_NODE = "stop_node"
-PAUSE_NODE = "pause_node"
+STOP_NODE: Final = "stop_node"
+PAUSE_NODE: Final = "pause_node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from conformance.failures import TargetFailure
 from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
 from conformance.targets.discovery import brokers_of
+from conformance.targets.quick_settings import QUICK_SETTINGS
 from spec.formats.verdict import UsageError
 
 READY_TIMEOUT_S = 40.0
@@ -127,15 +128,7 @@ class ReferenceTarget(ReferenceCluster):
     _login_cluster: ReferenceCluster | None = None
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
-    settings: Mapping[str, int] = {
-        "group_min_session_timeout_ms": 500,
-        "group_max_session_timeout_ms": 60_000,
-        "group_max_size": 4,
-        "replica_lag_time_max_ms": 2_000,
-        "metadata_store_session_timeout_ms": 2_000,
-        "message_max_bytes": 1_048_588,
-        "offset_metadata_max_bytes": 4_096,
-    }
+    settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 
     def __init__(self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320") -> None:
         super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=dict(self.settings))

@@ -13,9 +13,9 @@ import typer
 from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner, Result
 
+from conformance.targets.apache_kafka import apache_kafka
 from reference.drivers.client import ClusterClient
 from reference.drivers.cluster import Cluster
-from reference.tests.apache_kafka.cluster import apache_kafka
 from reference.tools import elect, groups, reassign, replicas, state_changes, topics
 from reference.tools.plans import Plan, propose, read_plan
 from spec.formats.verdict import ExitCode, UsageError
@@ -29,12 +29,12 @@ NAMES = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def theirs() -> Iterator[str]:
     if shutil.which("mvn") is None:
         pytest.skip("mvn is not on PATH: apt-get install maven")
     try:
         java()
-        with apache_kafka(tmp_path_factory.mktemp("kafka"), brokers=2) as cluster:
+        with apache_kafka(brokers=2) as cluster:
             yield ",".join(cluster.addresses.values())
     except UsageError as refused:
         pytest.skip(str(refused))

@@ -1,0 +1,259 @@
+"""Apache Kafka from Maven Central as a target: KRaft from 3.3 on, before with a ZooKeeper of its own jars.
+
+Small and quick to notice failures, as measured on two cores: heaps of 256 MB, few threads, sessions of seconds.
+"""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from conformance.failures import TargetFailure
+from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
+from conformance.targets.discovery import brokers_of
+from conformance.targets.nodes import Nodes
+from conformance.targets.quick_settings import QUICK_SETTINGS
+from spec.formats.verdict import UsageError
+from spec.ports import Ports
+from spec.releases import NEWEST, fetch_release, release_number
+from spec.toolchain import java
+
+READY_TIMEOUT_S: Final = 60.0
+CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+ZOOKEEPER_NODE: Final = "zookeeper"
+KRAFT_SINCE: Final = (3, 3)
+JAVA_FLAGS: Final = (
+    "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=128m", "-Xss512k",
+    "-XX:-UsePerfData",
+)  # fmt: skip
+SMALL: Final[Mapping[str, object]] = {
+    "num.network.threads": 2,
+    "num.io.threads": 2,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.dedupe.buffer.size": 2_097_152,
+    "log.cleaner.io.buffer.size": 65_536,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": 200,
+}
+QUICK_KRAFT: Final[Mapping[str, object]] = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+    "controller.quorum.fetch.timeout.ms": 1000,
+    "controller.quorum.election.timeout.ms": 500,
+    "controller.quorum.election.backoff.max.ms": 200,
+}
+QUICK_ZOOKEEPER: Final[Mapping[str, object]] = {"zookeeper.session.timeout.ms": 3000}
+REPLICATED: Final = (
+    "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor", "default.replication.factor",
+)  # fmt: skip
+PLAIN_USER: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_USER: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+class ApacheKafka:
+    """Brokers 1 to N, each a broker and a controller where there is no ZooKeeper, all ready.
+
+    UsageError when Java or Maven is missing, or a node ends. `settings` are Kafka's own, by their dotted names.
+    """
+
+    capabilities = frozenset({STOP_NODE, PAUSE_NODE})
+
+    def __init__(
+        self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,
+        java_flags: Sequence[str] = JAVA_FLAGS,
+    ) -> None:  # fmt: skip
+        self.name, self.version = f"apache-kafka:{version}", version
+        self.settings = QUICK_SETTINGS
+        self._kraft = release_number(version) >= KRAFT_SINCE
+        self._java, self._given = (str(java().executable), *java_flags), settings or {}
+        self._jars = fetch_release(version)
+        self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
+        self.addresses: Mapping[int, str] = {
+            node: f"127.0.0.1:{port}" for node, port in enumerate(self._ports[:brokers], 1)
+        }
+        login = f"127.0.0.1:{self._logins[0]}"
+        self._login = SaslListener(login, "highwater", "highwater-secret", ("PLAIN", "SCRAM-SHA-256"))
+        self.sasl = self._login if self._kraft else None
+        self.folder = Path(tempfile.mkdtemp(prefix="highwater-kafka-"))
+        self.nodes = Nodes(self.folder, self._write_configs())
+        try:
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def start_node(self, node: int | str) -> None:
+        self.nodes.start(node)
+
+    def stop_node(self, node: int | str) -> None:
+        self.nodes.stop(node)
+
+    def kill_node(self, node: int | str) -> None:
+        self.nodes.kill(node)
+
+    def pause_node(self, node: int | str) -> None:
+        self.nodes.signal(node, signal.SIGSTOP)
+
+    def resume_node(self, node: int | str) -> None:
+        self.nodes.signal(node, signal.SIGCONT)
+
+    def pid(self, node: int) -> int:
+        return self.nodes.pid(node)
+
+    def revive(self) -> bool:
+        """Kill what hangs, start what is down."""
+        for node, address in self.addresses.items():
+            try:
+                brokers_of(address)
+            except TargetFailure:
+                self.nodes.kill(node)
+                self.nodes.start(node)
+        self._wait_until_ready()
+        return True
+
+    def close(self) -> None:
+        self.nodes.close()
+        self._ports.release()
+        self._logins.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- start ---------------------------------------------------------------------------------------
+
+    def _start_all(self) -> None:
+        if self._kraft:
+            self._format_all()
+        else:
+            self.nodes.start(ZOOKEEPER_NODE)
+        for node in self.addresses:
+            self.nodes.start(node)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        """Until every broker lists every broker: a topic made earlier would not be spread over all."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        for address in self.addresses.values():
+            while not self._knows_all(address):
+                self.nodes.check()
+                if time.monotonic() > deadline:
+                    raise UsageError(
+                        f"no cluster of {len(self.addresses)} after {READY_TIMEOUT_S:g} s", where=self.name
+                    )
+                time.sleep(0.05)
+
+    def _knows_all(self, address: str) -> bool:
+        with contextlib.suppress(TargetFailure):
+            return len(brokers_of(address)) == len(self.addresses)
+        return False
+
+    def _format_all(self) -> None:
+        """Kafka's own storage tool, which also writes the feature levels and the users; one beside the other."""
+        tools = []
+        for node in self.addresses:
+            line = self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node)))
+            line += ["--add-scram", f"SCRAM-SHA-256=[name={self._login.user},password={self._login.password}]"]
+            tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        for tool in tools:
+            said, _ = tool.communicate(timeout=READY_TIMEOUT_S)
+            if tool.returncode:
+                raise UsageError(f"the storage could not be formatted: {said.strip()[-300:]}", where=self.name)
+
+    # -- configuration -------------------------------------------------------------------------------
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        return [*self._java, "-cp", f"{self._jars}/*", main, *arguments]
+
+    def _config(self, node: int | str) -> Path:
+        return self.folder / f"{node}.properties"
+
+    def _write_configs(self) -> dict[int | str, list[str]]:
+        commands: dict[int | str, list[str]] = {}
+        if not self._kraft:
+            _write(self._config(ZOOKEEPER_NODE), self._zookeeper())
+            main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+            commands[ZOOKEEPER_NODE] = self._command(main, str(self._config(ZOOKEEPER_NODE)))
+        for number, node in enumerate(self.addresses):
+            role = self._kraft_role(number) if self._kraft else self._zookeeper_role(node)
+            _write(self._config(node), self._broker(node) | role | dict(self._given))
+            commands[node] = self._command("kafka.Kafka", str(self._config(node)))
+        return commands
+
+    def _broker(self, node: int) -> dict[str, object]:
+        quick = {name.replace("_", "."): value for name, value in QUICK_SETTINGS.items()}
+        replicas = dict.fromkeys(REPLICATED, min(len(self.addresses), 3))
+        return {**SMALL, **quick, **replicas, "log.dirs": self.folder / f"{node}-data"}
+
+    def _kraft_role(self, number: int) -> dict[str, object]:
+        brokers = len(self.addresses)
+        controllers = self._ports[brokers:]
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(controllers, 1))
+        plain, login = f"PLAINTEXT://127.0.0.1:{self._ports[number]}", f"LOGIN://127.0.0.1:{self._logins[number]}"
+        user = f'username="{self._login.user}" password="{self._login.password}"'
+        return {
+            **QUICK_KRAFT,
+            "process.roles": "broker,controller",
+            "node.id": number + 1,
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{plain},{login},CONTROLLER://127.0.0.1:{controllers[number]}",
+            "advertised.listeners": f"{plain},{login}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.login.plain.sasl.jaas.config": (
+                f'{PLAIN_USER} required {user} user_{self._login.user}="{self._login.password}";'
+            ),
+            "listener.name.login.scram-sha-256.sasl.jaas.config": f"{SCRAM_USER} required {user};",
+        }
+
+    def _zookeeper_role(self, node: int) -> dict[str, object]:
+        return {
+            **QUICK_ZOOKEEPER,
+            "broker.id": node,
+            "listeners": f"PLAINTEXT://{self.addresses[node]}",
+            "zookeeper.connect": f"127.0.0.1:{self._ports[-1]}",
+        }
+
+    def _zookeeper(self) -> dict[str, object]:
+        return {
+            "dataDir": self.folder / "zookeeper-data",
+            "clientPort": self._ports[-1],
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": 500,
+            "minSessionTimeout": 1000,
+            "maxSessionTimeout": 60_000,
+            "admin.enableServer": "false",
+        }
+
+
+def _write(path: Path, values: Mapping[str, object]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+@contextmanager
+def apache_kafka(
+    brokers: int = 1, settings: Mapping[str, object] | None = None, java_flags: Sequence[str] = JAVA_FLAGS
+) -> Iterator[ApacheKafka]:
+    """The newest, ready, and ended however the block ends."""
+    cluster = ApacheKafka(brokers=brokers, settings=settings, java_flags=java_flags)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
