@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from conformance.connection import Connection
+from conformance.connection import Connection, Patience
 from conformance.exchange import ExchangeLog
 from conformance.failures import TargetFailure, Unsupported
 from reference.wire.messages.api_versions import ApiVersionsRequest
@@ -62,9 +62,10 @@ def records_of(data: bytes | None) -> list[Record]:
 
 class Broker(Connection):
     def __init__(
-        self, address: str, advertised: Advertised, *, timeout_s: float = 5.0, log: ExchangeLog | None = None
-    ) -> None:
-        super().__init__(address, timeout_s=timeout_s, log=log)
+        self, address: str, advertised: Advertised, *, timeout_s: float = 5.0, log: ExchangeLog | None = None,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(address, timeout_s=timeout_s, log=log, patience=patience)
         self.advertised = advertised
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from conformance.broker import Advertised, Broker, Topic, expect, only
+from conformance.connection import Patience
 from conformance.exchange import ExchangeLog
 from conformance.failures import NoReply, TargetFailure, Unsupported
 from conformance.targets.base import Target
@@ -34,8 +35,12 @@ TOPICS_BY_STATE: Final = 6
 class Cluster:
     """One for each case. `close` removes what the case made, unless it is to be kept."""
 
-    def __init__(self, target: Target, advertised: Advertised, *, timeout_s: float = 5.0, keep: bool = False) -> None:
+    def __init__(
+        self, target: Target, advertised: Advertised, *, timeout_s: float = 5.0, keep: bool = False,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
+        self.patience = patience or Patience()
         self.log = ExchangeLog()
         self._prefix = f"hw-{uuid.uuid4().hex[:10]}"
         self._counter = itertools.count(1)
@@ -50,8 +55,9 @@ class Cluster:
     def connect(self, address: str | None = None, timeout_s: float | None = None) -> Broker:
         """A new connection, closed at the end of the case; by default to the first broker that is up."""
         broker = Broker(
-            address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log
-        )
+            address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log,
+            patience=self.patience,
+        )  # fmt: skip
         self._open.append(broker)
         return broker
 
@@ -192,7 +198,7 @@ class Cluster:
 
     def eventually(self, what: str, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
         """Ask until the answer is neither None nor False."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + self.patience.of(timeout_s)
         while True:
             found = look()
             if found is not None and found is not False:

@@ -1,6 +1,7 @@
 """One TCP connection to a broker on which every byte can be seen, and every wait has a deadline."""
 
 import itertools
+import math
 import socket
 import time
 from typing import Any, Final, Self
@@ -16,12 +17,23 @@ MAX_REPLY: Final = 64 * 1024 * 1024
 CHUNK: Final = 65536
 
 
+class Patience:
+    """How long a wait may last at most, whatever was asked for: little where it is known that nothing will come."""
+
+    most_s = math.inf
+
+    def of(self, seconds: float) -> float:
+        return min(seconds, self.most_s)
+
+
 class Connection:
     """`timeout_s` bounds each wait for a reply. Raises `NoReply` and `Disconnected` when the target does not answer."""
 
-    def __init__(self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None) -> None:
+    def __init__(
+        self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None, patience: Patience | None = None
+    ) -> None:
         self.address, self.timeout_s = address, timeout_s
-        self.log = log or ExchangeLog()
+        self.log, self._patience = log or ExchangeLog(), patience or Patience()
         self._correlation_ids = itertools.count(1)
         self._frames: list[bytes] = []
         self._reader = FrameReader(MAX_REPLY)
@@ -52,7 +64,7 @@ class Connection:
 
     def receive_frame(self, timeout_s: float | None = None) -> bytes:
         """The next frame without its size."""
-        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        deadline = self._deadline(timeout_s)
         while not self._frames:
             data = self._receive(deadline)
             if not data:
@@ -63,7 +75,7 @@ class Connection:
 
     def expect_disconnect(self, timeout_s: float | None = None) -> None:
         """The other side must close without another byte."""
-        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        deadline = self._deadline(timeout_s)
         try:
             data = b"".join(self._frames) or self._receive(deadline)
         except NoReply:
@@ -79,6 +91,9 @@ class Connection:
         except NoReply:
             return
         raise TargetFailure(f"expected no reply, but {self.address} sent {len(frame)} bytes: {frame[:32].hex(' ')}")
+
+    def _deadline(self, timeout_s: float | None) -> float:
+        return time.monotonic() + self._patience.of(self.timeout_s if timeout_s is None else timeout_s)
 
     def _receive(self, deadline: float) -> bytes:
         self._socket.settimeout(max(deadline - time.monotonic(), 0.001))

@@ -16,6 +16,7 @@ from _pytest.runner import runtestprotocol
 
 from conformance.broker import Advertised, Broker, Topic, advertised_by
 from conformance.cluster import Cluster
+from conformance.connection import Patience
 from conformance.failures import NotApplicable, TargetFailure
 from conformance.targets import launch_target
 from conformance.targets.base import Target
@@ -32,6 +33,7 @@ TARGET: Final = pytest.StashKey[Target]()
 ADVERTISED: Final = pytest.StashKey[Advertised]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
+PATIENCE: Final = pytest.StashKey[Patience]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -141,7 +143,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     _check_era(config.getoption("hw_kafka_version"), case_of(request.node)[1])
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
-        keep=config.getoption("hw_keep"),
+        keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None),
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
