@@ -120,7 +120,7 @@ class Broker(Connection):
         )  # fmt: skip
         reply = self.call(request, version, timeout_s)
         if reply.error_code:
-            raise TargetFailure(f"expected a fetch without error, got {reply.error_code}")
+            raise TargetFailure("error code of Fetch", expected="0", actual=str(reply.error_code))
         answer: PartitionData = only(only(reply.responses).partitions)
         return answer
 
@@ -153,7 +153,7 @@ def produce_request(
 def only(items: tuple[T, ...]) -> T:
     """The one thing that was asked for must be the one thing that is answered."""
     if len(items) != 1:
-        raise TargetFailure(f"expected exactly one entry in the reply, got {len(items)}")
+        raise TargetFailure("entries in the reply", expected="exactly 1", actual=str(len(items)))
     return items[0]
 
 
@@ -161,7 +161,7 @@ def expect(what: str, expected: object, actual: object) -> None:
     """`expected` may be a set of allowed values."""
     allowed: Collection[object] = expected if isinstance(expected, set | frozenset) else (expected,)
     if actual not in allowed:
-        raise TargetFailure(f"{what}: expected {' or '.join(map(str, allowed))}, actual {actual}")
+        raise TargetFailure(what, expected=" or ".join(sorted(map(str, allowed))), actual=str(actual))
 
 
 def advertised_by(address: str, timeout_s: float = 5.0) -> dict[int, tuple[int, int]]:

@@ -204,7 +204,7 @@ class Cluster:
             if found is not None and found is not False:
                 return found
             if time.monotonic() > deadline:
-                raise TargetFailure(f"expected {what} within {timeout_s:g} s")
+                raise TargetFailure("the wait", expected=f"{what} within {timeout_s:g} s", actual="none")
             time.sleep(POLL_S)
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ class Connection:
             data = self._receive(deadline)
             if not data:
                 self.log.add(Event(self.address, "-> disconnected"))
-                raise Disconnected(f"expected a reply of {self.address}, but it closed the connection")
+                raise Disconnected(self.address, expected="a reply", actual="it closed the connection")
             self._frames += self._reader.feed(data)
         return self._frames.pop(0)
 
@@ -79,10 +79,10 @@ class Connection:
         try:
             data = b"".join(self._frames) or self._receive(deadline)
         except NoReply:
-            raise NoReply(f"expected {self.address} to disconnect, but it stayed open and silent") from None
+            raise NoReply(self.address, expected="a disconnect", actual="it stayed open and silent") from None
         self.log.add(Event(self.address, f"-> {data[:64].hex(' ') or 'disconnected'}"))
         if data:
-            raise TargetFailure(f"expected {self.address} to disconnect, but it answered {len(data)} bytes")
+            raise TargetFailure(self.address, expected="a disconnect", actual=f"an answer of {len(data)} bytes")
 
     def expect_silence(self, timeout_s: float) -> None:
         """Nothing may come, and the connection must stay open, for so long."""
@@ -90,7 +90,8 @@ class Connection:
             frame = self.receive_frame(timeout_s)
         except NoReply:
             return
-        raise TargetFailure(f"expected no reply, but {self.address} sent {len(frame)} bytes: {frame[:32].hex(' ')}")
+        actual = f"{len(frame)} bytes: {frame[:32].hex(' ')}"
+        raise TargetFailure(self.address, expected="no reply", actual=actual)
 
     def _deadline(self, timeout_s: float | None) -> float:
         return time.monotonic() + self._patience.of(self.timeout_s if timeout_s is None else timeout_s)
@@ -101,7 +102,7 @@ class Connection:
             return self._socket.recv(CHUNK)
         except TimeoutError:
             self.log.add(Event(self.address, "-> silence"))
-            raise NoReply(f"{self.address} neither answered nor disconnected in time") from None
+            raise NoReply(self.address, expected="a reply in time", actual="silence") from None
         except ConnectionError:
             return b""
 
@@ -125,7 +126,8 @@ class Connection:
         except DecodeError as error:
             raise TargetFailure(f"the reply to {api.name} v{version} does not decode: {error}") from error
         if echoed != correlation_id:
-            raise TargetFailure(f"{api.name} v{version}: expected correlation id {correlation_id}, got {echoed}")
+            what = f"correlation id of {api.name} v{version}"
+            raise TargetFailure(what, expected=str(correlation_id), actual=str(echoed))
         return reply
 
     def exchange(self, request: object, version: int, timeout_s: float | None = None) -> Any:

@@ -2,7 +2,11 @@
 
 
 class TargetFailure(AssertionError):
-    """The target broke the clause."""
+    """The target broke the clause. `expected` and `actual` are short, and empty where the sentence says it all."""
+
+    def __init__(self, what: str, *, expected: str = "", actual: str = "") -> None:
+        self.expected, self.actual = expected, actual
+        super().__init__(f"{what}: expected {expected}, actual {actual}" if expected else what)
 
 
 class NoReply(TargetFailure):

@@ -20,7 +20,7 @@ from conformance.connection import Patience
 from conformance.failures import NotApplicable, TargetFailure
 from conformance.targets import launch_target
 from conformance.targets.base import Target
-from conformance.verdicts import BROKEN, CaseResult, CaseVerdict, verdict_of
+from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from spec.clauses import Clause, find_clause
 from spec.formats.verdict import UsageError
 
@@ -195,21 +195,32 @@ def pytest_runtest_makereport(
     report = yield
     if not item.config.getoption("hw_target"):
         return report
-    case, clause = case_of(item)
     exception = call.excinfo.value if call.excinfo else None
     if call.when == "setup":
         _forget(item)
     if call.when == "call" or exception is not None:
-        verdict = verdict_of(exception, clause.level)
-        message = _message(exception, clause) if exception else ""
-        result = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=verdict, message=message)
-        if RESULT not in item.stash or verdict is not CaseVerdict.PASS:
+        result = _judge(item, call, exception)
+        if RESULT not in item.stash or result.verdict is not CaseVerdict.PASS:
             item.stash[RESULT] = result
-        if verdict in (CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE):
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"{verdict}: {message}")
-        elif verdict in BROKEN and CLUSTER in item.stash:
+        if result.verdict in (CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE):
+            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"{result.verdict}: {result.message}")
+        elif result.verdict in BROKEN and CLUSTER in item.stash:
+            clause = find_clause(result.clause)
+            report.sections.append((f"{clause.id} {clause.level}", f"{clause.sentence} {clause.source}"))
             report.sections.append(("exchange", item.stash[CLUSTER].log.text(EXCHANGES_SHOWN)))
     return report
+
+
+def _judge(item: pytest.Item, call: pytest.CallInfo[None], exception: BaseException | None) -> CaseResult:
+    case, clause = case_of(item)
+    verdict = verdict_of(exception, clause.level)
+    is_shown = verdict in BROKEN | UNDECIDED and CLUSTER in item.stash
+    return CaseResult(
+        case=case, clause=clause.id, level=clause.level, verdict=verdict, seconds=round(call.duration, 3),
+        message=_message(exception) if exception else "",
+        expected=getattr(exception, "expected", ""), actual=getattr(exception, "actual", ""),
+        exchange=item.stash[CLUSTER].log.kept() if is_shown else [],
+    )  # fmt: skip
 
 
 def _forget(item: pytest.Item) -> None:
@@ -218,10 +229,9 @@ def _forget(item: pytest.Item) -> None:
         del item.stash[RESULT]
 
 
-def _message(exception: BaseException, clause: Clause) -> str:
+def _message(exception: BaseException) -> str:
     if isinstance(exception, TargetFailure | AssertionError):
-        first = (str(exception).strip() or "a bare assertion").splitlines()[0]
-        return f"{first} [{clause.sentence} {clause.source}]"
+        return (str(exception).strip() or "a bare assertion").splitlines()[0]
     if isinstance(exception, Exception) and type(exception).__module__ == "conformance.failures":
         return str(exception)
     return f"{type(exception).__name__}: {exception}".splitlines()[0]

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from conformance.exchange import KeptEvent
 from conformance.failures import NotApplicable, TargetFailure, Unsupported
+from spec.clauses import find_clause
 from spec.formats.verdict import ExitCode, UsageError
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
@@ -51,6 +53,16 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     level: str
     verdict: CaseVerdict
     message: str = ""
+    expected: str = ""
+    actual: str = ""
+    seconds: float = 0.0
+    exchange: list[KeptEvent] = []
+    """The last events, where the verdict is not a pass."""
+
+    def told(self) -> str:
+        """The message and the clause behind it."""
+        clause = find_clause(self.clause) if self.clause and self.verdict in BROKEN else None
+        return self.message + (f" [{clause.sentence} {clause.source}]" if clause else "")
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +98,7 @@ def unexpected(
     """New failures, and expectations that nothing bears out although one of their cases passed: one line each."""
     counted = BROKEN if strict else {CaseVerdict.FAIL}
     lines = [
-        f"{result.case}: {result.verdict}: {result.message}"
+        f"{result.case}: {result.verdict}: {result.told()}"
         for result in results
         if result.verdict in counted and expected_by(result, expectations) is None
     ]
