@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from conformance.stamp import stamp_now
 from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
 from spec.formats.verdict import UsageError
 
@@ -55,7 +56,9 @@ def run_suite(
 
     for name in targets:
         check_target(name)
-    return {"targets": [_run_target(name, options or Options(), on_progress) for name in targets]}
+    options = options or Options()
+    run = msgspec.to_builtins(stamp_now(options))
+    return {"targets": [_run_target(name, options, on_progress) for name in targets], "run": run}
 
 
 def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> dict[str, Any]:
@@ -69,11 +72,12 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     )  # fmt: skip
     os.close(writer)
     version, results = "unknown", []
+    features: dict[str, list[int]] = {}
     try:
         with os.fdopen(reader, "rb") as lines:
             for line in lines:
                 event = msgspec.json.decode(line)
-                version = event.get("target", version)
+                version, features = event.get("target", version), event.get("features", features)
                 if "usage" in event:
                     raise UsageError(event["usage"])
                 if "result" in event:
@@ -89,6 +93,7 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     return {
         "target": name,
         "version": version,
+        "features": features,
         "verdicts": count_verdicts(results),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
