@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 def conform_command(
-    targets: Annotated[list[str], typer.Argument(help="reference[:N], librdkafka-mock[:N] or HOST:PORT; several.")],
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="reference[:N], librdkafka-mock[:N] or HOST:PORT; several.")
+    ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Only this area, e.g. FRM; repeatable.")] = None,
     clause: Annotated[list[str] | None, typer.Option(help="Only this clause or case; repeatable.")] = None,
     level: Annotated[str, typer.Option(help="Leave out what is below: must, should or may.")] = "may",
@@ -18,6 +20,7 @@ def conform_command(
     kafka_version: Annotated[str, typer.Option(help="The target's era, e.g. 2.8.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
+    self_test: Annotated[bool, typer.Option("--self-test", help="Plant each defect that a case says it sees.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
@@ -27,6 +30,7 @@ def conform_command(
     """Hold brokers to the clauses of the protocol; several targets make a matrix.
 
     Exit code 1 for a broken MUST (or an expectation that no longer holds), 3 when something could not be decided.
+    With --self-test it is the cases that are tried: 1 when one passes a broker with a defect that it must see.
 
     Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
     """
@@ -43,6 +47,10 @@ def conform_command(
     if dry_run:
         _list_cases(options, json_)
         raise typer.Exit(ExitCode.HELD)
+    if self_test:
+        raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
+    if not targets:
+        raise UsageError("no target", where="conform", mend="say which broker, e.g. reference:3")
     raise typer.Exit(_run(targets, options, strict, json_, verbose, markdown, junit))
 
 
@@ -81,6 +89,26 @@ def _run(
     else:
         matrix.show(report, strict=strict, verbose=verbose)
     return exit_code(report, strict=strict)
+
+
+def _self_test(targets: list[str], options: "Options", json_: bool, verbose: bool) -> int:
+    import msgspec
+
+    from conformance.self_test.report import show
+    from conformance.self_test.runner import run_self_test
+    from conformance.self_test.trials import exit_code
+    from spec.formats.progress import progress
+    from spec.formats.verdict import UsageError
+
+    if len(targets) != 1:
+        raise UsageError("expected one target whose brokers are spoiled", where="--self-test")
+    with progress("planting", 0, quiet=json_) as step:
+        report = run_self_test(targets[0], options, step)
+    if json_:
+        typer.echo(msgspec.json.encode({"self_test": report}).decode())
+    else:
+        show(report, verbose=verbose)
+    return exit_code(report)
 
 
 def _list_cases(options: "Options", json_: bool) -> None:

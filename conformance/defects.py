@@ -54,6 +54,31 @@ class StaysOpen:
 
 
 @dataclass(frozen=True, slots=True)
+class Crash:
+    """Where the broker had to close one connection it takes none any more (CVE-2022-34917)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbled:
+    """The broker writes other bytes: `change` makes them of the whole frame of its reply, size included."""
+
+    request: type[Any]
+    change: Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfTurn:
+    """The broker answers this request after the next one on its connection."""
+
+    request: type[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OneSegment:
+    """The broker takes each TCP segment for whole frames, and hangs up when one is not."""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardOff:
     """The reference broker without one rule of `spec/guards.toml`."""
 
@@ -68,7 +93,9 @@ class Setting:
     value: Any
 
 
-Defect = Reply | Request | Silence | HangUp | StaysOpen | GuardOff | Setting
+OnTheWire = Reply | Request | Silence | HangUp | StaysOpen | Crash | Garbled | OutOfTurn | OneSegment
+OfTheBroker = GuardOff | Setting
+Defect = OnTheWire | OfTheBroker
 
 
 def defect(*planted: Defect) -> Callable[[F], F]:

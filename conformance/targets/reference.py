@@ -130,8 +130,13 @@ class ReferenceTarget(ReferenceCluster):
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 
-    def __init__(self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320") -> None:
-        super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=dict(self.settings))
+    def __init__(
+        self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
+        hidden: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
+        """`hidden` settings are the cluster's, while `settings` goes on to claim the usual ones."""
+        settings = {**self.settings, **(hidden or {})}
+        super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=settings)
         self.name, self.version = "reference", metadata.version("highwater")
 
     @property

@@ -1,0 +1,161 @@
+"""A proxy before one broker: nothing differs but what the planted defect spoils, and where the brokers are."""
+
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Silence, StaysOpen
+from conformance.self_test.listener import Listener
+from conformance.self_test.spoiling import Asked, Fault, changed_reply, read_request
+from reference.wire.messages.describe_cluster import DescribeClusterRequest
+from reference.wire.messages.fetch import FetchRequest
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest
+from reference.wire.messages.metadata import MetadataRequest
+from reference.wire.messages.produce import ProduceRequest
+
+CHUNK: Final = 65536
+MAX_FRAME: Final = 1 << 26
+STRAY_BYTES: Final = struct.pack(">ii", 4, 7)
+NAMES_BROKERS: Final[Mapping[type[Any], tuple[str, ...]]] = {
+    MetadataRequest: ("brokers",),
+    DescribeClusterRequest: ("brokers",),
+    FindCoordinatorRequest: ("coordinators", ""),
+    ProduceRequest: ("node_endpoints",),
+    FetchRequest: ("node_endpoints",),
+}
+"""Where replies say a broker's host and port: whoever asks must hear of the proxies, or would find a way around."""
+
+
+class Proxy:
+    """`ports` leads from a broker's port to its proxy's; all proxies of a cluster share it and the fault."""
+
+    def __init__(self, upstream: str, ports: dict[int, int], fault: Fault) -> None:
+        host, _, port = upstream.rpartition(":")
+        self.fault, self.ports, self._upstream = fault, ports, (host, int(port))
+        self._listener = Listener(self._serve)
+        ports[int(port)] = self._listener.port
+        self.address, self.close = self._listener.address, self._listener.close
+
+    def _serve(self, client: socket.socket) -> None:
+        if isinstance(self.fault.defect, Crash) and self.fault.taken_effect:
+            return
+        with socket.create_connection(self._upstream) as broker:
+            for each in (client, broker):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _Conversation(self, client, broker).run()
+
+    def renamed(self, reply: bytes, asked: Asked) -> bytes:
+        places = NAMES_BROKERS.get(asked.api.request, ()) if asked.api else ()
+        return changed_reply(reply, asked, lambda message: self._with_my_ports(message, places)) if places else reply
+
+    def _with_my_ports(self, message: Any, places: tuple[str, ...]) -> Any:
+        for place in places:
+            if place:
+                named = tuple(replace(each, port=self._mine(each.port)) for each in getattr(message, place))
+                message = replace(message, **{place: named})
+            else:
+                message = replace(message, port=self._mine(message.port))
+        return message
+
+    def _mine(self, port: int) -> int:
+        return self.ports.get(port, port)
+
+
+class _Conversation:
+    """A client's connection and its twin to the broker: requests in this thread, replies in another."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, broker: socket.socket) -> None:
+        self._proxy, self._fault, self._client, self._broker = proxy, proxy.fault, client, broker
+        self._asked: deque[Asked] = deque()
+        self._held = b""
+        self._is_mute = self._client_left = False
+
+    def run(self) -> None:
+        replies = threading.Thread(target=self._pass_replies, daemon=True)
+        replies.start()
+        with suppress(OSError):
+            self._pass_requests()
+        self._client_left = True
+        with suppress(OSError):
+            self._broker.shutdown(socket.SHUT_RDWR)
+        replies.join()
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _pass_requests(self) -> None:
+        buffer = bytearray()
+        while data := self._client.recv(CHUNK):
+            buffer += data
+            for frame in _whole_frames(buffer):
+                if not self._pass_request(frame):
+                    return
+            if buffer and isinstance(self._fault.defect, OneSegment):
+                self._fault.taken_effect = True
+                return
+        self._broker.sendall(buffer)
+
+    def _pass_request(self, frame: bytes) -> bool:
+        """False: hang up."""
+        asked = read_request(frame)
+        if self._fault.meets(HangUp, asked):
+            self._fault.taken_effect = True
+            return False
+        frame = self._fault.spoiled_request(frame)
+        asked = read_request(frame)
+        if asked.has_reply:
+            self._asked.append(asked)
+        with suppress(OSError):  # a broker that has closed: its other half says so, or hides it
+            self._broker.sendall(frame)
+        return True
+
+    # -- replies -------------------------------------------------------------------------------------
+
+    def _pass_replies(self) -> None:
+        buffer = bytearray()
+        with suppress(OSError):
+            with suppress(ConnectionError):
+                while data := self._broker.recv(CHUNK):
+                    buffer += data
+                    for frame in _whole_frames(buffer):
+                        self._pass_reply(frame)
+            if not self._client_left:
+                self._say_goodbye()
+
+    def _pass_reply(self, frame: bytes) -> None:
+        asked = self._asked.popleft() if self._asked else Asked()
+        if self._fault.meets(Silence, asked):
+            self._fault.taken_effect = self._is_mute = True
+        if self._is_mute:
+            return
+        frame = self._fault.spoiled_reply(self._proxy.renamed(frame, asked), asked)
+        if self._fault.meets(OutOfTurn, asked) and not self._held:
+            self._held, self._fault.taken_effect = frame, True
+            return
+        self._client.sendall(frame + self._held)
+        self._held = b""
+
+    def _say_goodbye(self) -> None:
+        """The broker has closed."""
+        self._fault.taken_effect |= isinstance(self._fault.defect, StaysOpen | Crash)
+        if isinstance(self._fault.defect, StaysOpen):
+            self._client.sendall(STRAY_BYTES)
+        else:
+            self._client.shutdown(socket.SHUT_RDWR)
+
+
+def _whole_frames(buffer: bytearray) -> list[bytes]:
+    """Taken off the buffer, sizes included; behind a size that is none, all that is there counts as one."""
+    frames = []
+    while len(buffer) >= 4:
+        size = int.from_bytes(buffer[:4], "big", signed=True)
+        end = 4 + size if 0 <= size <= MAX_FRAME else len(buffer)
+        if len(buffer) < end:
+            break
+        frames.append(bytes(buffer[:end]))
+        del buffer[:end]
+    return frames

@@ -1,0 +1,59 @@
+"""Runs the self-test: several pytests side by side, each with a cluster of its own and its share of the cases."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from conformance.runner import CASES, SUITE_INI, Options
+from conformance.self_test.trials import Trial, judge, summary
+from spec.formats.verdict import UsageError
+
+TAIL: Final = 2000
+JOBS: Final = 2
+
+
+def run_self_test(
+    target: str, options: Options, on_progress: Callable[[], None] = lambda: None, *, jobs: int = JOBS,
+    cases: Path = CASES,
+) -> dict[str, Any]:  # fmt: skip
+    """What `trials.summary` says; the cases are those that `options` selects. UsageError when a run breaks off."""
+
+    def run(share: int) -> list[Trial]:
+        trials = []
+        for trial in _trials(target, options, f"{share}/{jobs}", cases):
+            trials.append(trial)
+            on_progress()
+        return trials
+
+    with ThreadPoolExecutor(jobs) as pool:
+        found = [trial for trials in pool.map(run, range(jobs)) for trial in trials]
+    return dict(summary(judge(found)))
+
+
+def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[Trial]:
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={cases.parent}", str(cases)]
+    command += ["-p", "conformance.plugin", "-p", "conformance.self_test.plugin", f"--hw-share={share}"]
+    command += [f"--hw-target={target}", f"--hw-report-fd={writer}", *options.arguments()]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[writer]
+        )
+        os.close(writer)
+        with os.fdopen(reader, "rb") as lines:
+            for event in map(msgspec.json.decode, lines):
+                if "usage" in event:
+                    raise UsageError(event["usage"])
+                if "trial" in event:
+                    yield msgspec.convert(event["trial"], Trial)
+        if process.wait() not in (0, 5):
+            output.seek(0)
+            told = output.read().decode(errors="replace").strip()[-TAIL:]
+            raise UsageError(f"the self-test ended with pytest's code {process.returncode}: {told}")

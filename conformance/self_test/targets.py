@@ -1,0 +1,64 @@
+"""Targets of the self-test: an honest cluster behind proxies, and servers that only look like one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from conformance.self_test.proxy import Proxy
+from conformance.self_test.spoiling import Fault
+from conformance.targets.base import SaslListener, Target
+
+
+class ProxiedTarget:
+    """A target whose every address is a proxy's. What is not about addresses is the target's own."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self.fault = target, Fault()
+        self._ports: dict[int, int] = {}
+        self._proxies: list[Proxy] = []
+        self.addresses: Mapping[int, str] = {node: self._proxy(each) for node, each in target.addresses.items()}
+        self._sasl: SaslListener | None = None
+
+    def _proxy(self, address: str) -> str:
+        self._proxies.append(Proxy(address, self._ports, self.fault))
+        return self._proxies[-1].address
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    @property
+    def sasl(self) -> SaslListener | None:
+        if self._sasl is None and (listener := self._target.sasl) is not None:
+            self._sasl = replace(listener, address=self._proxy(listener.address))
+        return self._sasl
+
+    def close(self) -> None:
+        for proxy in self._proxies:
+            proxy.close()
+        self._target.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+
+class DishonestTarget:
+    """It claims to be `target`, and every address leads to one server. Its nodes stop and start in name only."""
+
+    def __init__(self, target: Target, address: str) -> None:
+        self._target, self._address = target, address
+        self.addresses: Mapping[int, str] = dict.fromkeys(target.addresses, address)
+        self.bootstrap = address
+
+    @property
+    def sasl(self) -> SaslListener | None:
+        listener = self._target.sasl
+        return listener and replace(listener, address=self._address)
+
+    def start_node(self, node: int | str) -> None:
+        """Nothing is there to start."""
+
+    stop_node = kill_node = pause_node = resume_node = start_node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
