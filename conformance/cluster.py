@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from conformance.broker import Advertised, Broker, Topic, expect, only
+from conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
 from conformance.connection import Patience
 from conformance.exchange import ExchangeLog
 from conformance.failures import NoReply, TargetFailure, Unsupported
@@ -28,6 +28,7 @@ T = TypeVar("T")
 POLL_S: Final = 0.05
 NOT_CONTROLLER: Final = 41
 COORDINATOR_LOADING: Final = (14, 15)
+NOT_YET_LEADER: Final = (3, 6)
 BATCHED_COORDINATORS: Final = 4
 TOPICS_BY_STATE: Final = 6
 
@@ -128,7 +129,14 @@ class Cluster:
             asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
             self.connect().call(asked)
         self._topics.append(name)
-        return self.topic(name)
+        topic = self.topic(name)
+        self.eventually(f"the leader of {name} to take it over", lambda: self._is_served(topic))
+        return topic
+
+    def _is_served(self, topic: Topic) -> bool:
+        """Metadata may name a leader a moment before that one knows."""
+        with self.leader(topic) as leader:
+            return leader.list_offset(topic, LATEST).error_code not in NOT_YET_LEADER
 
     def ask_controller(self, request: object) -> Any:
         """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
