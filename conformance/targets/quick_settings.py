@@ -10,5 +10,7 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "replica_lag_time_max_ms": 2_000,
     "message_max_bytes": 1_048_588,
     "offset_metadata_max_bytes": 4_096,
+    "transaction_max_timeout_ms": 900_000,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
 }
 """Kafka's names with underscores, as the reference has them."""
