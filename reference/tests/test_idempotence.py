@@ -36,6 +36,13 @@ def test_each_producer_gets_an_id_of_its_own_and_epoch_0(world: Simulated) -> No
     assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(0, 0)}
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 0)])
+def test_a_producer_names_id_and_epoch_or_neither(world: Simulated, producer_id: int, epoch: int) -> None:
+    asked = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    answer = world.ask(asked, 5)
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
 def test_ids_come_in_blocks_so_no_two_brokers_give_the_same() -> None:
     world = Simulated(3)
     ids = [world.ask(InitProducerIdRequest(transactional_id=None), 1, each).producer_id for each in (1, 2, 3, 1)]

@@ -16,6 +16,7 @@ from reference.transactions.states import IDLE, PREPARED, TransactionState
 from reference.transactions.store import Entry, TransactionStore
 from reference.transactions.transaction import (
     EPOCH_BUMP_VERSION,
+    NO_EPOCH,
     NO_PRODUCER_ID,
     TopicPartition,
     Transaction,
@@ -62,6 +63,8 @@ class TransactionCoordinator:
         """An id of its own for an idempotent producer; the next epoch of its id for a transactional one."""
         body: InitProducerIdRequest = request.body
         try:
+            if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_EPOCH):
+                raise RefusedTransactionError(ErrorCode.INVALID_REQUEST)  # a producer goes by both (KIP-360)
             if body.transactional_id is None:
                 return InitProducerIdResponse(producer_id=await self._new_producer_id(), producer_epoch=0)
             found = await self._initialise(body.transactional_id, body)
