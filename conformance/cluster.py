@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
 from conformance.connection import Patience
 from conformance.exchange import ExchangeLog
-from conformance.failures import NoReply, TargetFailure, Unsupported
+from conformance.failures import Disconnected, NoReply, TargetFailure, Unsupported
 from conformance.targets.base import Target
 from conformance.targets.discovery import brokers_of
 from reference.wire.messages.create_topics import (
@@ -21,14 +21,16 @@ from reference.wire.messages.create_topics import (
 )
 from reference.wire.messages.delete_groups import DeleteGroupsRequest
 from reference.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.find_coordinator import FindCoordinatorRequest
 from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 T = TypeVar("T")
 POLL_S: Final = 0.05
 NOT_CONTROLLER: Final = 41
-COORDINATOR_LOADING: Final = (14, 15)
 NOT_YET_LEADER: Final = (3, 6)
+NOT_COORDINATING: Final = (14, 15, 16)
+DESCRIBE_GROUPS: Final = 15
 BATCHED_COORDINATORS: Final = 4
 TOPICS_BY_STATE: Final = 6
 
@@ -198,9 +200,18 @@ class Cluster:
         def look() -> str | None:
             with self.connect() as broker:
                 found = find_coordinator(broker, group)
-            return None if found.error_code in COORDINATOR_LOADING else f"{found.host}:{found.port}"
+            address = f"{found.host}:{found.port}"
+            return address if found.error_code not in NOT_COORDINATING and self._coordinates(address, group) else None
 
         return self.connect(self.eventually(f"a coordinator of {group}", look, 15.0))
+
+    def _coordinates(self, address: str, group: str) -> bool:
+        """It may still be loading what it is to coordinate."""
+        if DESCRIBE_GROUPS not in self.advertised:
+            return True
+        with self.connect(address) as broker:
+            found = only(broker.call(DescribeGroupsRequest(groups=(group,))).groups)
+        return found.error_code not in NOT_COORDINATING
 
     # -- waiting and the end -------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.broker import Broker, expect, only
 from conformance.cluster import Cluster
-from reference.wire.messages.describe_groups import DescribeGroupsRequest
+from reference.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from reference.wire.messages.heartbeat import HeartbeatRequest
 from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from reference.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -72,10 +72,13 @@ class GroupDriver:
         expect("generation of both", first.generation, second.generation)
         return first, second
 
-    def state(self) -> str:
+    def describe(self) -> DescribedGroup:
         with self.connect() as broker:
-            found = only(broker.call(DescribeGroupsRequest(groups=(self.group,))).groups)
-        return str(found.group_state)
+            found: DescribedGroup = only(broker.call(DescribeGroupsRequest(groups=(self.group,))).groups)
+        return found
+
+    def state(self) -> str:
+        return self.describe().group_state
 
 
 class Member:

@@ -173,8 +173,12 @@ def test_the_old_id_of_a_static_member_is_fenced(driver: GroupDriver) -> None:
 @clause("GRP-17")
 def test_a_full_group_takes_nobody(cluster: Cluster, driver: GroupDriver) -> None:
     size = cluster.setting("group_max_size")
-    for _ in range(size):
-        driver.send_join(instance=cluster.name("i"))
+    first = driver.stable_member(instance=cluster.name("i"))
+    others = [driver.send_join(instance=cluster.name("i")) for _ in range(size - 1)]
+    cluster.eventually(f"{size} members", lambda: len(driver.describe().members) == size)
+    first.rejoin()
+    for member in others:
+        expect("error code of the join", 0, member.receive_join().error_code)
     late = driver.connect().call(driver.join_request(instance="late"))
     expect("error code", MAX_SIZE, late.error_code)
 
