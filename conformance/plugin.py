@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id, variant): the clause that a case holds the target to")
     config.addinivalue_line("markers", "defect(planted, ...): what a broker may get wrong that the case sees")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
+    config.addinivalue_line("markers", "slow: the case waits for longer than a second")
     descriptor = config.getoption("hw_report_fd")
     if descriptor >= 0 and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(descriptor), REPORTER)
