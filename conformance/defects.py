@@ -101,3 +101,11 @@ Defect = OnTheWire | OfTheBroker
 def defect(*planted: Defect) -> Callable[[F], F]:
     """Mark a case with the defects that it sees."""
     return pytest.mark.defect(*planted)
+
+
+def one_more(value: int) -> int:
+    return value + 1
+
+
+def one_less(value: int) -> int:
+    return value - 1

@@ -17,21 +17,35 @@ from conformance.broker import (
 )
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
+from conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, one_more
 from conformance.targets.base import PAUSE_NODE, STOP_NODE
 from reference.wire.compression import Compression
+from reference.wire.messages.create_topics import CreateTopicsRequest
+from reference.wire.messages.fetch import FetchRequest
 from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from reference.wire.records import batch_headers, build_batch
 
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TIMED_OUT, TOO_LARGE = 2, 3, 6, 7, 10
 NOT_ENOUGH_REPLICAS, INVALID_ACKS, BAD_TIMESTAMP, BAD_COMPRESSION, INVALID_RECORD = 19, 21, 32, 76, 87
 MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
+EPOCH_AT = 12
 SILENCE_S = 0.3
+RECORDS = "topic_data.partition_data.records"
+ACCEPTED = Reply(ProduceRequest, "responses.partition_responses.error_code", 0)
 
 
 def patched(data: bytes, position: int, replacement: bytes) -> bytes:
     """The batch with other bytes and a checksum that is right again."""
     changed = data[:position] + replacement + data[position + len(replacement) :]
     return changed[:CRC_AT] + struct.pack(">I", crc32c(changed[ATTRIBUTES_AT:])) + changed[ATTRIBUTES_AT:]
+
+
+def with_right_checksum(data: bytes) -> bytes:
+    return patched(data, len(data), b"")
+
+
+def with_the_clients_epoch(data: bytes) -> bytes:
+    return data[:EPOCH_AT] + struct.pack(">i", 99) + data[EPOCH_AT + 4 :]
 
 
 def assert_refused(leader: Broker, topic: Topic, data: bytes | None, error: int | set[int]) -> None:
@@ -41,6 +55,7 @@ def assert_refused(leader: Broker, topic: Topic, data: bytes | None, error: int 
 
 
 @clause("PRD-1")
+@defect(Request(ProduceRequest, "acks", 1), Request(ProduceRequest, "topic_data", ()))
 def test_acks_0_has_no_reply(leader: Broker, topic: Topic) -> None:
     leader.send(produce_request(topic, batch(b"v"), acks=0), leader.version_of(ProduceRequest))
     leader.expect_silence(SILENCE_S)
@@ -48,6 +63,7 @@ def test_acks_0_has_no_reply(leader: Broker, topic: Topic) -> None:
 
 
 @clause("PRD-2")
+@defect(StaysOpen(), Request(ProduceRequest, "acks", 1))
 def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic) -> None:
     request = produce_request(topic, batch(b"v"), acks=0, partition=1000)
     leader.send(request, leader.version_of(ProduceRequest))
@@ -55,6 +71,7 @@ def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic)
 
 
 @clause("PRD-3")
+@defect(ACCEPTED, Request(ProduceRequest, "acks", -1))
 @pytest.mark.parametrize("acks", [2, -2, 1000])
 def test_other_acks_are_refused(leader: Broker, topic: Topic, acks: int) -> None:
     expect("error code", INVALID_ACKS, leader.produce(topic, batch(b"v"), acks=acks).error_code)
@@ -62,6 +79,7 @@ def test_other_acks_are_refused(leader: Broker, topic: Topic, acks: int) -> None
 
 
 @clause("PRD-4")
+@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", one_more))
 @sweep(ProduceRequest, 3, 12)
 def test_offsets_are_given_without_gaps(leader: Broker, topic: Topic, version: int) -> None:
     for base_offset in (0, 2, 4):
@@ -72,17 +90,20 @@ def test_offsets_are_given_without_gaps(leader: Broker, topic: Topic, version: i
 
 
 @clause("PRD-5", "partition")
+@defect(ACCEPTED)
 def test_an_unknown_partition_is_an_error(leader: Broker, topic: Topic) -> None:
     expect("error code", UNKNOWN_TOPIC, leader.produce(topic, batch(b"v"), partition=1000).error_code)
 
 
 @clause("PRD-5", "topic")
+@defect(ACCEPTED)
 def test_an_unknown_topic_is_an_error(cluster: Cluster, broker: Broker) -> None:
     nowhere = Topic(cluster.name(), broker.address, 0)
     expect("error code", UNKNOWN_TOPIC, broker.produce(nowhere, batch(b"v")).error_code)
 
 
 @clause("PRD-6")
+@defect(ACCEPTED)
 @pytest.mark.parametrize("acks", [1, -1])
 def test_only_the_leader_takes_records(cluster: Cluster, topic: Topic, acks: int) -> None:
     cluster.need_brokers(2)
@@ -92,12 +113,14 @@ def test_only_the_leader_takes_records(cluster: Cluster, topic: Topic, acks: int
 
 
 @clause("PRD-7")
+@defect(Request(ProduceRequest, RECORDS, with_right_checksum))
 def test_a_wrong_checksum_is_refused(leader: Broker, topic: Topic) -> None:
     good = batch(b"value")
     assert_refused(leader, topic, good[:-1] + bytes([good[-1] ^ 1]), CORRUPT)
 
 
 @clause("PRD-8")
+@defect(Request(ProduceRequest, RECORDS, batch(b"v")))
 @pytest.mark.parametrize("magic", [0, 1, 3])
 def test_another_magic_is_refused(leader: Broker, topic: Topic, magic: int) -> None:
     data = batch(b"v")
@@ -105,32 +128,38 @@ def test_another_magic_is_refused(leader: Broker, topic: Topic, magic: int) -> N
 
 
 @clause("PRD-9", "two")
+@defect(Request(ProduceRequest, RECORDS, batch(b"a")))
 def test_two_batches_are_refused(leader: Broker, topic: Topic) -> None:
     assert_refused(leader, topic, batch(b"a") + batch(b"b"), INVALID_RECORD)
 
 
 @clause("PRD-10", "count")
+@defect(Request(ProduceRequest, RECORDS, batch(b"a", b"b")))  # KAFKA-6554
 def test_a_wrong_record_count_is_refused(leader: Broker, topic: Topic) -> None:
     assert_refused(leader, topic, patched(batch(b"a", b"b"), COUNT_AT, struct.pack(">i", 1)), INVALID_RECORD)
 
 
 @clause("PRD-10", "delta")
+@defect(Request(ProduceRequest, RECORDS, batch(b"a", b"b")))  # KAFKA-6554
 def test_a_wrong_last_offset_delta_is_refused(leader: Broker, topic: Topic) -> None:
     assert_refused(leader, topic, patched(batch(b"a", b"b"), LAST_DELTA_AT, struct.pack(">i", 5)), INVALID_RECORD)
 
 
 @clause("PRD-11")
+@defect(Request(ProduceRequest, RECORDS, batch(b"v")))
 def test_a_control_batch_of_a_client_is_refused(leader: Broker, topic: Topic) -> None:
     assert_refused(leader, topic, batch(b"v", control=True), INVALID_RECORD)
 
 
 @clause("PRD-12")
+@defect(ACCEPTED)
 def test_zstd_is_refused_before_version_7(leader: Broker, topic: Topic) -> None:
     answer = leader.produce(topic, batch(b"v", compression=Compression.ZSTD), version=6)
     expect("error code", BAD_COMPRESSION, answer.error_code)
 
 
 @clause("PRD-13")
+@defect(Request(CreateTopicsRequest, "topics.configs", ()), ACCEPTED)
 def test_a_batch_beyond_the_limit_is_refused(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs={"max.message.bytes": "1000"})
     leader = cluster.leader(topic)
@@ -139,6 +168,10 @@ def test_a_batch_beyond_the_limit_is_refused(cluster: Cluster) -> None:
 
 
 @clause("PRD-16")
+@defect(
+    Request(CreateTopicsRequest, "topics.configs", ()),
+    Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", one_more),
+)
 def test_the_broker_puts_its_time_where_the_topic_says_so(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
     leader = cluster.leader(topic)
@@ -149,6 +182,7 @@ def test_the_broker_puts_its_time_where_the_topic_says_so(cluster: Cluster) -> N
 
 
 @clause("PRD-17")
+@defect(Request(ProduceRequest, RECORDS, batch(b"v")))
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
 def test_each_codec_comes_back_as_it_was(leader: Broker, topic: Topic, codec: Compression) -> None:
     values = [b"value %d" % number * 20 for number in range(20)]
@@ -158,6 +192,7 @@ def test_each_codec_comes_back_as_it_was(leader: Broker, topic: Topic, codec: Co
 
 
 @clause("PRD-18")
+@defect(GuardOff("AppendNeedsMinIsr"), Request(CreateTopicsRequest, "topics.configs", ()))
 @pytest.mark.cluster_fault
 def test_too_small_an_isr_is_refused_for_acks_all_only(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
@@ -180,6 +215,7 @@ def test_too_small_an_isr_is_refused_for_acks_all_only(cluster: Cluster) -> None
 
 
 @clause("PRD-21")
+@defect(GuardOff("AckAfterCommit"), Request(ProduceRequest, "acks", 1))
 @pytest.mark.cluster_fault
 def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
@@ -192,6 +228,7 @@ def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster
 
 
 @clause("PRD-19")
+@defect(Request(ProduceRequest, RECORDS, batch(b"", None)))
 def test_headers_and_nulls_are_kept(leader: Broker, topic: Topic) -> None:
     headers = (("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""))
     written = [(NOW_MS, None, b"", headers), (NOW_MS, b"", None, ())]
@@ -201,6 +238,7 @@ def test_headers_and_nulls_are_kept(leader: Broker, topic: Topic) -> None:
 
 
 @clause("PRD-20")
+@defect(ACCEPTED, Reply(ProduceRequest, "responses.partition_responses.error_code", UNKNOWN_TOPIC))
 def test_one_bad_partition_fails_alone(leader: Broker, topic: Topic) -> None:
     data = tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in (topic.partition, 1000))
     topics = (TopicProduceData(name=topic.name, partition_data=data),)
@@ -211,6 +249,7 @@ def test_one_bad_partition_fails_alone(leader: Broker, topic: Topic) -> None:
 
 
 @clause("PRD-23")
+@defect(Reply(FetchRequest, "responses.partitions.records", with_the_clients_epoch))
 def test_the_leader_stamps_offset_and_epoch(leader: Broker, topic: Topic) -> None:
     for _ in range(2):
         leader.produce(topic, batch(b"v", partition_leader_epoch=99))
@@ -220,11 +259,13 @@ def test_the_leader_stamps_offset_and_epoch(leader: Broker, topic: Topic) -> Non
 
 
 @clause("PRD-22")
+@defect(Request(ProduceRequest, RECORDS, batch(b"v")))
 def test_a_base_offset_of_the_client_is_refused(leader: Broker, topic: Topic) -> None:
     assert_refused(leader, topic, batch(b"v", base_offset=7), INVALID_RECORD)
 
 
 @clause("PRD-14")
+@defect(Request(CreateTopicsRequest, "topics.configs", ()), ACCEPTED)
 def test_a_compacted_topic_needs_keys(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
     assert_refused(cluster.leader(topic), topic, build_batch([(NOW_MS, None, b"v", ())]), INVALID_RECORD)
