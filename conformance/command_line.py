@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from conformance.reports.files import ReportFiles
     from conformance.runner import Options
 
 
@@ -21,9 +22,14 @@ def conform_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
     self_test: Annotated[bool, typer.Option("--self-test", help="Plant each defect that a case says it sees.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Cases that run side by side; those that stop nodes run alone.")] = 4,
+    no_slow: Annotated[bool, typer.Option("--no-slow", help="Leave out cases that wait for time-outs.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Run each case so often: other verdicts are `flaky`.")] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the bytes behind each verdict here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    badge: Annotated[Path | None, typer.Option(help="Write an SVG badge here; one target.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every case, with its clause's sentence.")] = False,
 ) -> None:
@@ -34,6 +40,7 @@ def conform_command(
 
     Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
     """
+    from conformance.reports.files import ReportFiles
     from conformance.runner import Options
     from spec.formats.verdict import ExitCode, UsageError
 
@@ -41,7 +48,7 @@ def conform_command(
         raise UsageError(f"expected must, should or may, not {level!r}", where="--level")
     options = Options(
         areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
-        dry_run=dry_run, timeout_s=timeout, keep=keep,
+        dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
     )  # fmt: skip
     _check(list(options.areas), list(options.clauses))
     if dry_run:
@@ -51,7 +58,8 @@ def conform_command(
         raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
     if not targets:
         raise UsageError("no target", where="conform", mend="say which broker, e.g. reference:3")
-    raise typer.Exit(_run(targets, options, strict, json_, verbose, markdown, junit))
+    files = ReportFiles(html=html, markdown=markdown, junit=junit, badge=badge)
+    raise typer.Exit(_run(targets, options, files, strict, json_, verbose))
 
 
 def _check(areas: list[str], clauses: list[str]) -> None:
@@ -67,27 +75,23 @@ def _check(areas: list[str], clauses: list[str]) -> None:
         find_clause(each.partition("[")[0])
 
 
-def _run(
-    targets: list[str], options: "Options", strict: bool, json_: bool, verbose: bool, markdown: Path | None,
-    junit: Path | None,
-) -> int:  # fmt: skip
+def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: bool, json_: bool, verbose: bool) -> int:
     import msgspec
 
-    from conformance import matrix
+    from conformance.report import report_of
+    from conformance.reports.console import show
     from conformance.runner import run_suite
     from conformance.verdicts import exit_code
     from spec.formats.progress import progress
 
+    files.check(len(targets))
     with progress("conforming", 0, quiet=json_) as step:
         report = run_suite(targets, options, lambda target, result: step())
-    if markdown:
-        markdown.write_text(matrix.markdown(report))
-    if junit:
-        junit.write_text(matrix.junit(report))
+    files.write(report_of(report))
     if json_:
         typer.echo(msgspec.json.encode(report).decode())
     else:
-        matrix.show(report, strict=strict, verbose=verbose)
+        show(report_of(report), strict=strict, verbose=verbose)
     return exit_code(report, strict=strict)
 
 

@@ -24,8 +24,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stamp_now(options: msgspec.Struct) -> Stamp:
-    chosen = msgspec.to_builtins(options)
-    usual = msgspec.to_builtins(type(options)())
+    chosen, usual = (msgspec.json.decode(msgspec.json.encode(each)) for each in (options, type(options)()))
     return Stamp(
         suite=suite_version(),
         schema=f"{SCHEMA}, {len(APIS)} APIs, {schema_digest()}",

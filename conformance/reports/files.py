@@ -1,0 +1,36 @@
+"""The reports that are files: which were asked for, whether they can be written, and the writing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.report import Report
+from conformance.reports.badge import badge
+from conformance.reports.junit import junit
+from conformance.reports.markdown import markdown
+from conformance.reports.page import page
+from spec.formats.verdict import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFiles:
+    html: Path | None = None
+    markdown: Path | None = None
+    junit: Path | None = None
+    badge: Path | None = None
+
+    def check(self, targets: int) -> None:
+        """Before the run: a result that cannot be written is minutes lost."""
+        for path in (self.html, self.markdown, self.junit, self.badge):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise UsageError("the folder is not there", where=str(path), mend="make it, or write elsewhere")
+        if self.badge is not None and targets != 1:
+            raise UsageError(
+                f"a badge tells of one target, not of {targets}", where="--badge", mend="run it for each alone"
+            )
+
+    def write(self, report: Report) -> None:
+        for path, render in ((self.html, page), (self.markdown, markdown), (self.junit, junit)):
+            if path is not None:
+                path.write_text(render(report), encoding="utf-8")
+        if self.badge is not None:
+            self.badge.write_text(badge(report.targets[0]), encoding="utf-8")

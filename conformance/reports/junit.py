@@ -1,0 +1,89 @@
+"""JUnit XML: a test suite for each target, in the shape that Ant's schema and Jenkins' agree on."""
+
+from datetime import datetime
+from typing import Final
+from xml.etree import ElementTree
+
+from conformance.report import Report, TargetReport
+from conformance.reports.matrix import features_text
+from conformance.reports.xml_text import xml_text
+from conformance.stamp import Stamp
+from conformance.verdicts import (
+    BROKEN,
+    UNDECIDED,
+    CaseResult,
+    CaseVerdict,
+    Expectation,
+    expected_by,
+    read_expectations,
+)
+
+UNKNOWN_TIME: Final = "1970-01-01T00:00:00"
+COUNTED: Final = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def junit(report: Report) -> str:
+    """An expected deviation is skipped, with its reason; times are seconds."""
+    root = ElementTree.Element("testsuites", name="Kafka conformance")
+    for number, target in enumerate(report.targets):
+        root.append(_suite(number, target, report.run))
+    for name in ("tests", *COUNTED):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    root.set("time", _seconds(sum(float(suite.get("time", "0")) for suite in root)))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(number: int, target: TargetReport, run: Stamp) -> ElementTree.Element:
+    expectations = read_expectations(target.target)
+    suite = ElementTree.Element(
+        "testsuite", id=str(number), name=xml_text(target.target), package="conformance.cases", hostname="localhost",
+        timestamp=_local(run.started), tests=str(len(target.cases)),
+    )  # fmt: skip
+    properties = ElementTree.SubElement(suite, "properties")
+    said = {"version": target.version, "features": features_text(target), "suite": run.suite, "schema": run.schema}
+    for name, value in said.items():
+        ElementTree.SubElement(properties, "property", name=name, value=xml_text(value))
+    for result in target.cases:
+        suite.append(_case(result, expected_by(result, expectations)))
+    for name, tag in COUNTED.items():
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("time", _seconds(sum(result.seconds for result in target.cases)))
+    ElementTree.SubElement(suite, "system-out")
+    ElementTree.SubElement(suite, "system-err")
+    return suite
+
+
+def _case(result: CaseResult, known: Expectation | None) -> ElementTree.Element:
+    case = ElementTree.Element(
+        "testcase", classname=result.clause or "suite", name=xml_text(result.case), time=_seconds(result.seconds)
+    )
+    if result.verdict is CaseVerdict.PASS:
+        return case
+    if known is not None:
+        reason = f"expected {result.verdict}: {known.reason} {known.link}".rstrip()
+        ElementTree.SubElement(case, "skipped", message=xml_text(reason))
+    elif result.verdict in BROKEN | UNDECIDED:
+        tag = "failure" if result.verdict in BROKEN else "error"
+        message = xml_text(f"{result.verdict}: {result.message}")
+        ElementTree.SubElement(case, tag, type=result.verdict, message=message).text = xml_text(_story(result))
+    else:
+        ElementTree.SubElement(case, "skipped", message=xml_text(f"{result.verdict}: {result.message}"))
+    return case
+
+
+def _story(result: CaseResult) -> str:
+    compared = [f"expected: {result.expected}", f"actual: {result.actual}"] if result.expected else []
+    return "\n".join([result.told(), *compared, *(event.text() for event in result.exchange)])
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _local(started: str) -> str:
+    """The schema wants no zone; ours is UTC."""
+    try:
+        return datetime.fromisoformat(started).strftime("%Y-%m-%dT%H:%M:%S")
+    except ValueError:
+        return UNKNOWN_TIME

@@ -1,0 +1,68 @@
+"""The matrix as Markdown, for an issue or a job summary."""
+
+import re
+from typing import Final
+
+from conformance.report import Report, TargetReport
+from conformance.reports.matrix import Deviation, cell_text, deviations, features_text, rows_of, tally
+from conformance.reports.sources import linked
+from spec.clauses import load_clauses
+
+SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")
+MATRIX_HEAD: Final = ("clause", "level")
+
+
+def markdown(report: Report) -> str:
+    """What was run, a line for each target, the matrix, and each deviation with its clause."""
+    lines = ["# Kafka conformance", "", *_stamp(report), *_summary(report)]
+    lines += table_head(*MATRIX_HEAD, *(target.name for target in report.targets))
+    for row in rows_of(report):
+        level = row.clause.level if row.clause_id else ""
+        lines.append(table_line(row.clause_id or "suite", level, *map(cell_text, row.cells)))
+    for target in report.targets:
+        lines += _deviations(target)
+    return "\n".join(lines) + "\n"
+
+
+def table_head(*names: str) -> list[str]:
+    return [table_line(*names), "|---" * len(names) + "|"]
+
+
+def table_line(*cells: object) -> str:
+    return "| " + " | ".join(plain(str(cell)) for cell in cells) + " |"
+
+
+def plain(text: str) -> str:
+    """As it stands: nothing that a broker says becomes markup or breaks a table."""
+    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _stamp(report: Report) -> list[str]:
+    told = [f"{name} {value}" for name, value in report.run.options.items()]
+    parts = [report.run.suite, report.run.schema, report.run.started, *told]
+    return [plain(" · ".join(part for part in parts if part)), ""] if any(parts) else []
+
+
+def _summary(report: Report) -> list[str]:
+    lines = table_head("target", "version", "verdicts", "features")
+    lines += [
+        table_line(target.target, target.version, tally(target), features_text(target)) for target in report.targets
+    ]
+    return [*lines, ""]
+
+
+def _deviations(target: TargetReport) -> list[str]:
+    found = deviations(target)
+    return ["", f"## {plain(target.name)}", "", *map(_deviation, found)] if found else []
+
+
+def _deviation(deviation: Deviation) -> str:
+    result, known = deviation.result, deviation.known
+    clause = load_clauses().get(result.clause)
+    line = f"- **{plain(result.case)}** {result.verdict}: {plain(result.message)}"
+    if clause:
+        source = "".join(f"[{plain(text)}]({link})" if link else plain(text) for text, link in linked(clause.source))
+        line += f"  \n  {clause.level}: {plain(clause.sentence)} ({source})"
+    if known:
+        line += f"  \n  Expected: {plain(known.reason)}" + (f" (<{known.link}>)" if known.link else "")
+    return line
