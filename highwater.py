@@ -8,6 +8,7 @@ import typer
 from typer._click.exceptions import ClickException
 
 from conformance.command_line import conform_command
+from conformance.diff_command import diff_command
 from fuzz.command_line import fuzz_command, minimise_command, replay_command, simulate_command
 from reference.command_line import broker_command
 from reports.command_line import audit_command, demo_command, report_command
@@ -43,6 +44,7 @@ app.command("fuzz")(fuzz_command)
 app.command("replay")(replay_command)
 app.command("minimise")(minimise_command)
 app.command("conform")(conform_command)
+app.command("diff")(diff_command)
 app.command("audit")(audit_command)
 app.command("report")(report_command)
 app.add_typer(spec_app, name="spec")

@@ -1,7 +1,7 @@
 """Clauses by targets: what the console, Markdown and the page have in common."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,14 +80,14 @@ def worst(results: Sequence[CaseResult]) -> CaseVerdict | None:
     return next((verdict for verdict in WORST_FIRST if verdict in seen), None)
 
 
-def cell_text(results: Sequence[CaseResult]) -> str:
+def cell_text(results: Sequence[CaseResult], sign: Mapping[CaseVerdict, str] = SIGN) -> str:
     """The worst verdict, with how many of the decided cases have it: `FAIL 2/5`."""
     verdict = worst(results)
     if verdict is None:
         return ""
     counted = Counter(result.verdict for result in results)
     decided = sum(counted[each] for each in DECIDED)
-    return SIGN[verdict] + (f" {counted[verdict]}/{decided}" if decided > 1 and verdict in DECIDED else "")
+    return sign[verdict] + (f" {counted[verdict]}/{decided}" if decided > 1 and verdict in DECIDED else "")
 
 
 def deviations(target: TargetReport) -> list[Deviation]:

@@ -10,13 +10,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from conformance.exchange import KeptEvent, newest_within
 from conformance.report import Report, TargetReport
-from conformance.reports.matrix import DECIDED, SIGN, Row, cell_text, features_text, rows_of, tally, worst
+from conformance.reports.matrix import DECIDED, Row, cell_text, features_text, rows_of, tally, worst
 from conformance.reports.sources import linked
 from conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
 
 EXCHANGE_BUDGET: Final = 1_000_000
 """Characters of all exchanges on the page; a hexdump is three times as long as what is counted of its bytes."""
 HEXDUMP_FACTOR: Final = 2.5
+WORDS: Final = {verdict: verdict.value for verdict in CaseVerdict}
 WEB: Final = re.compile(r"https?://")
 
 
@@ -125,7 +126,7 @@ def _clause_cell(number: int, results: list[CaseResult], target: str, known: set
     told = [result for result in results if result.verdict is verdict]
     is_known = all((target, result.case) in known for result in told)
     anchor = _anchor(first.case, number) if _has_story(verdict) else ""
-    return Cell(cell_text(results), f"{_kind(verdict)}{' known' if is_known else ''}", anchor)
+    return Cell(cell_text(results, WORDS), f"{_kind(verdict)}{' known' if is_known else ''}", anchor)
 
 
 def _case_cell(case: str, number: int, results: list[CaseResult], target: str, known: set[tuple[str, str]]) -> Cell:
@@ -133,7 +134,7 @@ def _case_cell(case: str, number: int, results: list[CaseResult], target: str, k
     if found is None:
         return Cell("", "none")
     kind = _kind(found.verdict) + (" known" if (target, case) in known else "")
-    return Cell(SIGN[found.verdict], kind, _anchor(case, number) if _has_story(found.verdict) else "")
+    return Cell(found.verdict.value, kind, _anchor(case, number) if _has_story(found.verdict) else "")
 
 
 def _has_story(verdict: CaseVerdict) -> bool:
