@@ -8,7 +8,8 @@ is dead or hangs is charged to the case that left it so, and is revived where we
 
 import os
 from collections.abc import Generator, Iterator
-from typing import Final
+from contextlib import nullcontext
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -18,6 +19,8 @@ from conformance.broker import Advertised, Broker, Topic, advertised_by
 from conformance.cluster import Cluster
 from conformance.connection import Patience
 from conformance.failures import NotApplicable, TargetFailure
+from conformance.judging import TargetGone, Turn, judge
+from conformance.sharing import SharedTarget, TargetServer
 from conformance.targets import launch_target
 from conformance.targets.base import Target
 from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
@@ -26,10 +29,11 @@ from spec.formats.verdict import UsageError
 
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
-ALIVE_TIMEOUT_S: Final = 3.0
 EXCHANGES_SHOWN: Final = 8
 
 TARGET: Final = pytest.StashKey[Target]()
+SERVER: Final = pytest.StashKey[TargetServer]()
+TURN: Final = pytest.StashKey[Turn]()
 ADVERTISED: Final = pytest.StashKey[Advertised]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
@@ -44,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
     group.addoption("--hw-kafka-version", default="", help="the target's era, e.g. 2.8")
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
+    group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
+    group.addoption("--hw-repeat", type=int, default=1, help="run each case so often: other verdicts make it flaky")
     group.addoption("--hw-keep", action="store_true", help="do not delete what cases made")
     group.addoption("--hw-dry-run", action="store_true", help="report the cases without running them")
     group.addoption("--hw-report-fd", type=int, default=-1, help="write a line of JSON for each verdict here")
@@ -77,7 +83,7 @@ def case_of(item: pytest.Item) -> tuple[str, Clause]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select by area, clause and level. Cases that stop nodes go last, so that they disturb none."""
+    """Select by area, clause, level and pace. Slow ones begin first; those that stop nodes go last."""
     if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
         return
     chosen, seen = [], set()
@@ -86,11 +92,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if case in seen:
             raise UsageError(f"two cases are called {case}", where=item.nodeid, mend="give one a variant")
         seen.add(case)
-        if _is_chosen(config, case, clause):
+        if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
             chosen.append(item)
-    chosen.sort(key=lambda item: item.get_closest_marker("cluster_fault") is not None)
+    chosen.sort(key=lambda item: (_needs_all(item), not _is_slow(item)))
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
+
+
+def _needs_all(item: pytest.Item) -> bool:
+    """It stops nodes, or does something else that all others would notice."""
+    return item.get_closest_marker("cluster_fault") is not None
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
 
 
 def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
@@ -105,8 +120,23 @@ def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
 # -- the target -------------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """With workers (pytest-xdist), who starts them launches the target and serves it."""
+    config = session.config
+    if _wants_target(config) and _has_workers(config):
+        _open_target(config)
+        config.stash[SERVER] = TargetServer(config.stash[TARGET])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    if SERVER in node.config.stash:
+        node.workerinput["hw_server"] = node.config.stash[SERVER].address
+
+
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """A dry run reports every case; a run opens its target here, once for each worker."""
+    """A dry run reports every case; a run alone opens its target here, a worker asks for the one that is served."""
     config = session.config
     if config.getoption("hw_dry_run"):
         for item in session.items:
@@ -114,24 +144,35 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             listed = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.PASS)
             _write(config, "result", listed)
         return True
-    is_worker_or_alone = hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None)
-    if config.getoption("hw_target") and is_worker_or_alone:
+    if _wants_target(config) and not _has_workers(config):
         _open_target(config)
     return None
 
 
+def _wants_target(config: pytest.Config) -> bool:
+    return bool(config.getoption("hw_target")) and not config.getoption("hw_dry_run")
+
+
+def _has_workers(config: pytest.Config) -> bool:
+    return bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
+
+
 def _open_target(config: pytest.Config) -> None:
-    name = config.getoption("hw_target")
+    server = getattr(config, "workerinput", {}).get("hw_server")
     try:
-        config.stash[TARGET] = target = launch_target(name)
+        target = SharedTarget(server) if server else launch_target(config.getoption("hw_target"))
+        config.stash[TARGET] = target
         config.stash[ADVERTISED] = advertised_by(target.bootstrap.split(",")[0])
     except (UsageError, TargetFailure) as error:
         _write(config, "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+    config.stash[TURN] = target.turn if isinstance(target, SharedTarget) else lambda alone: nullcontext()
     _write(config, "target", target.version)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if SERVER in config.stash:
+        config.stash[SERVER].close()
     if TARGET in config.stash:
         config.stash[TARGET].close()
 
@@ -239,46 +280,29 @@ def _message(exception: BaseException) -> str:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    if TARGET not in item.config.stash:
+    config = item.config
+    if TARGET not in config.stash:
         return None
+
+    def run() -> tuple[CaseResult, list[pytest.TestReport]]:
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        return item.stash[RESULT], reports
+
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    result = item.stash[RESULT]
-    if result.verdict in BROKEN:
-        result, reports = _judge_again(item, nextitem, result, reports)
+    try:
+        result, reports = judge(
+            config.stash[TARGET], config.stash[TURN], run, alone=_needs_all(item), repeat=config.getoption("hw_repeat")
+        )
+    except TargetGone as gone:
+        result, reports = gone.result, []
+        item.session.shouldstop = str(gone)
+        _write(config, "result", result)
     for report in reports:
         if report.when == "teardown":
             report.user_properties.append((PROPERTY, msgspec.to_builtins(result)))
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
-
-
-def _judge_again(
-    item: pytest.Item, nextitem: pytest.Item | None, first: CaseResult, reports: list[pytest.TestReport]
-) -> tuple[CaseResult, list[pytest.TestReport]]:
-    """A dead target needs no second run; another verdict in it makes the case flaky."""
-    config = item.config
-    dead = _who_is_dead(config.stash[TARGET])
-    if dead:
-        if not config.stash[TARGET].revive():
-            item.session.shouldstop = f"{dead} after {first.case}, and is not ours to restart"
-        return msgspec.structs.replace(first, message=f"{dead}; {first.message}"), reports
-    again = runtestprotocol(item, log=False, nextitem=nextitem)
-    second = item.stash[RESULT]
-    if second.verdict == first.verdict:
-        return second, again
-    message = f"{first.verdict}, then {second.verdict}: {first.message or second.message}"
-    return msgspec.structs.replace(first, verdict=CaseVerdict.FLAKY, message=message), reports
-
-
-def _who_is_dead(target: Target) -> str:
-    for address in target.addresses.values():
-        try:
-            advertised_by(address, ALIVE_TIMEOUT_S)
-        except TargetFailure as error:
-            return f"the target died or hangs ({error})"
-    return ""
 
 
 class Reporter:

@@ -34,6 +34,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     timeout_s: float = 5.0
     keep: bool = False
+    jobs: int = 4
+    no_slow: bool = False
+    repeat: int = 1
 
     def arguments(self) -> list[str]:
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]
@@ -42,7 +45,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
-        return [*found, "-p", "no:xdist"]
+        found += ["--hw-no-slow"] if self.no_slow else []
+        found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
+        # One case at a time to each worker, since some take a thousand times as long as others.
+        side_by_side = ["-n", str(self.jobs), "--dist=load", "--maxschedchunk=1"]
+        return found + (side_by_side if self.jobs > 1 and not self.dry_run else ["-p", "no:xdist"])
 
 
 def run_suite(

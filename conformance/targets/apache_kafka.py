@@ -3,20 +3,17 @@
 Small and quick to notice failures, as measured on two cores: heaps of 256 MB, few threads, sessions of seconds.
 """
 
-import contextlib
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from conformance.failures import TargetFailure
 from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from conformance.targets.discovery import brokers_of
+from conformance.targets.discovery import restart_dead, wait_until_whole
 from conformance.targets.nodes import Nodes
 from conformance.targets.quick_settings import QUICK_SETTINGS
 from spec.formats.verdict import UsageError
@@ -24,7 +21,7 @@ from spec.ports import Ports
 from spec.releases import NEWEST, fetch_release, release_number
 from spec.toolchain import java
 
-READY_TIMEOUT_S: Final = 60.0
+TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
@@ -118,14 +115,7 @@ class ApacheKafka:
         return self.nodes.pid(node)
 
     def revive(self) -> bool:
-        """Kill what hangs, start what is down."""
-        for node, address in self.addresses.items():
-            try:
-                brokers_of(address)
-            except TargetFailure:
-                self.nodes.kill(node)
-                self.nodes.start(node)
-        self._wait_until_ready()
+        restart_dead(self.addresses, self.kill_node, self.start_node)
         return True
 
     def close(self) -> None:
@@ -143,24 +133,7 @@ class ApacheKafka:
             self.nodes.start(ZOOKEEPER_NODE)
         for node in self.addresses:
             self.nodes.start(node)
-        self._wait_until_ready()
-
-    def _wait_until_ready(self) -> None:
-        """Until every broker lists every broker: a topic made earlier would not be spread over all."""
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        for address in self.addresses.values():
-            while not self._knows_all(address):
-                self.nodes.check()
-                if time.monotonic() > deadline:
-                    raise UsageError(
-                        f"no cluster of {len(self.addresses)} after {READY_TIMEOUT_S:g} s", where=self.name
-                    )
-                time.sleep(0.05)
-
-    def _knows_all(self, address: str) -> bool:
-        with contextlib.suppress(TargetFailure):
-            return len(brokers_of(address)) == len(self.addresses)
-        return False
+        wait_until_whole(self.addresses, self.nodes.check)
 
     def _format_all(self) -> None:
         """Kafka's own storage tool, which also writes the feature levels and the users; one beside the other."""
@@ -170,7 +143,7 @@ class ApacheKafka:
             line += ["--add-scram", f"SCRAM-SHA-256=[name={self._login.user},password={self._login.password}]"]
             tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for tool in tools:
-            said, _ = tool.communicate(timeout=READY_TIMEOUT_S)
+            said, _ = tool.communicate(timeout=TOOL_TIMEOUT_S)
             if tool.returncode:
                 raise UsageError(f"the storage could not be formatted: {said.strip()[-300:]}", where=self.name)
 

@@ -1,10 +1,17 @@
-"""Which brokers a cluster has, asked by the protocol."""
+"""Which brokers a cluster has, asked by the protocol, and whether all of them are there."""
+
+import time
+from collections.abc import Callable, Mapping
 
 from conformance.connection import Connection
+from conformance.failures import TargetFailure
 from reference.wire.messages.metadata import MetadataRequest
+from spec.formats.verdict import UsageError
 
 METADATA_VERSION = 1
 TIMEOUT_S = 3.0
+READY_TIMEOUT_S = 60.0
+POLL_S = 0.05
 
 
 def brokers_of(address: str) -> dict[int, str]:
@@ -12,3 +19,36 @@ def brokers_of(address: str) -> dict[int, str]:
     with Connection(address, timeout_s=TIMEOUT_S) as connection:
         reply = connection.exchange(MetadataRequest(topics=()), METADATA_VERSION)
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
+
+
+def is_whole(address: str, brokers: int) -> bool:
+    """This broker lists so many."""
+    try:
+        return len(brokers_of(address)) == brokers
+    except TargetFailure:
+        return False
+
+
+def wait_until_whole(addresses: Mapping[int, str], check: Callable[[], None] = lambda: None) -> None:
+    """Until every broker lists every broker: a topic made earlier would not be spread over all.
+
+    `check` may say that it is in vain. UsageError after a minute.
+    """
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    for address in addresses.values():
+        while not is_whole(address, len(addresses)):
+            check()
+            if time.monotonic() > deadline:
+                raise UsageError(f"no cluster of {len(addresses)} after {READY_TIMEOUT_S:g} s", where=address)
+            time.sleep(POLL_S)
+
+
+def restart_dead(addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None]) -> None:
+    """Kill what hangs, start what is down, and wait until all is well."""
+    for node, address in addresses.items():
+        try:
+            brokers_of(address)
+        except TargetFailure:
+            kill(node)
+            start(node)
+    wait_until_whole(addresses)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from conformance.failures import TargetFailure
 from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from conformance.targets.discovery import brokers_of
+from conformance.targets.discovery import restart_dead
 from conformance.targets.quick_settings import QUICK_SETTINGS
 from spec.formats.verdict import UsageError
 
@@ -158,12 +157,5 @@ class ReferenceTarget(ReferenceCluster):
         super().close()
 
     def revive(self) -> bool:
-        """Kill what hangs, start what is down."""
-        for node, address in self.addresses.items():
-            try:
-                brokers_of(address)
-            except TargetFailure:
-                if self.pid(node):
-                    self.kill_node(node)
-                self.start_node(node)
+        restart_dead(self.addresses, self.kill_node, self.start_node)
         return True

@@ -1,0 +1,87 @@
+"""From runs of a case to its verdict: a failure is looked at once more, alone with the target."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from conformance.broker import advertised_by
+from conformance.failures import TargetFailure
+from conformance.targets.base import Target
+from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+
+ALIVE_TIMEOUT_S: Final = 3.0
+T = TypeVar("T")
+Ended = tuple[CaseResult, T]
+"""A result and what else the run left, which is handed back with it."""
+
+
+class Turn(Protocol):
+    def __call__(self, *, alone: bool) -> AbstractContextManager[None]: ...
+
+
+class TargetGone(Exception):
+    """It died, and is not ours to bring back."""
+
+    def __init__(self, result: CaseResult) -> None:
+        super().__init__(f"{result.message} (after {result.case}, or a case beside it)")
+        self.result = result
+
+
+def judge(target: Target, turn: Turn, run: Callable[[], Ended[T]], *, alone: bool = False, repeat: int = 1) -> Ended[T]:
+    """Run a case `repeat` times; a failure once more, `alone` with the target.
+
+    A verdict that changes is `flaky`. Whoever leaves the target dead when nobody else is there is charged with it; who
+    was only beside is judged by the second run. Raises TargetGone.
+    """
+    with turn(alone=alone):
+        first = run()
+    if first[0].verdict in BROKEN:
+        return _judge_again(target, turn, run, first)
+    for _ in range(repeat - 1):
+        with turn(alone=alone):
+            other = run()
+        if other[0].verdict != first[0].verdict:
+            return _flaky(first, other[0])
+    return first
+
+
+def _judge_again(target: Target, turn: Turn, run: Callable[[], Ended[T]], first: Ended[T]) -> Ended[T]:
+    with turn(alone=True):
+        was_dead = who_is_dead(target)
+        if was_dead:
+            _revive(target, _charged(first[0], was_dead))
+        second = run()
+        is_dead = who_is_dead(target)
+        if is_dead:
+            charged = _charged(second[0], is_dead)
+            _revive(target, charged)
+            return charged, second[1]
+    return second if was_dead or second[0].verdict == first[0].verdict else _flaky(first, second[0])
+
+
+def _flaky(first: Ended[T], second: CaseResult) -> Ended[T]:
+    result = first[0]
+    message = f"{result.verdict}, then {second.verdict}: {result.message or second.message}"
+    return msgspec.structs.replace(result, verdict=CaseVerdict.FLAKY, message=message), first[1]
+
+
+def _charged(result: CaseResult, dead: str) -> CaseResult:
+    verdict = result.verdict if result.verdict in BROKEN else CaseVerdict.FAIL
+    return msgspec.structs.replace(result, verdict=verdict, message=f"{dead}; {result.message}".rstrip("; "))
+
+
+def _revive(target: Target, charged: CaseResult) -> None:
+    if not target.revive():
+        raise TargetGone(charged)
+
+
+def who_is_dead(target: Target) -> str:
+    """Empty when all brokers answer."""
+    for address in target.addresses.values():
+        try:
+            advertised_by(address, ALIVE_TIMEOUT_S)
+        except TargetFailure as error:
+            return f"the target died or hangs ({error})"
+    return ""

@@ -1,0 +1,129 @@
+"""One target for several pytest workers: the process that launched it serves it, the workers ask over a socket."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, Final
+
+from conformance.failures import Unsupported
+from conformance.targets.base import SaslListener, Target
+from conformance.turns import Turns
+from spec.formats.verdict import UsageError
+
+KEY: Final = b"highwater"
+"""The socket's file is its owner's alone; the key only tells a stray connection apart."""
+GONE: Final = (EOFError, OSError)
+
+CALLS: Final[Mapping[str, Callable[..., Any]]] = {
+    "identity": lambda target: (target.name, target.version, target.capabilities, dict(target.settings)),
+    "addresses": lambda target: dict(target.addresses),
+    "sasl": lambda target: target.sasl,
+    "start_node": lambda target, node: target.start_node(node),
+    "stop_node": lambda target, node: target.stop_node(node),
+    "kill_node": lambda target, node: target.kill_node(node),
+    "pause_node": lambda target, node: target.pause_node(node),
+    "resume_node": lambda target, node: target.resume_node(node),
+    "revive": lambda target: target.revive(),
+}
+TAKE, GIVE = "take", "give"
+
+
+class TargetServer:
+    """Serves a target until it is closed; the target itself stays its owner's to close."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._turns, self._one_at_a_time = target, Turns(), threading.Lock()
+        self._listener = Listener(family="AF_UNIX", authkey=KEY)
+        self.address = str(self._listener.address)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(*GONE):
+            while True:
+                threading.Thread(target=self._serve, args=(self._listener.accept(),), daemon=True).start()
+
+    def _serve(self, worker: "Connection[Any, Any]") -> None:
+        """A worker that is gone gives its turn back."""
+        turn = ExitStack()
+        with worker, turn, suppress(*GONE):
+            while True:
+                name, arguments = worker.recv()
+                if name == TAKE:
+                    turn.enter_context(self._turns.take(alone=arguments[0]))
+                elif name == GIVE:
+                    turn.close()
+                worker.send(self._answer(name, arguments) if name in CALLS else (None, None))
+
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+        with self._one_at_a_time:
+            try:
+                return CALLS[name](self._target, *arguments), None
+            except Unsupported as lacking:
+                return None, lacking
+            except Exception as error:
+                return None, RuntimeError(f"{type(error).__name__}: {error}")
+
+
+class SharedTarget:
+    """The target as a worker has it."""
+
+    def __init__(self, address: str) -> None:
+        self._server = Client(address, "AF_UNIX", KEY)
+        self.name, self.version, self.capabilities, self.settings = self._call("identity")
+        self.addresses: Mapping[int, str] = self._call("addresses")
+
+    @contextmanager
+    def turn(self, *, alone: bool) -> Iterator[None]:
+        """Addresses may be others than in the last turn."""
+        self._call(TAKE, alone)
+        try:
+            self.addresses = self._call("addresses")
+            yield
+        finally:
+            self._call(GIVE)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    @property
+    def sasl(self) -> SaslListener | None:
+        found: SaslListener | None = self._call("sasl")
+        return found
+
+    def start_node(self, node: int | str) -> None:
+        self._call("start_node", node)
+
+    def stop_node(self, node: int | str) -> None:
+        self._call("stop_node", node)
+
+    def kill_node(self, node: int | str) -> None:
+        self._call("kill_node", node)
+
+    def pause_node(self, node: int | str) -> None:
+        self._call("pause_node", node)
+
+    def resume_node(self, node: int | str) -> None:
+        self._call("resume_node", node)
+
+    def revive(self) -> bool:
+        is_back = bool(self._call("revive"))
+        self.addresses = self._call("addresses")
+        return is_back
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _call(self, name: str, *arguments: object) -> Any:
+        try:
+            self._server.send((name, arguments))
+            value, error = self._server.recv()
+        except GONE as gone:
+            raise UsageError("the process that launched the target is gone", where=name) from gone
+        if error is not None:
+            raise error
+        return value

@@ -1,0 +1,164 @@
+"""A verdict is given on what a case did, not on what others did beside it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+
+from conformance.judging import TargetGone, judge
+from conformance.sharing import SharedTarget, TargetServer
+from conformance.targets.external import ExternalTarget
+from conformance.targets.reference import ReferenceTarget
+from conformance.turns import Turns
+from conformance.verdicts import CaseResult, CaseVerdict
+from spec.formats.verdict import UsageError
+
+
+def result(verdict: CaseVerdict) -> CaseResult:
+    return CaseResult(case="FRM-1", clause="FRM-1", level="MUST", verdict=verdict, message=f"it was a {verdict}")
+
+
+def together(*, alone: bool) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[ReferenceTarget]:
+    target = ReferenceTarget(1)
+    yield target
+    target.close()
+
+
+class Runs:
+    """Says one verdict after the other; on `deaths`, counted from 1, it kills the broker as well."""
+
+    def __init__(self, target: ReferenceTarget, *verdicts: CaseVerdict, deaths: tuple[int, ...] = ()) -> None:
+        self._target, self._verdicts, self._deaths, self.count = target, verdicts, deaths, 0
+
+    def __call__(self) -> tuple[CaseResult, int]:
+        self.count += 1
+        if self.count in self._deaths:
+            self._target.kill_node(1)
+        return result(self._verdicts[self.count - 1]), self.count
+
+
+PASS, FAIL, FLAKY = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.FLAKY
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "repeat", "expected"),
+    [
+        ((PASS,), 1, PASS),
+        ((PASS, PASS, PASS), 3, PASS),
+        ((PASS, FAIL), 2, FLAKY),
+        ((FAIL, FAIL), 1, FAIL),
+        ((FAIL, PASS), 1, FLAKY),
+    ],
+)
+def test_verdicts_that_differ_are_flaky(
+    reference: ReferenceTarget, verdicts: tuple[CaseVerdict, ...], repeat: int, expected: CaseVerdict
+) -> None:
+    runs = Runs(reference, *verdicts)
+    assert judge(reference, together, runs, repeat=repeat)[0].verdict is expected
+    assert runs.count == len(verdicts)
+
+
+def test_who_kills_the_target_when_alone_is_charged_and_it_is_brought_back(reference: ReferenceTarget) -> None:
+    found, _ = judge(reference, together, Runs(reference, FAIL, FAIL, deaths=(1, 2)))
+    assert found.verdict is FAIL
+    assert "died" in found.message
+    assert judge(reference, together, Runs(reference, PASS))[0].verdict is PASS
+
+
+def test_who_was_beside_a_death_is_judged_by_the_second_run(reference: ReferenceTarget) -> None:
+    found, run = judge(reference, together, Runs(reference, FAIL, PASS, deaths=(1,)))
+    assert (found.verdict, run) == (PASS, 2)
+
+
+def test_a_target_that_is_not_ours_to_restart_ends_the_run() -> None:
+    own = ReferenceTarget(1)
+    theirs = ExternalTarget(own.bootstrap)
+    try:
+        with pytest.raises(TargetGone, match=r"died .*after FRM-1"):
+            judge(theirs, together, Runs(own, FAIL, deaths=(1,)))
+    finally:
+        own.close()
+
+
+def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference: ReferenceTarget) -> None:
+    server = TargetServer(reference)
+    first, second = SharedTarget(server.address), SharedTarget(server.address)
+    assert (first.name, first.addresses, first.settings) == ("reference", reference.addresses, reference.settings)
+    entered = threading.Event()
+
+    def go_alone() -> None:
+        with second.turn(alone=True):
+            entered.set()
+
+    with first.turn(alone=False):
+        other = threading.Thread(target=go_alone)
+        other.start()
+        assert not entered.wait(0.1)
+    assert entered.wait(10)
+    other.join()
+    with pytest.raises(RuntimeError, match="refused"):
+        first.stop_node(7)
+    first.close()
+    with second.turn(alone=True):
+        pass
+    second.close()
+    server.close()
+
+
+def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -> None:
+    server = TargetServer(reference)
+    lost, other = SharedTarget(server.address), SharedTarget(server.address)
+    lost.turn(alone=True).__enter__()
+    lost.close()
+    with other.turn(alone=True):
+        pass
+    other.close()
+    server.close()
+
+
+def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
+    turns, order, leave = Turns(), list[str](), threading.Event()
+
+    def use(name: str, *, alone: bool) -> threading.Thread:
+        def use_now() -> None:
+            with turns.take(alone=alone):
+                order.append(name)
+                leave.wait(10)
+
+        thread = threading.Thread(target=use_now)
+        thread.start()
+        return thread
+
+    with turns.take(alone=False):
+        alone = use("alone", alone=True)
+        while not turns._waiting:
+            alone.join(0.01)
+        late = use("late", alone=False)
+        late.join(0.1)
+        assert order == []
+    while not order:
+        late.join(0.01)
+    late.join(0.1)
+    assert order == ["alone"]
+    leave.set()
+    alone.join()
+    late.join()
+    assert order == ["alone", "late"]
+
+
+def test_without_the_process_that_serves_it_a_worker_says_so(reference: ReferenceTarget) -> None:
+    server = TargetServer(reference)
+    worker = SharedTarget(server.address)
+    server.close()
+    worker._server.close()
+    with pytest.raises(UsageError, match="is gone"):
+        worker.start_node(1)
+    with pytest.raises((UsageError, OSError)), socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(server.address)
