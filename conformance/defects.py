@@ -109,3 +109,13 @@ def one_more(value: int) -> int:
 
 def one_less(value: int) -> int:
     return value - 1
+
+
+def forgives(error: int) -> Callable[[int], int]:
+    """The value of a `Reply` that leaves out one error and tells every other."""
+
+    def without(code: int) -> int:
+        return 0 if code == error else code
+
+    without.__name__ = f"without {error}"
+    return without

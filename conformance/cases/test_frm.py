@@ -8,6 +8,7 @@ from conformance.broker import Broker, expect
 from conformance.clause import clause
 from conformance.cluster import Cluster
 from conformance.connection import CLIENT_ID
+from conformance.defects import Crash, Garbled, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen, defect
 from reference.wire.framing import RequestHeader, encode_request, encode_request_header
 from reference.wire.messages.api_versions import ApiVersionsRequest
 from reference.wire.messages.list_offsets import ListOffsetsRequest
@@ -18,6 +19,10 @@ API_VERSIONS, METADATA = APIS[18], APIS[3]
 FLEXIBLE_METADATA = 9
 PLAIN_METADATA = 1
 NOTHING = struct.pack(">i", 0)
+
+
+def with_another_correlation_id(reply: bytes) -> bytes:
+    return reply[:4] + bytes([reply[4] ^ 1]) + reply[5:]
 
 
 def frame(body: bytes) -> bytes:
@@ -44,6 +49,7 @@ def assert_refused(cluster: Cluster, broker: Broker, data: bytes) -> None:
 
 
 @clause("FRM-1")
+@defect(Garbled(ApiVersionsRequest, with_another_correlation_id), Silence(ApiVersionsRequest))
 @pytest.mark.parametrize("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
 def test_the_reply_has_its_size_and_the_correlation_id(broker: Broker, correlation_id: int) -> None:
     broker.send_bytes(encode_request(ApiVersionsRequest(), 0, correlation_id, CLIENT_ID))
@@ -51,6 +57,7 @@ def test_the_reply_has_its_size_and_the_correlation_id(broker: Broker, correlati
 
 
 @clause("FRM-2")
+@defect(OutOfTurn(ListOffsetsRequest), OutOfTurn(ApiVersionsRequest))
 def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
     kinds = [ApiVersionsRequest(), MetadataRequest(topics=()), ListOffsetsRequest(replica_id=-1)] * 5
     frames = [encode_request(request, 1, number, CLIENT_ID) for number, request in enumerate(kinds)]
@@ -62,6 +69,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 
 
 @clause("FRM-3", "split")
+@defect(OneSegment())
 def test_a_frame_may_come_byte_by_byte(broker: Broker) -> None:
     for byte in encode_request(ApiVersionsRequest(), 0, 7, CLIENT_ID):
         broker.send_bytes(bytes([byte]), what="<- one byte")
@@ -69,6 +77,7 @@ def test_a_frame_may_come_byte_by_byte(broker: Broker) -> None:
 
 
 @clause("FRM-3", "joined")
+@defect(OneSegment())
 def test_a_segment_may_hold_a_frame_and_the_start_of_the_next(broker: Broker) -> None:
     first, second = (encode_request(ApiVersionsRequest(), 0, number, CLIENT_ID) for number in (7, 8))
     broker.send_bytes(first + second[:5])
@@ -78,12 +87,14 @@ def test_a_segment_may_hold_a_frame_and_the_start_of_the_next(broker: Broker) ->
 
 
 @clause("FRM-4")
+@defect(StaysOpen(), Crash())  # KAFKA-2878
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1])
 def test_an_impossible_size_ends_the_connection(cluster: Cluster, broker: Broker, size: int) -> None:
     assert_refused(cluster, broker, struct.pack(">i", size) + b"\0" * 8)
 
 
 @clause("FRM-5")
+@defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("key", [-1, 1000, 2**15 - 1])
 def test_an_unknown_key_ends_the_connection(cluster: Cluster, broker: Broker, key: int) -> None:
     body = struct.pack(">hhih", key, 0, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + NOTHING
@@ -91,6 +102,7 @@ def test_an_unknown_key_ends_the_connection(cluster: Cluster, broker: Broker, ke
 
 
 @clause("FRM-6")
+@defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("version", [-1, 1000])
 def test_an_unsupported_version_ends_the_connection(cluster: Cluster, broker: Broker, version: int) -> None:
     body = struct.pack(">hhih", METADATA.key, version, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + b"\0" + NOTHING
@@ -98,34 +110,40 @@ def test_an_unsupported_version_ends_the_connection(cluster: Cluster, broker: Br
 
 
 @clause("FRM-7", "short")
+@defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("size", [0, 3, 7])
 def test_a_header_that_ends_early_ends_the_connection(cluster: Cluster, broker: Broker, size: int) -> None:
     assert_refused(cluster, broker, frame(header(METADATA.key, PLAIN_METADATA)[:size]))
 
 
 @clause("FRM-7", "client id")
+@defect(StaysOpen(), Crash())
 def test_a_client_id_longer_than_the_frame_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     assert_refused(cluster, broker, frame(struct.pack(">hhih", METADATA.key, PLAIN_METADATA, 7, 1000) + b"short"))
 
 
 @clause("FRM-8")
+@defect(StaysOpen(), Crash())
 def test_a_header_without_its_body_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     assert_refused(cluster, broker, frame(header(METADATA.key, PLAIN_METADATA)))
 
 
 @clause("FRM-9")
+@defect(HangUp(MetadataRequest), Silence(MetadataRequest))
 def test_a_null_client_id_is_accepted(broker: Broker) -> None:
     broker.send_bytes(encode_request(MetadataRequest(topics=()), PLAIN_METADATA, 7, None))
     broker.receive(METADATA, PLAIN_METADATA, 7)
 
 
 @clause("FRM-10", "plain")
+@defect(StaysOpen(), Crash())  # CVE-2022-34917, KAFKA-14063
 @pytest.mark.parametrize("count", [2**31 - 1, 1000])
 def test_a_count_beyond_the_frame_ends_the_connection(cluster: Cluster, broker: Broker, count: int) -> None:
     assert_refused(cluster, broker, frame(header(METADATA.key, PLAIN_METADATA) + struct.pack(">i", count)))
 
 
 @clause("FRM-10", "compact")
+@defect(StaysOpen(), Crash())  # CVE-2022-34917, KAFKA-14063
 def test_a_compact_count_beyond_the_frame_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     body = header(METADATA.key, FLEXIBLE_METADATA) + b"\xff\xff\xff\xff\x07" + b"\0\0\0\0"
@@ -133,6 +151,7 @@ def test_a_compact_count_beyond_the_frame_ends_the_connection(cluster: Cluster, 
 
 
 @clause("FRM-11", "header")
+@defect(HangUp(MetadataRequest), Silence(MetadataRequest))
 def test_an_unknown_tag_in_the_header_is_skipped(broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     body = encode_request(MetadataRequest(topics=()), FLEXIBLE_METADATA, 7, CLIENT_ID)
@@ -143,6 +162,7 @@ def test_an_unknown_tag_in_the_header_is_skipped(broker: Broker) -> None:
 
 
 @clause("FRM-11", "body")
+@defect(HangUp(MetadataRequest), Silence(MetadataRequest))
 def test_an_unknown_tag_in_the_body_is_skipped(broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     whole = encode_request(MetadataRequest(topics=()), FLEXIBLE_METADATA, 7, CLIENT_ID)[4:]
@@ -151,6 +171,7 @@ def test_an_unknown_tag_in_the_body_is_skipped(broker: Broker) -> None:
 
 
 @clause("FRM-12", "long")
+@defect(StaysOpen(), Crash())
 def test_a_varint_of_more_than_five_bytes_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     body = header(METADATA.key, FLEXIBLE_METADATA) + b"\x81\x80\x80\x80\x80\x00" + b"\0\0\0\0"
@@ -158,6 +179,8 @@ def test_a_varint_of_more_than_five_bytes_ends_the_connection(cluster: Cluster, 
 
 
 @clause("FRM-12", "padded")
+@defect(HangUp(MetadataRequest), Request(MetadataRequest, "topics", None))
+@pytest.mark.usefixtures("topic")
 def test_a_varint_padded_to_five_bytes_is_accepted(broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     body = header(METADATA.key, FLEXIBLE_METADATA) + b"\x81\x80\x80\x80\x00" + b"\0\0\0\0"
@@ -167,6 +190,7 @@ def test_a_varint_padded_to_five_bytes_is_accepted(broker: Broker) -> None:
 
 
 @clause("FRM-13")
+@defect(StaysOpen(), Crash())
 def test_null_where_the_schema_has_none_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     one_name = encode_request(MetadataRequest(topics=(MetadataRequestTopic(name=""),)), 1, 7, CLIENT_ID)[4:]
     assert_refused(cluster, broker, frame(one_name[:-2] + struct.pack(">h", -1)))
