@@ -135,6 +135,7 @@ def pytest_configure_node(node: Any) -> None:
         node.workerinput["hw_server"] = node.config.stash[SERVER].address
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """A dry run reports every case; a run alone opens its target here, a worker asks for the one that is served."""
     config = session.config
