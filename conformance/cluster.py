@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
 from conformance.connection import Patience
 from conformance.exchange import ExchangeLog
-from conformance.failures import Disconnected, NoReply, TargetFailure, Unsupported
+from conformance.failures import NoReply, TargetFailure, Unsupported
 from conformance.targets.base import Target
 from conformance.targets.discovery import brokers_of
 from reference.wire.messages.create_topics import (
@@ -27,6 +27,7 @@ from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTop
 
 T = TypeVar("T")
 POLL_S: Final = 0.05
+INVALID_CONFIG: Final = 40
 NOT_CONTROLLER: Final = 41
 NOT_YET_LEADER: Final = (3, 6)
 NOT_COORDINATING: Final = (14, 15, 16)
@@ -117,23 +118,29 @@ class Cluster:
 
     def create_topic(
         self, *, partitions: int = 1, replicas: int | None = None, configs: dict[str, str] | None = None,
-        assignment: Sequence[int] | None = None,
+        assignment: Sequence[int] | None = None, name: str | None = None,
     ) -> Topic:  # fmt: skip
         """A new topic with its leader in place; a target without CreateTopics makes it on demand."""
-        name = self.name()
+        name = name or self.name()
         if 19 in self.advertised:
             request = _create_request(name, partitions, self._replicas(replicas), configs or {}, assignment)
-            created = self.ask_controller(request)
-            expect("error code of CreateTopics", 0, only(created.topics).error_code)
+            created = only(self.ask_controller(request).topics)
+            if configs and created.error_code == INVALID_CONFIG:
+                raise Unsupported(f"the target refuses a topic with {configs}")
+            expect("error code of CreateTopics", 0, created.error_code)
         elif configs or assignment:
             raise Unsupported("CreateTopics is not advertised, and the topic needs settings")
         else:
             asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
             self.connect().call(asked)
-        self._topics.append(name)
+        self.adopt(name)
         topic = self.topic(name)
         self.eventually(f"the leader of {name} to take it over", lambda: self._is_served(topic))
         return topic
+
+    def adopt(self, *names: str) -> None:
+        """Topics that the case has made itself, to be removed with the others."""
+        self._topics += names
 
     def _is_served(self, topic: Topic) -> bool:
         """Metadata may name a leader a moment before that one knows."""
