@@ -1,5 +1,7 @@
 """Metadata, DescribeCluster, FindCoordinator: who is where."""
 
+from dataclasses import replace
+
 from reference.context import Context
 from reference.events import Request
 from reference.groups.store import OFFSETS_TOPIC, GroupStore
@@ -24,6 +26,8 @@ from reference.wire.messages.metadata import (
 from reference.wire.schema import ZERO_UUID
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+# Read, write, create, delete, alter, describe, and describe and alter configs: with nobody who forbids, all (KIP-430).
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 COORDINATORS_SINCE = 4
 
 
@@ -54,8 +58,10 @@ class MetadataHandler:
             create = body.allow_auto_topic_creation and self._context.config.auto_create_topics_enable
             topics = [
                 self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name, create=create)
-                for asked in body.topics
+                for asked in dict.fromkeys(body.topics)
             ]
+        if body.include_topic_authorized_operations:
+            topics = [replace(each, topic_authorized_operations=TOPIC_OPERATIONS) for each in topics]
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(
