@@ -1,5 +1,6 @@
 """Fetch: how long it waits, where it begins, and what it may show."""
 
+import struct
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from conformance.broker import Broker, Topic, batch, expect, only, records_of
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
+from conformance.defects import GuardOff, Reply, Request, defect, one_more
 from conformance.failures import TargetFailure
 from conformance.targets.base import PAUSE_NODE
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -16,9 +18,23 @@ from reference.wire.registry import APIS
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, FENCED_EPOCH, UNKNOWN_EPOCH = 1, 3, 6, 74, 75
 SESSION_NOT_FOUND, BAD_SESSION_EPOCH = 70, 71
 WAIT_MS = 400
+RECORDS = "responses.partitions.records"
+ERROR = "responses.partitions.error_code"
+EPOCH_AT = 12
+
+
+def without_the_first_batch(data: bytes) -> bytes:
+    starts = [position for position, _ in batch_headers(data)]
+    return data[starts[1] :] if len(starts) > 1 else b""
+
+
+def with_its_length_in_it(data: bytes) -> bytes:
+    """Another leader epoch in the first batch, each time."""
+    return data[:EPOCH_AT] + struct.pack(">i", len(data)) + data[EPOCH_AT + 4 :]
 
 
 @clause("FET-1")
+@defect(Request(FetchRequest, "max_wait_ms", 0))
 def test_an_empty_fetch_waits(leader: Broker, topic: Topic) -> None:
     began = time.monotonic()
     answer = leader.fetch(topic, 0, max_wait_ms=WAIT_MS)
@@ -29,6 +45,7 @@ def test_an_empty_fetch_waits(leader: Broker, topic: Topic) -> None:
 
 
 @clause("FET-2")
+@defect(Request(FetchRequest, "min_bytes", 1 << 20))
 def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(FetchRequest)
     part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -41,6 +58,7 @@ def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic
 
 
 @clause("FET-3")
+@defect(Reply(FetchRequest, RECORDS, b""))
 def test_the_first_batch_comes_whole_however_small_the_limit(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"x" * 1000))
     leader.produce(topic, batch(b"y" * 1000))
@@ -49,6 +67,7 @@ def test_the_first_batch_comes_whole_however_small_the_limit(leader: Broker, top
 
 
 @clause("FET-4")
+@defect(Reply(FetchRequest, ERROR, 0))
 @pytest.mark.parametrize("offset", [2, 1000, -7])
 def test_an_offset_outside_of_the_log_is_an_error(leader: Broker, topic: Topic, offset: int) -> None:
     leader.produce(topic, batch(b"v"))
@@ -56,6 +75,7 @@ def test_an_offset_outside_of_the_log_is_an_error(leader: Broker, topic: Topic, 
 
 
 @clause("FET-5")
+@defect(GuardOff("HwNeedsWholeIsr"), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
 @pytest.mark.cluster_fault
 def test_nothing_past_the_high_watermark_is_shown(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
@@ -71,6 +91,7 @@ def test_nothing_past_the_high_watermark_is_shown(cluster: Cluster) -> None:
 
 
 @clause("FET-7")
+@defect(Reply(FetchRequest, RECORDS, without_the_first_batch))
 def test_an_offset_inside_a_batch_brings_the_whole_batch(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b", b"c"))
     leader.produce(topic, batch(b"d"))
@@ -79,6 +100,7 @@ def test_an_offset_inside_a_batch_brings_the_whole_batch(leader: Broker, topic: 
 
 
 @clause("FET-8", "newer")
+@defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
 def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) -> None:
     leader.version_of(FetchRequest, 9)
     answer = leader.fetch(topic, 0, leader_epoch=topic.leader_epoch + 100)
@@ -86,6 +108,7 @@ def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) ->
 
 
 @clause("FET-8", "older")
+@defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
 @pytest.mark.cluster_fault
 def test_an_epoch_before_the_leaders_is_fenced(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
@@ -103,6 +126,7 @@ def test_an_epoch_before_the_leaders_is_fenced(cluster: Cluster) -> None:
 
 
 @clause("FET-9", "unknown")
+@defect(Reply(FetchRequest, "error_code", 0))
 def test_an_unknown_session_is_an_error(leader: Broker) -> None:
     request = FetchRequest(session_id=123_456_789, session_epoch=1, max_wait_ms=0)
     reply = leader.call(request, leader.version_of(FetchRequest, 7))
@@ -110,6 +134,7 @@ def test_an_unknown_session_is_an_error(leader: Broker) -> None:
 
 
 @clause("FET-16")
+@defect(Reply(FetchRequest, RECORDS, with_its_length_in_it))
 def test_what_was_read_once_reads_the_same_again(leader: Broker, topic: Topic) -> None:
     first = b""
     for number in range(5):
@@ -120,6 +145,7 @@ def test_what_was_read_once_reads_the_same_again(leader: Broker, topic: Topic) -
 
 
 @clause("FET-17")
+@defect(Reply(FetchRequest, RECORDS, b""), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
 @sweep(FetchRequest, 4, 12)
 def test_records_come_back_in_each_version(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"a", b"b"))
@@ -129,12 +155,14 @@ def test_records_come_back_in_each_version(leader: Broker, topic: Topic, version
 
 
 @clause("FET-18")
+@defect(Reply(FetchRequest, ERROR, 0))
 def test_an_unknown_partition_is_an_error(leader: Broker, topic: Topic) -> None:
     nowhere = Topic(topic.name, topic.leader, topic.leader_id, partition=1000)
     expect("error code", UNKNOWN_TOPIC, leader.fetch(nowhere, 0).error_code)
 
 
 @clause("FET-19")
+@defect(Reply(FetchRequest, ERROR, 0))
 def test_only_a_replica_is_read_from(cluster: Cluster, leader: Broker) -> None:
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=1)
@@ -144,6 +172,7 @@ def test_only_a_replica_is_read_from(cluster: Cluster, leader: Broker) -> None:
 
 
 @clause("FET-20")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
 def test_a_fetch_begins_at_its_batch_and_not_before(leader: Broker, topic: Topic) -> None:
     for value in (b"a", b"b", b"c"):
         leader.produce(topic, batch(value))

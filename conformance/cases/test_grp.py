@@ -6,11 +6,15 @@ from conformance.broker import expect, only
 from conformance.cases.members import GroupDriver, Member
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster, find_coordinator
+from conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
 from reference.wire.messages.delete_groups import DeleteGroupsRequest
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.join_group import JoinGroupRequest
+from reference.wire.messages.heartbeat import HeartbeatRequest
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
+from reference.wire.messages.leave_group import LeaveGroupRequest
 from reference.wire.messages.list_groups import ListGroupsRequest
+from reference.wire.messages.sync_group import SyncGroupRequest
 
 NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP = 16, 22, 23, 24
 UNKNOWN_MEMBER, INVALID_SESSION, REBALANCE, NON_EMPTY, NOT_FOUND = 25, 26, 27, 68, 69
@@ -23,6 +27,7 @@ def driver(cluster: Cluster) -> GroupDriver:
 
 
 @clause("GRP-1", "lookup")
+@defect(Reply(FindCoordinatorRequest, "port", one_more), Reply(FindCoordinatorRequest, "coordinators.port", one_more))
 @sweep(FindCoordinatorRequest)
 def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: GroupDriver, version: int) -> None:
     known = driver.connect().address
@@ -32,6 +37,7 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: Grou
 
 
 @clause("GRP-1", "wrong broker")
+@defect(Reply(JoinGroupRequest, "error_code", 0))
 def test_another_broker_refuses(cluster: Cluster, driver: GroupDriver) -> None:
     cluster.need_brokers(2)
     right = driver.connect().address
@@ -40,6 +46,7 @@ def test_another_broker_refuses(cluster: Cluster, driver: GroupDriver) -> None:
 
 
 @clause("GRP-2")
+@defect(Reply(JoinGroupRequest, "error_code", 0), Reply(JoinGroupRequest, "member_id", ""))
 @sweep(JoinGroupRequest, 4)
 def test_a_new_member_must_come_back_with_its_id(driver: GroupDriver, version: int) -> None:
     first = driver.connect().call(driver.join_request(), version)
@@ -50,6 +57,7 @@ def test_a_new_member_must_come_back_with_its_id(driver: GroupDriver, version: i
 
 
 @clause("GRP-3")
+@defect(Reply(JoinGroupRequest, "error_code", 0))
 @pytest.mark.parametrize("edge", ["below", "above"])
 def test_a_session_timeout_out_of_bounds_is_refused(cluster: Cluster, driver: GroupDriver, edge: str) -> None:
     low = cluster.setting("group_min_session_timeout_ms") - 1
@@ -59,12 +67,20 @@ def test_a_session_timeout_out_of_bounds_is_refused(cluster: Cluster, driver: Gr
 
 
 @clause("GRP-4")
+@defect(Reply(JoinGroupRequest, "error_code", 0))
 def test_an_empty_group_id_is_refused(cluster: Cluster, driver: GroupDriver) -> None:
     request = GroupDriver(cluster, "").join_request()
     expect("error code", INVALID_GROUP, driver.connect().call(request).error_code)
 
 
 @clause("GRP-5")
+@defect(
+    *(
+        Reply(request, "error_code", forgives(UNKNOWN_MEMBER))
+        for request in (HeartbeatRequest, SyncGroupRequest, JoinGroupRequest)
+    ),
+    Reply(LeaveGroupRequest, "members.error_code", 0),
+)
 @pytest.mark.parametrize("kind", ["heartbeat", "sync", "join", "leave"])
 def test_an_unknown_member_is_told_so(driver: GroupDriver, kind: str) -> None:
     driver.stable_member()
@@ -73,6 +89,7 @@ def test_an_unknown_member_is_told_so(driver: GroupDriver, kind: str) -> None:
 
 
 @clause("GRP-6")
+@defect(Reply(JoinGroupRequest, "error_code", forgives(INCONSISTENT_PROTOCOL)))
 def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver) -> None:
     driver.stable_member()
     _, reply = driver.join(protocols=("other",))
@@ -80,6 +97,11 @@ def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver) -> N
 
 
 @clause("GRP-7")
+@defect(
+    Reply(JoinGroupRequest, "members", ()),
+    Reply(JoinGroupRequest, "members", (JoinGroupResponseMember(member_id="m"),)),
+    Reply(JoinGroupRequest, "leader", lambda leader: leader + "x"),
+)
 def test_only_the_leader_sees_the_members(driver: GroupDriver) -> None:
     first, second = driver.two_joined()
     leader, follower = (first, second) if first.is_leader else (second, first)
@@ -90,12 +112,17 @@ def test_only_the_leader_sees_the_members(driver: GroupDriver) -> None:
 
 
 @clause("GRP-8")
+@defect(Reply(JoinGroupRequest, "protocol_name", "a"))
 def test_the_protocol_is_one_that_all_support(driver: GroupDriver) -> None:
     first, second = driver.two_joined(("a", "common"), ("common", "b"))
     expect("protocols", ("common", "common"), (first.reply.protocol_name, second.reply.protocol_name))
 
 
 @clause("GRP-9")
+@defect(
+    Reply(SyncGroupRequest, "assignment", lambda data: data[::-1]),
+    Request(SyncGroupRequest, "assignments.assignment", b""),
+)
 def test_a_followers_sync_waits_and_brings_the_leaders_bytes(driver: GroupDriver) -> None:
     first, second = driver.two_joined()
     leader, follower = (first, second) if first.is_leader else (second, first)
@@ -107,6 +134,7 @@ def test_a_followers_sync_waits_and_brings_the_leaders_bytes(driver: GroupDriver
 
 
 @clause("GRP-10")
+@defect(Reply(JoinGroupRequest, "generation_id", 1))
 def test_each_rebalance_counts_one_up(driver: GroupDriver) -> None:
     member = driver.stable_member()
     for _ in range(2):
@@ -117,6 +145,10 @@ def test_each_rebalance_counts_one_up(driver: GroupDriver) -> None:
 
 
 @clause("GRP-11")
+@defect(
+    Reply(HeartbeatRequest, "error_code", forgives(ILLEGAL_GENERATION)),
+    Reply(SyncGroupRequest, "error_code", forgives(ILLEGAL_GENERATION)),
+)
 @pytest.mark.parametrize("kind", ["heartbeat", "sync"])
 def test_another_generation_is_refused(driver: GroupDriver, kind: str) -> None:
     member = driver.stable_member()
@@ -127,6 +159,7 @@ def test_another_generation_is_refused(driver: GroupDriver, kind: str) -> None:
 
 
 @clause("GRP-12", "preparing")
+@defect(Reply(HeartbeatRequest, "error_code", 0))
 def test_a_heartbeat_tells_of_a_rebalance(cluster: Cluster, driver: GroupDriver) -> None:
     member = driver.stable_member()
     driver.send_join()
@@ -134,6 +167,7 @@ def test_a_heartbeat_tells_of_a_rebalance(cluster: Cluster, driver: GroupDriver)
 
 
 @clause("GRP-12", "completing")
+@defect(Reply(HeartbeatRequest, "error_code", REBALANCE))
 def test_a_heartbeat_before_the_assignment_is_fine(driver: GroupDriver) -> None:
     member, reply = driver.join()
     expect("error code of the join", 0, reply.error_code)
@@ -141,6 +175,7 @@ def test_a_heartbeat_before_the_assignment_is_fine(driver: GroupDriver) -> None:
 
 
 @clause("GRP-14")
+@defect(Request(JoinGroupRequest, "session_timeout_ms", 60_000))
 def test_a_silent_member_is_out_after_its_session(cluster: Cluster, driver: GroupDriver) -> None:
     cluster.setting("group_min_session_timeout_ms")
     member = driver.stable_member(session_timeout_ms=500)
@@ -149,6 +184,7 @@ def test_a_silent_member_is_out_after_its_session(cluster: Cluster, driver: Grou
 
 
 @clause("GRP-15", "one")
+@defect(Reply(HeartbeatRequest, "error_code", 0))
 def test_a_member_that_left_is_unknown(driver: GroupDriver) -> None:
     member = driver.stable_member()
     expect("error code of leaving", 0, member.leave_error())
@@ -156,6 +192,7 @@ def test_a_member_that_left_is_unknown(driver: GroupDriver) -> None:
 
 
 @clause("GRP-16", "rejoin")
+@defect(Reply(JoinGroupRequest, "member_id", "m"), Reply(JoinGroupRequest, "generation_id", one_more))
 def test_a_static_member_comes_back_without_a_rebalance(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     back, reply = driver.join(instance="i")
@@ -164,6 +201,7 @@ def test_a_static_member_comes_back_without_a_rebalance(driver: GroupDriver) -> 
 
 
 @clause("GRP-16", "fenced")
+@defect(GuardOff("FenceInstance"), Reply(HeartbeatRequest, "error_code", UNKNOWN_MEMBER))
 def test_the_old_id_of_a_static_member_is_fenced(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     driver.join(instance="i")
@@ -171,6 +209,7 @@ def test_the_old_id_of_a_static_member_is_fenced(driver: GroupDriver) -> None:
 
 
 @clause("GRP-17")
+@defect(Setting("group_max_size", 1000))
 def test_a_full_group_takes_nobody(cluster: Cluster, driver: GroupDriver) -> None:
     size = cluster.setting("group_max_size")
     first = driver.stable_member(instance=cluster.name("i"))
@@ -184,6 +223,7 @@ def test_a_full_group_takes_nobody(cluster: Cluster, driver: GroupDriver) -> Non
 
 
 @clause("GRP-18")
+@defect(Reply(SyncGroupRequest, "error_code", 0))
 @pytest.mark.parametrize("field", ["protocol_type", "protocol_name"])
 def test_a_sync_for_another_protocol_is_refused(driver: GroupDriver, field: str) -> None:
     member, _ = driver.join()
@@ -192,6 +232,7 @@ def test_a_sync_for_another_protocol_is_refused(driver: GroupDriver, field: str)
 
 
 @clause("GRP-20", "describe")
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Empty"), Reply(DescribeGroupsRequest, "groups.members", ()))
 @sweep(DescribeGroupsRequest)
 def test_a_group_is_described(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
@@ -201,6 +242,10 @@ def test_a_group_is_described(driver: GroupDriver, version: int) -> None:
 
 
 @clause("GRP-20", "unknown")
+@defect(
+    Reply(DescribeGroupsRequest, "groups.group_state", "Empty"),
+    Reply(DescribeGroupsRequest, "groups.error_code", one_more),
+)
 @sweep(DescribeGroupsRequest)
 def test_an_unknown_group_is_dead(driver: GroupDriver, version: int) -> None:
     found = only(driver.connect().call(DescribeGroupsRequest(groups=(driver.group,)), version).groups)
@@ -208,6 +253,7 @@ def test_an_unknown_group_is_dead(driver: GroupDriver, version: int) -> None:
 
 
 @clause("GRP-20", "list")
+@defect(Reply(ListGroupsRequest, "groups", ()), Reply(ListGroupsRequest, "groups.protocol_type", ""))
 @sweep(ListGroupsRequest)
 def test_a_group_is_listed(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
@@ -217,6 +263,10 @@ def test_a_group_is_listed(driver: GroupDriver, version: int) -> None:
 
 
 @clause("GRP-20", "delete")
+@defect(
+    Reply(DeleteGroupsRequest, "results.error_code", forgives(NON_EMPTY)),
+    Reply(DeleteGroupsRequest, "results.error_code", forgives(NOT_FOUND)),
+)
 def test_only_an_empty_group_is_deleted(driver: GroupDriver) -> None:
     member = driver.stable_member()
     delete = DeleteGroupsRequest(groups_names=(driver.group,))

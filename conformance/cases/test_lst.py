@@ -5,6 +5,7 @@ import pytest
 from conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
+from conformance.defects import Reply, Request, defect, one_less, one_more
 from conformance.targets.base import STOP_NODE
 from reference.wire.messages.list_offsets import ListOffsetsRequest
 from reference.wire.messages.offset_for_leader_epoch import (
@@ -16,6 +17,7 @@ from reference.wire.messages.offset_for_leader_epoch import (
 
 MAX_TIMESTAMP, NONE = -3, -1
 UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH = 3, 74, 75
+END_OFFSET = "topics.partitions.end_offset"
 
 
 def epoch_end(leader: Broker, topic: Topic, epoch: int, current: int = -1) -> EpochEndOffset:
@@ -29,6 +31,7 @@ def epoch_end(leader: Broker, topic: Topic, epoch: int, current: int = -1) -> Ep
 
 
 @clause("LST-1")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
 @sweep(ListOffsetsRequest, 1, 10)
 def test_both_ends_of_the_log(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"a", b"b", b"c"))
@@ -38,6 +41,7 @@ def test_both_ends_of_the_log(leader: Broker, topic: Topic, version: int) -> Non
 
 
 @clause("LST-2")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
 @pytest.mark.parametrize(("asked", "offset"), [(0, 0), (1000, 0), (1001, 1), (2000, 1), (3000, 2), (3001, NONE)])
 def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, asked: int, offset: int) -> None:
     for number in (1, 2, 3):
@@ -47,6 +51,10 @@ def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, asked:
 
 
 @clause("LST-3")
+@defect(
+    Request(ListOffsetsRequest, "topics.partitions.timestamp", LATEST),
+    Reply(ListOffsetsRequest, "topics.partitions.timestamp", NONE),
+)
 def test_the_offset_of_the_largest_time(leader: Broker, topic: Topic) -> None:
     for number in (1, 3, 2):
         leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
@@ -55,6 +63,7 @@ def test_the_offset_of_the_largest_time(leader: Broker, topic: Topic) -> None:
 
 
 @clause("LST-5")
+@defect(Request(ListOffsetsRequest, "topics.partitions.current_leader_epoch", -1))
 def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) -> None:
     version = leader.version_of(ListOffsetsRequest, 4)
     answer = leader.list_offset(topic, LATEST, version=version, leader_epoch=topic.leader_epoch + 100)
@@ -62,6 +71,10 @@ def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) ->
 
 
 @clause("LST-6", "current")
+@defect(
+    Reply(OffsetForLeaderEpochRequest, END_OFFSET, one_less),
+    Reply(OffsetForLeaderEpochRequest, "topics.partitions.leader_epoch", one_more),
+)
 def test_the_current_epoch_ends_at_the_end(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b"))
     answer = epoch_end(leader, topic, topic.leader_epoch)
@@ -69,6 +82,7 @@ def test_the_current_epoch_ends_at_the_end(leader: Broker, topic: Topic) -> None
 
 
 @clause("LST-6", "unknown")
+@defect(Reply(OffsetForLeaderEpochRequest, END_OFFSET, 1))
 def test_an_epoch_that_never_was_has_no_end(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a"))
     answer = epoch_end(leader, topic, topic.leader_epoch + 5)
@@ -76,12 +90,17 @@ def test_an_epoch_that_never_was_has_no_end(leader: Broker, topic: Topic) -> Non
 
 
 @clause("LST-6", "fenced")
+@defect(Request(OffsetForLeaderEpochRequest, "topics.partitions.current_leader_epoch", -1))
 def test_the_askers_own_epoch_is_checked(leader: Broker, topic: Topic) -> None:
     answer = epoch_end(leader, topic, 0, current=topic.leader_epoch + 100)
     expect("error code", UNKNOWN_EPOCH, answer.error_code)
 
 
 @clause("LST-6", "failover")
+@defect(
+    Reply(OffsetForLeaderEpochRequest, END_OFFSET, one_more),
+    Request(OffsetForLeaderEpochRequest, "topics.partitions.current_leader_epoch", -1),
+)
 @pytest.mark.cluster_fault
 def test_an_older_epoch_ends_where_the_next_began(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
@@ -100,6 +119,7 @@ def test_an_older_epoch_ends_where_the_next_began(cluster: Cluster) -> None:
 
 
 @clause("LST-7")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
 def test_an_unknown_partition_is_an_error(leader: Broker, topic: Topic) -> None:
     nowhere = Topic(topic.name, topic.leader, topic.leader_id, partition=1000)
     expect("error code", UNKNOWN_TOPIC, leader.list_offset(nowhere, LATEST).error_code)

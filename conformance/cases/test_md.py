@@ -1,10 +1,14 @@
 """Metadata: which topics, brokers and leaders there are."""
 
+from typing import Any
+from uuid import uuid4
+
 import pytest
 
 from conformance.broker import Broker, Topic, batch, expect, only
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
+from conformance.defects import GuardOff, Reply, Request, defect, one_more
 from conformance.failures import TargetFailure, Unsupported
 from conformance.targets.base import STOP_NODE
 from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -14,7 +18,16 @@ NOT_ASKED_FOR = -(2**31)
 ZERO_ID = bytes(16)
 
 
+def another_each_time(topic_id: bytes) -> bytes:
+    return uuid4().bytes
+
+
+def twice(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*nodes, *nodes)
+
+
 @clause("MD-1", "all")
+@defect(Reply(MetadataRequest, "topics", ()))
 @sweep(MetadataRequest)
 def test_all_topics_are_listed(broker: Broker, topic: Topic, version: int) -> None:
     reply = broker.call(MetadataRequest(topics=None if version else ()), version)
@@ -22,6 +35,7 @@ def test_all_topics_are_listed(broker: Broker, topic: Topic, version: int) -> No
 
 
 @clause("MD-1", "none")
+@defect(Request(MetadataRequest, "topics", None), Reply(MetadataRequest, "brokers", ()))
 @sweep(MetadataRequest, 1)
 def test_an_empty_list_asks_for_no_topic(broker: Broker, topic: Topic, version: int) -> None:
     reply = broker.call(MetadataRequest(topics=()), version)
@@ -30,6 +44,7 @@ def test_an_empty_list_asks_for_no_topic(broker: Broker, topic: Topic, version: 
 
 
 @clause("MD-2")
+@defect(Reply(MetadataRequest, "topics.error_code", 0), Reply(MetadataRequest, "topics", ()))
 @sweep(MetadataRequest, 4)
 def test_an_unknown_topic_is_named_with_its_error(cluster: Cluster, broker: Broker, version: int) -> None:
     name = cluster.name()
@@ -38,6 +53,10 @@ def test_an_unknown_topic_is_named_with_its_error(cluster: Cluster, broker: Brok
 
 
 @clause("MD-3")
+@defect(
+    Request(MetadataRequest, "allow_auto_topic_creation", True),
+    Request(MetadataRequest, "allow_auto_topic_creation", False),
+)
 def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, broker: Broker) -> None:
     name = cluster.name()
     for _ in range(2):
@@ -49,12 +68,14 @@ def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, 
 
 
 @clause("MD-4")
+@defect(Reply(MetadataRequest, "topics.error_code", UNKNOWN_TOPIC))
 @pytest.mark.parametrize("name", [".", "..", "a b", "a/b", "x" * 250, "ä"])
 def test_an_illegal_name_is_refused(broker: Broker, name: str) -> None:
     expect("error code", INVALID_TOPIC, only(broker.metadata(name).topics).error_code)
 
 
 @clause("MD-5")
+@defect(Reply(MetadataRequest, "cluster_id", None), Reply(MetadataRequest, "controller_id", -1))
 def test_cluster_id_and_controller_are_told(cluster: Cluster, broker: Broker) -> None:
     reply = broker.call(MetadataRequest(topics=()), broker.version_of(MetadataRequest, 2))
     expect("there is a cluster id", True, bool(reply.cluster_id))
@@ -62,14 +83,18 @@ def test_cluster_id_and_controller_are_told(cluster: Cluster, broker: Broker) ->
 
 
 @clause("MD-6", "told")
+@defect(
+    Reply(MetadataRequest, "topics.topic_id", ZERO_ID), Reply(MetadataRequest, "topics.topic_id", another_each_time)
+)
 def test_a_topic_has_an_id_that_stays(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 10)
     first, second = (only(broker.metadata(topic.name, version=version).topics).topic_id for _ in range(2))
-    expect("the id is not zero", True, bytes(first) != ZERO_ID if isinstance(first, bytes) else first.int != 0)
+    expect("the id is not zero", True, first != ZERO_ID)
     expect("id the second time", first, second)
 
 
 @clause("MD-6", "lookup")
+@defect(Reply(MetadataRequest, "topics.name", "another"))
 def test_a_topic_is_found_by_its_id(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 12)
     topic_id = only(broker.metadata(topic.name, version=version).topics).topic_id
@@ -78,15 +103,15 @@ def test_a_topic_is_found_by_its_id(broker: Broker, topic: Topic) -> None:
 
 
 @clause("MD-6", "unknown")
+@defect(Reply(MetadataRequest, "topics.error_code", 0))
 def test_an_unknown_id_is_an_error(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 12)
-    topic_id = only(broker.metadata(topic.name, version=version).topics).topic_id
-    other = type(topic_id)(bytes=b"\xab" * 16) if not isinstance(topic_id, bytes) else b"\xab" * 16
-    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=other, name=None),))
+    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=b"\xab" * 16, name=None),))
     expect("error code", UNKNOWN_TOPIC_ID, only(broker.call(asked, version).topics).error_code)
 
 
 @clause("MD-7", "present")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_epoch", -1))
 @sweep(MetadataRequest, 7)
 def test_a_partition_has_a_leader_epoch(broker: Broker, topic: Topic, version: int) -> None:
     for part in only(broker.metadata(topic.name, version=version).topics).partitions:
@@ -94,6 +119,7 @@ def test_a_partition_has_a_leader_epoch(broker: Broker, topic: Topic, version: i
 
 
 @clause("MD-7", "failover")
+@defect(GuardOff("BumpLeaderEpoch"), Reply(MetadataRequest, "topics.partitions.leader_epoch", 0))
 @pytest.mark.cluster_fault
 def test_a_new_leader_has_a_newer_epoch(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
@@ -108,6 +134,11 @@ def test_a_new_leader_has_a_newer_epoch(cluster: Cluster) -> None:
 
 
 @clause("MD-8")
+@defect(
+    Reply(MetadataRequest, "topics.partitions.replica_nodes", (9,)),
+    Reply(MetadataRequest, "topics.partitions.isr_nodes", (9,)),
+    Reply(MetadataRequest, "topics.partitions.replica_nodes", twice),
+)
 @sweep(MetadataRequest)
 def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int) -> None:
     reply = broker.call(MetadataRequest(topics=(MetadataRequestTopic(name=topic.name),)), version)
@@ -120,6 +151,7 @@ def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int)
 
 
 @clause("MD-9")
+@defect(Reply(MetadataRequest, "topics.topic_authorized_operations", 0))
 @sweep(MetadataRequest, 8)
 def test_operations_are_told_only_when_asked_for(broker: Broker, topic: Topic, version: int) -> None:
     found = only(broker.metadata(topic.name, version=version).topics)
@@ -127,6 +159,7 @@ def test_operations_are_told_only_when_asked_for(broker: Broker, topic: Topic, v
 
 
 @clause("MD-11")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", one_more))
 def test_every_broker_tells_the_same_leader(cluster: Cluster, topic: Topic) -> None:
     addresses = list(cluster.target.addresses.values())
     if len(addresses) < 2:

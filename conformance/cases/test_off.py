@@ -8,6 +8,7 @@ from conformance.broker import Broker, Topic, expect, only
 from conformance.cases.members import GroupDriver
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
+from conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
 from reference.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,6 +24,9 @@ from reference.wire.messages.offset_fetch import (
 METADATA_TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE = 12, 22, 25, 27
 MANY_GROUPS = 8
 NONE = -1
+ERROR = "topics.partitions.error_code"
+PLACES = ("topics.partitions", "groups.topics.partitions")
+"""Of an offset in the replies of older and of newer versions."""
 
 
 @pytest.fixture
@@ -63,6 +67,10 @@ def committed(broker: Broker, group: str, topic: Topic | None, version: int | No
 
 
 @clause("OFF-1", "commit")
+@defect(
+    Request(OffsetCommitRequest, "topics.partitions.committed_metadata", ""),
+    Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more),
+)
 @sweep(OffsetCommitRequest, 1, 9)
 def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     error = commit(coordinator, group, topic, 42, metadata="note", version=version)
@@ -72,6 +80,7 @@ def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, ve
 
 
 @clause("OFF-1", "fetch")
+@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", one_more) for place in PLACES))
 @sweep(OffsetFetchRequest, 1, 9)
 def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     expect("error code of the commit", 0, commit(coordinator, group, topic, 7, metadata="x"))
@@ -80,6 +89,7 @@ def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: T
 
 
 @clause("OFF-1", "epoch")
+@defect(Request(OffsetCommitRequest, "topics.partitions.committed_leader_epoch", -1))
 def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic) -> None:
     coordinator.version_of(OffsetFetchRequest, 5)
     coordinator.version_of(OffsetCommitRequest, 6)
@@ -89,6 +99,7 @@ def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic)
 
 
 @clause("OFF-2")
+@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", 0) for place in PLACES))
 @sweep(OffsetFetchRequest, 1, 9)
 def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     found = only(only(committed(coordinator, group, topic, version)).partitions)
@@ -96,6 +107,7 @@ def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, ve
 
 
 @clause("OFF-3", "generation")
+@defect(Reply(OffsetCommitRequest, ERROR, forgives(ILLEGAL_GENERATION)))
 def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     fields = {"generation": member.generation + 1, "member_id": member.member_id}
@@ -103,6 +115,7 @@ def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str,
 
 
 @clause("OFF-3", "member")
+@defect(GuardOff("MembersCommitOnly"))
 def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     error = commit(member.broker, group, topic, 1, generation=member.generation, member_id="nobody")
@@ -110,6 +123,7 @@ def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: 
 
 
 @clause("OFF-3", "completing")
+@defect(Reply(OffsetCommitRequest, ERROR, forgives(REBALANCE)))
 def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group: str, topic: Topic) -> None:
     member, _ = GroupDriver(cluster, group).join()
     error = commit(member.broker, group, topic, 1, generation=member.generation, member_id=member.member_id)
@@ -117,6 +131,7 @@ def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group:
 
 
 @clause("OFF-3", "member commits")
+@defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more))
 def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
@@ -126,12 +141,14 @@ def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
 
 
 @clause("OFF-4")
+@defect(Reply(OffsetCommitRequest, ERROR, forgives(UNKNOWN_MEMBER)))
 def test_a_commit_from_outside_of_a_live_group_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     expect("error code", UNKNOWN_MEMBER, commit(member.broker, group, topic, 1))
 
 
 @clause("OFF-5")
+@defect(Setting("offset_metadata_max_bytes", 1 << 20), Reply(OffsetCommitRequest, ERROR, METADATA_TOO_LARGE))
 def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
     limit = cluster.setting("offset_metadata_max_bytes")
     expect("error code beyond", METADATA_TOO_LARGE, commit(coordinator, group, topic, 1, metadata="x" * (limit + 1)))
@@ -139,6 +156,7 @@ def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, gro
 
 
 @clause("OFF-6", "all topics")
+@defect(Reply(OffsetFetchRequest, "topics", ()), Reply(OffsetFetchRequest, "groups.topics", ()))
 @sweep(OffsetFetchRequest, 2, 9)
 def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     commit(coordinator, group, topic, 3)
@@ -147,6 +165,7 @@ def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, vers
 
 
 @clause("OFF-6", "two groups")
+@defect(Reply(OffsetFetchRequest, "groups", lambda groups: groups[:1]))
 def test_two_groups_are_answered_at_once(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
     version = coordinator.version_of(OffsetFetchRequest, MANY_GROUPS)
     commit(coordinator, group, topic, 3)

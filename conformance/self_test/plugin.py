@@ -72,10 +72,11 @@ class SelfTest:
     def __init__(self, config: pytest.Config, proxied: ProxiedTarget) -> None:
         self._config, self._proxied = config, proxied
         self._patience = config.stash[PATIENCE] = Patience()
-        self._took_s: dict[pytest.Item, float] = {}
+        self._honestly_s: dict[pytest.Item, float] = {}
         self._planted: Defect | None = None
         self._patience_s = math.inf
         self._result: CaseResult | None = None
+        self._took_s = 0.0
 
     def judge_all(self, items: list[pytest.Item]) -> None:
         """First what one cluster can show, then each defect that needs a cluster of its own."""
@@ -111,9 +112,8 @@ class SelfTest:
 
     def _run_honestly(self, item: pytest.Item) -> CaseResult:
         for _ in range(ATTEMPTS):
-            began = time.monotonic()
             result = self._run(item)
-            self._took_s[item] = time.monotonic() - began
+            self._honestly_s[item] = self._took_s
             if result.verdict is CaseVerdict.PASS or result.verdict in NOT_OURS:
                 break
             self._proxied.revive()
@@ -167,8 +167,10 @@ class SelfTest:
     def _run(self, item: pytest.Item, defect: Defect | None = None) -> CaseResult:
         """How the case itself ended; a failure before its first line is an error of ours."""
         self._planted, self._result = defect, None
-        self._patience_s = LEAST_PATIENCE_S + PATIENCE_FACTOR * self._took_s[item] if defect else math.inf
+        self._patience_s = LEAST_PATIENCE_S + PATIENCE_FACTOR * self._honestly_s[item] if defect else math.inf
+        began = time.monotonic()
         reports = runtestprotocol(item, log=False, nextitem=None)
+        self._took_s = time.monotonic() - began
         result = self._result or item.stash[RESULT]
         if defect and reports[0].failed:
             return msgspec.structs.replace(result, verdict=CaseVerdict.ERROR)
@@ -188,7 +190,10 @@ class SelfTest:
         self._proxied.fault.lift()
 
     def _tell(self, item: pytest.Item, defect: str, outcome: Outcome, message: str = "") -> None:
-        trial = Trial(case=_case_name(item), item=case_of(item)[0], defect=defect, outcome=outcome, message=message)
+        trial = Trial(
+            case=_case_name(item), item=case_of(item)[0], defect=defect, outcome=outcome, message=message,
+            seconds=self._took_s,
+        )  # fmt: skip
         _report(self._config, "trial", trial)
 
 

@@ -34,6 +34,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     defect: str
     outcome: Outcome
     message: str = ""
+    seconds: float = 0.0
 
 
 class CaseSelfTest(msgspec.Struct, frozen=True, kw_only=True):
