@@ -1,5 +1,6 @@
 """Producers by hand: an id, an epoch, and whatever sequence a case likes."""
 
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +26,14 @@ def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = Non
     return cluster.eventually("InitProducerId to be ready", ask, 15.0)
 
 
+def sequenced(producer_id: int, epoch: int, sequence: int, *values: bytes, transactional: bool = False) -> bytes:
+    """A batch of now: by its time a broker may forget the producer, when it starts for one."""
+    return batch(
+        *values, timestamp_ms=int(time.time() * 1000), producer_id=producer_id, producer_epoch=epoch,
+        base_sequence=sequence, transactional=transactional,
+    )  # fmt: skip
+
+
 @dataclass(slots=True)
 class IdempotentProducer:
     """Writes batches of one or more records to one partition."""
@@ -44,9 +53,7 @@ class IdempotentProducer:
     def send(
         self, sequence: int, count: int = 1, *, version: int | None = None, topic: Topic | None = None
     ) -> PartitionProduceResponse:
-        records = batch(
-            *[b"v"] * count, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence
-        )
+        records = sequenced(self.producer_id, self.epoch, sequence, *[b"v"] * count)
         return self.broker.produce(topic or self.topic, records, version=version)
 
     def sent(self, sequence: int, count: int = 1, *, version: int | None = None) -> int:
