@@ -116,6 +116,12 @@ class Cluster:
     def name(self, what: str = "t") -> str:
         return f"{self._prefix}-{what}{next(self._counter)}"
 
+    def topic_name(self) -> str:
+        """Of a topic that the case makes by itself, and that goes with the others."""
+        name = self.name()
+        self._topics.append(name)
+        return name
+
     def create_topic(
         self, *, partitions: int = 1, replicas: int | None = None, configs: dict[str, str] | None = None,
         assignment: Sequence[int] | None = None, name: str | None = None,
