@@ -30,12 +30,13 @@ class GroupDriver:
 
     def join_request(
         self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int = SESSION_MS,
-        instance: str | None = None,
+        rebalance_timeout_ms: int = SESSION_MS, instance: str | None = None, metadata: bytes = b"m",
+        protocol_type: str = "consumer",
     ) -> JoinGroupRequest:  # fmt: skip
         return JoinGroupRequest(
-            group_id=self.group, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=SESSION_MS,
-            member_id=member_id, group_instance_id=instance, protocol_type="consumer",
-            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=b"m") for name in protocols),
+            group_id=self.group, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=member_id, group_instance_id=instance, protocol_type=protocol_type,
+            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols),
         )  # fmt: skip
 
     def send_join(self, member_id: str = "", broker: Broker | None = None, **fields: Any) -> "Member":
@@ -62,15 +63,23 @@ class GroupDriver:
         return member
 
     def two_joined(
-        self, first_protocols: tuple[str, ...] = RANGE, second_protocols: tuple[str, ...] = RANGE
+        self, first_protocols: tuple[str, ...] = RANGE, second_protocols: tuple[str, ...] = RANGE, **fields: Any
     ) -> "tuple[Member, Member]":
         """Two members of one generation that has no assignment yet."""
-        first = self.stable_member(protocols=first_protocols)
-        second = self.send_join(protocols=second_protocols)
+        first = self.stable_member(protocols=first_protocols, **fields)
+        second = self.send_join(protocols=second_protocols, **fields)
         first.rejoin()
         expect("error code of the second join", 0, second.receive_join().error_code)
         expect("generation of both", first.generation, second.generation)
         return first, second
+
+    def stable_pair(self, **fields: Any) -> "tuple[Member, Member]":
+        """Leader and follower of a stable group, each with its role as assignment."""
+        first, second = self.two_joined(**fields)
+        leader, follower = (first, second) if first.is_leader else (second, first)
+        leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
+        expect("assignment of the follower", b"follower", follower.sync().assignment)
+        return leader, follower
 
     def describe(self) -> DescribedGroup:
         with self.connect() as broker:
@@ -104,10 +113,15 @@ class Member:
         self.member_id = self.reply.member_id or self.member_id
         return self.reply
 
-    def rejoin(self) -> None:
+    def send_rejoin(self, **changed: Any) -> None:
+        """Ask to join again, with other fields if it likes, and do not wait for the rebalance."""
+        self._fields.update(changed)
         self.pending = self.broker.send(
             self._driver.join_request(self.member_id, **self._fields), self.broker.version_of(JoinGroupRequest)
         )
+
+    def rejoin(self, **changed: Any) -> None:
+        self.send_rejoin(**changed)
         expect("error code of the next join", 0, self.receive_join().error_code)
 
     def send_sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> int:
