@@ -16,18 +16,17 @@ from conformance.self_test.trials import Trial, judge, summary
 from spec.formats.verdict import UsageError
 
 TAIL: Final = 2000
-JOBS: Final = 2
 
 
 def run_self_test(
-    target: str, options: Options, on_progress: Callable[[], None] = lambda: None, *, jobs: int = JOBS,
-    cases: Path = CASES,
-) -> dict[str, Any]:  # fmt: skip
+    target: str, options: Options, on_progress: Callable[[], None] = lambda: None, *, cases: Path = CASES
+) -> dict[str, Any]:
     """What `trials.summary` says; the cases are those that `options` selects. UsageError when a run breaks off."""
+    jobs, alone = options.jobs, msgspec.structs.replace(options, jobs=1)
 
     def run(share: int) -> list[Trial]:
         trials = []
-        for trial in _trials(target, options, f"{share}/{jobs}", cases):
+        for trial in _trials(target, alone, f"{share}/{jobs}", cases):
             trials.append(trial)
             on_progress()
         return trials
