@@ -139,14 +139,10 @@ class Cluster:
         else:
             asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
             self.connect().call(asked)
-        self.adopt(name)
+        self._topics.append(name)
         topic = self.topic(name)
         self.eventually(f"the leader of {name} to take it over", lambda: self._is_served(topic))
         return topic
-
-    def adopt(self, *names: str) -> None:
-        """Topics that the case has made itself, to be removed with the others."""
-        self._topics += names
 
     def _is_served(self, topic: Topic) -> bool:
         """Metadata may name a leader a moment before that one knows."""

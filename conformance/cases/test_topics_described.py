@@ -128,9 +128,8 @@ def test_the_topic_of_offsets_is_internal(cluster: Cluster, broker: Broker, vers
 def many(cluster: Cluster) -> list[str]:
     """A hundred topics, made and removed in one request each."""
     cluster.connect().version_of(CreateTopicsRequest)
-    names = [cluster.name() for _ in range(MANY)]
+    names = [cluster.topic_name() for _ in range(MANY)]
     wanted = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names)
-    cluster.adopt(*names)
     cluster.ask_controller(CreateTopicsRequest(topics=wanted, timeout_ms=30_000))
     return names
 
