@@ -24,12 +24,8 @@ COUNTED: Final = {"failures": "failure", "errors": "error", "skipped": "skipped"
 
 def junit(report: Report) -> str:
     """An expected deviation is skipped, with its reason; times are seconds."""
-    root = ElementTree.Element("testsuites", name="Kafka conformance")
-    for number, target in enumerate(report.targets):
-        root.append(_suite(number, target, report.run))
-    for name in ("tests", *COUNTED):
-        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
-    root.set("time", _seconds(sum(float(suite.get("time", "0")) for suite in root)))
+    root = ElementTree.Element("testsuites")
+    root.extend(_suite(number, target, report.run) for number, target in enumerate(report.targets))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

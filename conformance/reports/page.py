@@ -1,7 +1,7 @@
 """One self-contained page: the matrix, and under each clause what its cases expected, got and sent."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -14,9 +14,11 @@ from conformance.reports.matrix import DECIDED, Row, cell_text, features_text, r
 from conformance.reports.sources import linked
 from conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
 
-EXCHANGE_BUDGET: Final = 1_000_000
-"""Characters of all exchanges on the page; a hexdump is three times as long as what is counted of its bytes."""
+PAGE_CHARACTERS: Final = 1_500_000
+"""Of what is told of failures: what the stories themselves do not need is for their exchanges."""
+STORY_CHARACTERS: Final = 400
 HEXDUMP_FACTOR: Final = 2.5
+"""A hexdump is so much longer than the hexadecimal digits that an event is weighed by."""
 WORDS: Final = {verdict: verdict.value for verdict in CaseVerdict}
 WEB: Final = re.compile(r"https?://")
 
@@ -32,13 +34,23 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Why a case was not passed by a target."""
+    """Why a target did not pass some cases of one clause: those that went wrong in the same way, the first in full."""
 
     anchor: str
+    number: int
     target: str
-    result: CaseResult
+    results: list[CaseResult]
     known: Expectation | None
     exchange: list[KeptEvent]
+
+    @property
+    def first(self) -> CaseResult:
+        return self.results[0]
+
+    @property
+    def what(self) -> str:
+        """The message without what stands below it anyway."""
+        return self.first.message.removesuffix(f": expected {self.first.expected}, actual {self.first.actual}")
 
     @property
     def link(self) -> str:
@@ -62,9 +74,10 @@ def page(report: Report) -> str:
 
 
 def _exchange_budget(report: Report) -> int:
-    """For each case that has an exchange an equal part of the page, so that any run makes a page that opens."""
-    told = sum(bool(result.exchange) for target in report.targets for result in target.cases)
-    return int(EXCHANGE_BUDGET / HEXDUMP_FACTOR / max(told, 1))
+    """For each clause that a target broke an equal part of the page, so that any run makes a page that opens."""
+    broken = [(target.target, result.clause) for target in report.targets for result in target.cases if result.exchange]
+    left = max(PAGE_CHARACTERS - STORY_CHARACTERS * len(broken), 0)
+    return int(left / HEXDUMP_FACTOR / max(len(set(broken)), 1))
 
 
 def _target(target: TargetReport) -> dict[str, Any]:
@@ -86,12 +99,10 @@ def _clause(
 ) -> dict[str, Any]:
     clause = row.clause
     stories = [
-        Story(_anchor(result.case, number), targets[number].target, result, expected_by(result, expectations[number]),
-              newest_within(result.exchange, budget))
-        for number, results in enumerate(row.cells) for result in results
-        if result.verdict not in (CaseVerdict.PASS, CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE)
+        story for number, results in enumerate(row.cells)
+        for story in _stories(number, targets[number].target, results, expectations[number], budget)
     ]  # fmt: skip
-    known = {(story.target, story.result.case) for story in stories if story.known}
+    told = {(story.number, result.case): story for story in stories for result in story.results}
     cases = list(dict.fromkeys(result.case for results in row.cells for result in results))
     return {
         "id": row.clause_id or "suite",
@@ -99,15 +110,32 @@ def _clause(
         "clause": clause,
         "source": list(linked(clause.source)),
         "era": _era(clause.since, clause.until),
-        "cells": [_clause_cell(number, results, targets[number].target, known)
-                  for number, results in enumerate(row.cells)],
-        "cases": [(case, [_case_cell(case, number, results, targets[number].target, known)
+        "cells": [_cell(number, results, told) for number, results in enumerate(row.cells)],
+        "cases": [(case, [_cell(number, [each for each in results if each.case == case], told)
                           for number, results in enumerate(row.cells)]) for case in cases],
         "stories": stories,
         "lacking": _lacking(row, targets),
         "verdicts": " ".join(sorted({_kind(result.verdict) for results in row.cells for result in results})),
         "differs": len({tuple(sorted((r.case, r.verdict) for r in results)) for results in row.cells}) > 1,
     }  # fmt: skip
+
+
+def _stories(
+    number: int, target: str, results: list[CaseResult], expectations: list[Expectation], budget: int
+) -> Iterator[Story]:
+    """The first tell their exchanges in full; once the budget is spent the others tell none."""
+    alike: dict[tuple[str, ...], list[CaseResult]] = {}
+    for result in results:
+        if result.verdict in DECIDED and result.verdict is not CaseVerdict.PASS:
+            known = expected_by(result, expectations)
+            reason = known.reason if known else ""
+            alike.setdefault((result.verdict, result.message, result.actual, reason), []).append(result)
+    for group in alike.values():
+        exchange = newest_within(group[0].exchange, budget) if budget > 0 else []
+        budget -= sum(event.weight() for event in exchange)
+        yield Story(
+            _anchor(group[0].case, number), number, target, group, expected_by(group[0], expectations), exchange
+        )
 
 
 def _era(since: str, until: str) -> str:
@@ -118,27 +146,15 @@ def _era(since: str, until: str) -> str:
     return f"up to Kafka {until}" if until else "every Kafka"
 
 
-def _clause_cell(number: int, results: list[CaseResult], target: str, known: set[tuple[str, str]]) -> Cell:
+def _cell(number: int, results: list[CaseResult], told: dict[tuple[int, str], Story]) -> Cell:
+    """Of a case or of a whole clause, whose worst verdict it shows."""
     verdict = worst(results)
     if verdict is None:
         return Cell("", "none")
-    first = next(result for result in results if result.verdict is verdict)
-    told = [result for result in results if result.verdict is verdict]
-    is_known = all((target, result.case) in known for result in told)
-    anchor = _anchor(first.case, number) if _has_story(verdict) else ""
-    return Cell(cell_text(results, WORDS), f"{_kind(verdict)}{' known' if is_known else ''}", anchor)
-
-
-def _case_cell(case: str, number: int, results: list[CaseResult], target: str, known: set[tuple[str, str]]) -> Cell:
-    found = next((result for result in results if result.case == case), None)
-    if found is None:
-        return Cell("", "none")
-    kind = _kind(found.verdict) + (" known" if (target, case) in known else "")
-    return Cell(found.verdict.value, kind, _anchor(case, number) if _has_story(found.verdict) else "")
-
-
-def _has_story(verdict: CaseVerdict) -> bool:
-    return verdict in DECIDED and verdict is not CaseVerdict.PASS
+    stories = [told.get((number, result.case)) for result in results if result.verdict is verdict]
+    is_known = all(story is not None and story.known for story in stories)
+    kind = _kind(verdict) + (" known" if is_known else "")
+    return Cell(cell_text(results, WORDS), kind, stories[0].anchor if stories[0] else "")
 
 
 def _lacking(row: Row, targets: Sequence[TargetReport]) -> list[str]:

@@ -1,0 +1,126 @@
+"""What a later run broke, mended, or no longer tries."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.report import Report, read_report
+from conformance.reports import comparison
+from conformance.reports.compare import Change, compare, exit_code
+from conformance.stamp import Stamp
+from conformance.tests.reported import HOSTILE, failed, passed, report, result, target
+from conformance.verdicts import CaseResult, CaseVerdict
+from spec.formats.verdict import ExitCode, UsageError
+
+PASS, FAIL, NON_STRICT = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.NON_STRICT
+UNSUPPORTED, NOT_APPLICABLE, FLAKY, ERROR = (
+    CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE, CaseVerdict.FLAKY, CaseVerdict.ERROR,
+)  # fmt: skip
+
+
+def one(*cases: CaseResult) -> Report:
+    return report(target("a:1", *cases))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "change", "code"),
+    [
+        (PASS, FAIL, Change.BROKE, ExitCode.VIOLATED),
+        (PASS, NON_STRICT, Change.BROKE, ExitCode.HELD),
+        (PASS, PASS, None, ExitCode.HELD),
+        (FAIL, PASS, Change.MENDED, ExitCode.HELD),
+        (FAIL, NON_STRICT, None, ExitCode.HELD),
+        (PASS, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
+        (PASS, NOT_APPLICABLE, Change.SKIPPED, ExitCode.HELD),
+        (FAIL, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
+        (UNSUPPORTED, PASS, Change.GAINED, ExitCode.HELD),
+        (UNSUPPORTED, FAIL, Change.FAILING, ExitCode.HELD),
+        (PASS, FLAKY, Change.UNDECIDED, ExitCode.UNDECIDED),
+        (ERROR, FLAKY, None, ExitCode.HELD),
+    ],
+)
+def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: Change | None, code: ExitCode) -> None:
+    found = compare(one(result("PRD-7", was)), one(result("PRD-7", now)))
+    assert [each.change for each in found.differences] == ([change] if change else [])
+    assert exit_code(found) is code
+
+
+def test_a_broken_should_counts_when_it_is_asked_for() -> None:
+    found = compare(one(result("MD-9", PASS)), one(result("MD-9", NON_STRICT)))
+    assert exit_code(found, strict=True) is ExitCode.VIOLATED
+
+
+def test_cases_that_only_one_run_has() -> None:
+    found = compare(one(passed("PRD-1"), passed("PRD-2")), one(passed("PRD-2"), failed("PRD-3")))
+    assert [(each.case, each.change, each.before, each.after) for each in found.differences] == [
+        ("PRD-3", Change.ADDED, None, FAIL),
+        ("PRD-1", Change.REMOVED, PASS, None),
+    ]
+    assert exit_code(found) is ExitCode.HELD
+
+
+def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:
+    several = report(target("a:1", passed("PRD-7")), target("b:1", passed("PRD-7")), target("c:1", passed("PRD-7")))
+    later = report(target("b:1", failed("PRD-7")), target("d:1", failed("PRD-7")))
+    found = compare(several, later)
+    assert [(each.target, each.change) for each in found.differences] == [("b:1", Change.BROKE)]
+    assert [remark for remark in found.remarks if " is only in the " in remark] == [
+        "a:1 is only in the first run", "c:1 is only in the first run", "d:1 is only in the second run",
+    ]  # fmt: skip
+    alone = compare(report(target("old:1", passed("PRD-7"))), report(target("new:2", failed("PRD-7"))))
+    assert [each.target for each in alone.differences] == ["old:1 -> new:2"]
+    with pytest.raises(UsageError, match="no target is in both"):
+        compare(several, report(target("x:1"), target("y:1")))
+
+
+def test_a_run_without_a_case_or_one_that_broke_off_decides_nothing() -> None:
+    empty = compare(one(passed("PRD-7")), one())
+    assert exit_code(empty) is ExitCode.UNDECIDED
+    assert "a:1 has a run without a case" in empty.remarks
+    broken_off = compare(one(passed("PRD-7")), one(passed("PRD-7"), result("suite", ERROR)))
+    assert exit_code(broken_off) is ExitCode.UNDECIDED
+
+
+def test_what_else_may_have_made_the_difference_is_told() -> None:
+    older = msgspec.structs.replace(one(passed("PRD-7")), run=Stamp(suite="highwater 0", options={"areas": ["PRD"]}))
+    told = " ".join(compare(older, one(passed("PRD-7"))).remarks)
+    assert "another options: areas=['PRD'], then level=must" in told
+    assert "another schema: none, then Apache Kafka 0" in told
+    assert "another suite" not in told
+
+
+def test_markdown_and_lines_tell_the_sum_and_escape_what_a_target_says() -> None:
+    found = compare(one(passed("PRD-7"), failed("PRD-4")), one(failed("PRD-7", HOSTILE), passed("PRD-4")))
+    assert list(comparison.lines(found))[-1] == "1 broke, 1 mended"
+    text = comparison.markdown(found)
+    assert "1 broke, 1 mended" in text
+    assert "<script>" not in text.replace(r"\<script\>", "")
+
+
+def test_the_command_ends_with_the_verdict(tmp_path: Path) -> None:
+    for name, shown in (("a", one(passed("PRD-7"))), ("b", one(failed("PRD-7")))):
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(shown))
+    (tmp_path / "c.json").write_text('{"targets": [{"target": 3}]}')
+
+    def diff(*names: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "highwater", "diff", *(str(tmp_path / name) for name in names)]
+        return subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+
+    broke = diff("a.json", "b.json")
+    assert broke.returncode == ExitCode.VIOLATED
+    assert [each["change"] for each in msgspec.json.decode(broke.stdout)["differences"]] == ["broke"]
+    assert diff("b.json", "a.json").returncode == ExitCode.HELD
+    for wrong in ("c.json", "nowhere.json"):
+        refused = diff("a.json", wrong)
+        assert refused.returncode == ExitCode.USAGE
+        assert wrong in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+def test_a_report_survives_its_json(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(msgspec.json.encode(one(failed("PRD-7", HOSTILE))))
+    assert read_report(path) == one(failed("PRD-7", HOSTILE))

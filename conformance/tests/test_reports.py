@@ -1,0 +1,240 @@
+"""Every report says what happened, and says it whatever a target answers."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from conformance.report import Report, TargetReport
+from conformance.reports.badge import badge
+from conformance.reports.console import show
+from conformance.reports.files import ReportFiles
+from conformance.reports.junit import junit
+from conformance.reports.markdown import markdown, plain
+from conformance.reports.page import page
+from conformance.reports.sources import linked
+from conformance.tests.reported import HOSTILE, failed, passed, report, result, target
+from conformance.verdicts import CaseVerdict
+from spec.clauses import load_clauses
+from spec.formats.verdict import UsageError
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+RENDERERS = [page, markdown, junit]
+
+
+def two() -> Report:
+    """One that keeps all but a case, and librdkafka's mock with a failure that its expectations know."""
+    one = target(
+        "localhost:9092", passed("API-3"), failed("PRD-7"), result("MD-9", CaseVerdict.NON_STRICT, "a SHOULD"),
+        result("FET-9", CaseVerdict.UNSUPPORTED, "Fetch v7 or newer is not advertised"),
+        result("LST-1", CaseVerdict.FLAKY, "fail, then pass"),
+    )  # fmt: skip
+    return report(one, target("librdkafka-mock", failed("API-3"), passed("PRD-7")))
+
+
+def hostile() -> Report:
+    return report(target(HOSTILE, failed("PRD-7", HOSTILE), result(f"PRD-4[{HOSTILE}]", CaseVerdict.ERROR, HOSTILE)))
+
+
+def clause_blocks(text: str) -> dict[str, str]:
+    return {
+        found[1]: found[0]
+        for found in re.finditer(r'<details class="clause" id="([^"]*)".*?</div></details>', text, re.S)
+    }
+
+
+# -- the page ---------------------------------------------------------------------------------------
+
+
+def test_the_page_tells_what_was_expected_what_came_and_the_bytes() -> None:
+    text = page(two())
+    clause = clause_blocks(text)["PRD-7"]
+    assert load_clauses()["PRD-7"].sentence in clause
+    assert "expected <code>2</code><br>actual <code>0</code>" in clause
+    assert "error_message: &#39;error code: expected 2, actual 0&#39;" in clause
+    assert "00000000  00 00 00" in clause
+    assert 'href="#PRD-7-t1"' in clause
+    assert 'id="PRD-7-t1"' in clause
+    assert "Fetch v7 or newer is not advertised" in clause_blocks(text)["FET-9"]
+    for stamp in ("highwater 0", "Apache Kafka 0", "2026-01-02T03:04:05", "level must", "metadata.version 1-27"):
+        assert stamp in text
+
+
+def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
+    clause = clause_blocks(page(two()))["API-3"]
+    assert "Expected of this target: the reply is laid out in the flexible form" in clause
+    assert 'href="https://github.com/confluentinc/librdkafka' in clause
+    assert 'class="c fail known"' in clause
+    assert "data-differs" in clause
+
+
+def test_the_page_asks_nobody_for_anything() -> None:
+    text = page(two())
+    assert not re.search(r"<(?:link|iframe|img|object)\b|\bsrc=|@import|url\(", text)
+    assert len(re.findall(r"<script\b", text)) == 1
+
+
+class Balance(HTMLParser):
+    """Counts scripts, and sees that what is opened is closed."""
+
+    VOID = frozenset({"meta", "input", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        # `</option>` and `</p>` may be left out, but are not here
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("shown", [two, hostile, report], ids=["two targets", "hostile", "no target"])
+def test_the_page_is_well_formed_and_has_no_script_but_its_own(shown: Callable[[], Report]) -> None:
+    parser = Balance()
+    parser.feed(page(shown()))
+    assert (parser.open, parser.scripts) == ([], 1)
+
+
+def test_a_page_of_five_targets_that_fail_everything_stays_small() -> None:
+    cases = [failed(f"{clause}[v{n}]", f"{n} {'x' * 100}") for clause in list(load_clauses())[:100] for n in range(7)]
+    text = page(report(*(target(f"broker-{n}:9092", *cases) for n in range(5))))
+    assert len(text.encode()) < 2_000_000, "a page that does not open is no report"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here; Debian's package is `chromium`")
+def test_a_browser_opens_the_clause_that_an_address_names(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(two()))
+    shown = subprocess.run(
+        [BROWSER or "", *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"{path.as_uri()}#PRD-7-t1"],
+        capture_output=True, text=True, timeout=120, check=True,
+    ).stdout  # fmt: skip
+    assert "5 of 5 clauses" in shown
+    assert re.findall(r'<details class="clause" id="([^"]*)"[^>]*open=""', shown) == ["PRD-7"]
+
+
+# -- Markdown, JUnit, badge, console ------------------------------------------------------------------
+
+
+def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
+    lines = markdown(two()).splitlines()
+    assert "| PRD-7 | MUST | FAIL | pass |" in lines
+    assert any(line.startswith("- **API-3** fail: ") for line in lines)
+    assert any("Expected: the reply is laid out in the flexible form" in line for line in lines)
+    assert any(plain(load_clauses()["PRD-7"].sentence) in line for line in lines)
+
+
+def test_markdown_lets_nothing_of_a_target_become_markup() -> None:
+    text = markdown(hostile())
+    assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]", text)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) in (0, 4, 5) for line in text.splitlines())
+
+
+def test_junit_has_the_shape_that_its_readers_want() -> None:
+    suites = ElementTree.fromstring(junit(two()))
+    assert (suites.tag, suites.attrib) == ("testsuites", {})
+    for number, suite in enumerate(suites):
+        assert [child.tag for child in suite if child.tag != "testcase"] == ["properties", "system-out", "system-err"]
+        assert suite[0].tag == "properties"
+        assert suite.attrib.keys() == {
+            "id", "name", "package", "hostname", "timestamp", "tests", "failures", "errors", "skipped", "time",
+        }  # fmt: skip
+        assert (suite.get("id"), suite.get("timestamp")) == (str(number), "2026-01-02T03:04:05")
+        cases = suite.findall("testcase")
+        assert all(case.attrib.keys() == {"name", "classname", "time"} for case in cases)
+        assert suite.get("time") == f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
+    first = suites[0]
+    counted = [first.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counted == ["5", "2", "1", "1"]
+
+
+def test_junit_tells_expected_actual_and_exchange() -> None:
+    suites = ElementTree.fromstring(junit(two()))
+    failure = suites.find("testsuite/testcase[@name='PRD-7']/failure")
+    assert failure is not None
+    assert failure.get("message") == "fail: error code: expected 2, actual 0"
+    story = failure.text or ""
+    assert "expected: 2\nactual: 0" in story
+    assert load_clauses()["PRD-7"].sentence in story
+    assert "error_code: 17" in story
+    known = suites.find("testsuite[2]/testcase[@name='API-3']/skipped")
+    assert known is not None
+    assert (known.get("message") or "").startswith("expected fail: the reply is laid out")
+
+
+def test_junit_parses_whatever_a_target_says() -> None:
+    suites = ElementTree.fromstring(junit(hostile()))
+    messages = [element.get("message", "") for element in suites.iter() if element.tag in ("failure", "error")]
+    assert len(messages) == 2
+    assert all("<script>" in message and "\x1b" not in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("shown", "text", "colour"),
+    [
+        (target("a:1", passed("PRD-7"), passed("PRD-4")), "2 of 2 MUST", "#2c7a34"),
+        (target("a:1", passed("PRD-7"), failed("PRD-4")), "1 of 2 MUST", "#c0392b"),
+        (target("librdkafka-mock", passed("FRM-1"), failed("API-3")), "1 of 2 MUST", "#8f6200"),
+        (target("a:1", passed("PRD-7"), result("LST-1", CaseVerdict.ERROR)), "1 of 2 MUST", "#8f6200"),
+        (target("a:1", result("LST-1", CaseVerdict.UNSUPPORTED)), "0 of 0 MUST", "#666666"),
+        (target(HOSTILE), "0 of 0 MUST", "#666666"),
+    ],
+    ids=["kept", "broken", "broken as expected", "undecided", "nothing tried", "hostile"],
+)
+def test_the_badge_counts_must_cases(shown: TargetReport, text: str, colour: str) -> None:
+    svg = ElementTree.fromstring(badge(shown))
+    assert svg.get("aria-label") == f"kafka conformance: {text}"
+    assert colour in {rectangle.get("fill") for rectangle in svg.iter() if rectangle.tag.endswith("rect")}
+
+
+def test_the_console_shows_what_was_not_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    show(two())
+    told = " ".join(capsys.readouterr().out.split())
+    assert "UNEXPECTED PRD-7: fail: error code: expected 2, actual 0" in told
+    assert "expected API-3: fail: the reply is laid out" in told
+    assert "UNEXPECTED API-3" not in told
+
+
+def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
+    broken_off = target("a:1", result("suite", CaseVerdict.ERROR, "pytest's code 3"))
+    for render in RENDERERS:
+        assert "no case" in render(report(target("a:1"))) or render is junit
+        assert "code 3" in render(report(broken_off))
+    assert ElementTree.fromstring(junit(report(target("a:1"))))[0].get("tests") == "0"
+
+
+# -- what is refused, where sources lie --------------------------------------------------------------
+
+
+def test_what_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the folder is not there"):
+        ReportFiles(html=tmp_path / "no" / "page.html").check(1)
+    with pytest.raises(UsageError, match="one target, not of 2"):
+        ReportFiles(badge=tmp_path / "badge.svg").check(2)
+    ReportFiles(html=tmp_path / "page.html", badge=tmp_path / "badge.svg").check(1)
+
+
+def test_sources_link_to_where_they_can_be_read() -> None:
+    wiki = "https://cwiki.apache.org/confluence/"
+    pieces = list(linked("KIP-890; KAFKA-17754, kafka-0.7-design"))
+    assert [text for text, _ in pieces] == ["KIP-890", "; ", "KAFKA-17754", ", kafka-0.7-design"]
+    assert pieces[0][1].startswith(wiki)
+    assert pieces[2][1] == "https://issues.apache.org/jira/browse/KAFKA-17754"
+    assert pieces[3][1] == ""
+    for clause in load_clauses().values():
+        assert "".join(text for text, _ in linked(clause.source)) == clause.source
