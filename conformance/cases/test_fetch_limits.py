@@ -7,7 +7,7 @@ import pytest
 from conformance.broker import LATEST, Broker, Topic, batch, expect, only, records_of
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, defect
+from conformance.defects import Reply, Request, Silence, defect
 from conformance.failures import TargetFailure
 from reference.wire.compression import Compression
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -82,7 +82,7 @@ def test_min_bytes_0_does_not_wait(leader: Broker, topic: Topic) -> None:
 
 
 @clause("FET-30")
-@defect(Request(FetchRequest, "max_wait_ms", 60_000))
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0), Silence(FetchRequest))
 def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:
     answer = leader.fetch(topic, 1000, max_wait_ms=4_000, min_bytes=1 << 19, timeout_s=2.0)
     expect("error code", 1, answer.error_code)

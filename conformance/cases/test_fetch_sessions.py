@@ -7,7 +7,7 @@ import pytest
 from conformance.broker import Broker, Topic, batch, expect, records_of
 from conformance.clause import clause
 from conformance.cluster import Cluster
-from conformance.defects import HangUp, Reply, Request, defect
+from conformance.defects import HangUp, Reply, Request, defect, forgives
 from conformance.failures import Unsupported
 from reference.wire.messages.fetch import (
     FetchPartition,
@@ -145,7 +145,7 @@ def test_a_partition_may_be_added(reader: Reader, topics: tuple[Topic, Topic]) -
 
 @clause("FET-9", "epoch")
 @pytest.mark.parametrize("step", [-1, 1, 100])
-@defect(Reply(FetchRequest, "error_code", 0))
+@defect(Reply(FetchRequest, "error_code", forgives(BAD_EPOCH)))
 def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], step: int) -> None:
     reader.begin(*topics)
     reader.fetch()
@@ -154,7 +154,7 @@ def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], s
 
 
 @clause("FET-25", "closed")
-@defect(Reply(FetchRequest, "error_code", 0))
+@defect(Reply(FetchRequest, "error_code", forgives(SESSION_NOT_FOUND)))
 def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     last = reader.fetch(*topics, epoch=LAST_EPOCH)
@@ -163,7 +163,7 @@ def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Top
 
 
 @clause("FET-25", "anew")
-@defect(Reply(FetchRequest, "error_code", 0))
+@defect(Reply(FetchRequest, "error_code", forgives(SESSION_NOT_FOUND)))
 def test_epoch_0_begins_another_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     again = reader.fetch(*topics, epoch=FIRST_EPOCH)

@@ -1,28 +1,17 @@
 """Committed offsets: what a group stores is what it gets back."""
 
-from typing import Any
-
 import pytest
 
 from conformance.broker import Broker, Topic, expect, only
+from conformance.cases.committed import MANY_GROUPS, commit, committed
 from conformance.cases.members import GroupDriver
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
 from conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
-from reference.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from reference.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from reference.wire.messages.offset_commit import OffsetCommitRequest
+from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 METADATA_TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE = 12, 22, 25, 27
-MANY_GROUPS = 8
 NONE = -1
 ERROR = "topics.partitions.error_code"
 PLACES = ("topics.partitions", "groups.topics.partitions")
@@ -37,33 +26,6 @@ def group(cluster: Cluster) -> str:
 @pytest.fixture
 def coordinator(cluster: Cluster, group: str) -> Broker:
     return cluster.coordinator(group)
-
-
-def commit(
-    broker: Broker, group: str, topic: Topic, offset: int, *, metadata: str | None = "", epoch: int = -1,
-    version: int | None = None, generation: int = -1, member_id: str = "",
-) -> int:  # fmt: skip
-    part = OffsetCommitRequestPartition(
-        partition_index=topic.partition, committed_offset=offset, committed_metadata=metadata,
-        committed_leader_epoch=epoch,
-    )  # fmt: skip
-    request = OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id,
-        topics=(OffsetCommitRequestTopic(name=topic.name, partitions=(part,)),),
-    )  # fmt: skip
-    return int(only(only(broker.call(request, version).topics).partitions).error_code)
-
-
-def committed(broker: Broker, group: str, topic: Topic | None, version: int | None = None) -> Any:
-    """The topics of the reply; None asks for all."""
-    chosen = broker.version_of(OffsetFetchRequest) if version is None else version
-    indexes = (topic.partition,) if topic else ()
-    if chosen >= MANY_GROUPS:
-        new = (OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes),) if topic else None
-        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=new),))
-        return only(broker.call(request, chosen).groups).topics
-    old = (OffsetFetchRequestTopic(name=topic.name, partition_indexes=indexes),) if topic else None
-    return broker.call(OffsetFetchRequest(group_id=group, topics=old), chosen).topics
 
 
 @clause("OFF-1", "commit")
