@@ -44,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
+    if session.testsfailed:
+        raise session.Interrupted("some cases could not be read")
     share, shares = map(int, session.config.getoption("hw_share").split("/"))
     cases = {item: _case_name(item) for item in session.items}
     mine = set(sorted(set(cases.values()))[share::shares])
