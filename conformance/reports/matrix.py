@@ -1,5 +1,6 @@
 """Clauses by targets: what the console, Markdown and the page have in common."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ WORST_FIRST: Final = (
 )  # fmt: skip
 DECIDED: Final = frozenset({CaseVerdict.PASS, *BROKEN, *UNDECIDED})
 """What was really put to the target."""
+NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 UNKNOWN: Final = Clause(id="?", sentence="Not in the list of clauses.", level="MUST", source="")
 
 
@@ -57,20 +59,20 @@ class Deviation:
 
 
 def rows_of(report: Report) -> list[Row]:
-    """Areas by name, clauses by number; what belongs to no clause (a suite that broke off) comes first."""
+    """Areas by name, clauses by number, cases by version; what is of no clause (a suite that broke off) comes first."""
     by_target = [_by_clause(target.cases) for target in report.targets]
-    clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=_order)
+    clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=natural)
     return [Row(clause_id, [found.get(clause_id, []) for found in by_target]) for clause_id in clause_ids]
 
 
-def _order(clause_id: str) -> tuple[str, int]:
-    area, _, number = clause_id.partition("-")
-    return area, int(number) if number.isdecimal() else 0
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that puts `Fetch v4` before `Fetch v12`: cases that run side by side come in any order."""
+    return [(text, int(number or 0)) for text, number in NUMBERED.findall(name)]
 
 
 def _by_clause(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     found: dict[str, list[CaseResult]] = {}
-    for result in results:
+    for result in sorted(results, key=lambda result: natural(result.case)):
         found.setdefault(result.clause, []).append(result)
     return found
 
@@ -91,11 +93,11 @@ def cell_text(results: Sequence[CaseResult], sign: Mapping[CaseVerdict, str] = S
 
 
 def deviations(target: TargetReport) -> list[Deviation]:
-    """Broken and undecided cases in the order of the run."""
+    """Broken and undecided cases."""
     expectations = read_expectations(target.target)
     return [
         Deviation(result, expected_by(result, expectations))
-        for result in target.cases
+        for result in sorted(target.cases, key=lambda result: natural(result.case))
         if result.verdict in BROKEN | UNDECIDED
     ]
 

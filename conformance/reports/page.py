@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from conformance.exchange import KeptEvent, newest_within
 from conformance.report import Report, TargetReport
-from conformance.reports.matrix import DECIDED, Row, cell_text, features_text, rows_of, tally, worst
+from conformance.reports.matrix import DECIDED, Row, cell_text, features_text, natural, rows_of, tally, worst
 from conformance.reports.sources import linked
 from conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
 
@@ -103,7 +103,7 @@ def _clause(
         for story in _stories(number, targets[number].target, results, expectations[number], budget)
     ]  # fmt: skip
     told = {(story.number, result.case): story for story in stories for result in story.results}
-    cases = list(dict.fromkeys(result.case for results in row.cells for result in results))
+    cases = sorted({result.case for results in row.cells for result in results}, key=natural)
     return {
         "id": row.clause_id or "suite",
         "area": clause.area if row.clause_id else "",
