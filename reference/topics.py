@@ -19,6 +19,7 @@ from reference.store_client import StoreClient
 from reference.store_messages import Create, SetData
 from reference.topic_configs import ROOT as CONFIGS
 from reference.topic_configs import TopicConfigs, config_path
+from reference.topic_values import ALLOWED
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,6 +38,7 @@ from reference.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from reference.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -45,6 +47,7 @@ from reference.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from reference.wire.schema import ZERO_UUID
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
@@ -101,7 +104,7 @@ class Topics:
         if not is_legal_name(topic.name):
             raise RefusedTopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "not a legal topic name")
         if topic.name in self._cache.topics:
-            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS)
+            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {topic.name}")
         assignment = self._assignment(topic)
         topic_id = self._topic_id(topic.name)
         if not validate_only:
@@ -139,8 +142,8 @@ class Topics:
         for name, value in settings.items():
             if name not in self._configs.defaults:
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
-            if self._configs.defaults[name].lstrip("-").isdigit() and not value.lstrip("-").isdigit():
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} must be a number, not {value!r}")
+            if not ALLOWED[name](value):
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}")
 
     def _topic_id(self, name: str) -> bytes:
         """16 bytes, unique without chance: cluster, broker life, name and time make them."""
@@ -167,13 +170,9 @@ class Topics:
         return assign_replicas(self._cache.racks, partitions, factor, start=_start(topic.name, len(brokers)))
 
     def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
-        sizes = {len(replicas) for replicas in assignment.values()}
-        sound = sorted(assignment) == list(range(len(assignment))) and len(sizes) == 1 and 0 not in sizes
-        known = all(
-            set(replicas) <= set(brokers) and len(set(replicas)) == len(replicas) for replicas in assignment.values()
-        )
-        if not sound or not known:
-            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        if sorted(assignment) != list(range(len(assignment))):
+            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are counted from 0, each once")
+        _check_replicas(assignment, brokers, len(assignment[0]))
         return dict(sorted(assignment.items()))
 
     async def write(
@@ -237,8 +236,10 @@ class Topics:
         brokers = sorted(self._cache.brokers)
         if topic.assignments is not None:
             added = {len(have) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
-            if len(added) != more or not all(set(r) <= set(brokers) and r for r in added.values()):
-                raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+            if len(added) != more:
+                message = f"{more} more partitions, but {len(added)} assignments"
+                raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            _check_replicas(added, brokers, len(have[0]))
         else:
             factor = min(len(have[0]), len(brokers))
             start = _start(topic.name, len(brokers))
@@ -254,24 +255,36 @@ class Topics:
 
     async def delete(self, request: Request) -> DeleteTopicsResponse:
         body: DeleteTopicsRequest = request.body
-        names_by_id = {topic.topic_id: name for name, topic in self._cache.topics.items()}
-        asked = [(name, b"") for name in body.topic_names]
-        asked += [(t.name or names_by_id.get(t.topic_id, ""), b"" if t.name else t.topic_id) for t in body.topics]
+        by_id = request.api_version >= TOPICS_BY_ID_SINCE
+        states = body.topics if by_id else tuple(DeleteTopicState(name=name) for name in body.topic_names)
         results = []
-        for name, topic_id in asked:
-            error = ErrorCode.NONE if self._controller.active else ErrorCode.NOT_CONTROLLER
-            if error is ErrorCode.NONE and name not in self._cache.topics:
-                error = ErrorCode.UNKNOWN_TOPIC_ID if topic_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if error is ErrorCode.NONE:
+        for state in states:
+            name, topic_id, error, message = state.name, state.topic_id, ErrorCode.NONE, None
+            try:
+                name = self._doomed(state, states)
+                topic_id = self._cache.topics[name].topic_id
                 deleted = self._controller.deleted(name)
                 await self._store.ensure(f"{DELETE_TOPICS}/{name}")
                 await self._within(deleted, body.timeout_ms)
-            results.append(
-                DeletableTopicResult(name=name or None, topic_id=topic_id or bytes(16), error_code=error)
-                if request.api_version >= TOPICS_BY_ID_SINCE
-                else DeletableTopicResult(name=name, error_code=error)
-            )
+            except RefusedTopicError as refused:
+                error, message = refused.error, refused.message
+            results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message))
         return DeleteTopicsResponse(responses=tuple(results))
+
+    def _doomed(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
+        """The name of the topic that is meant; RefusedTopicError when it is none, or not clear."""
+        if not self._controller.active:
+            raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+        if bool(state.name) == (state.topic_id != ZERO_UUID):
+            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "give either a name or an id")
+        if states.count(state) > 1:
+            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+        name = state.name or self._cache.name_of(state.topic_id)
+        if name is None:
+            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if name not in self._cache.topics:
+            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return name
 
     # -- settings --------------------------------------------------------------------------------
 
@@ -308,6 +321,17 @@ class Topics:
 
 TOPICS_BY_ID_SINCE = 6
 ROOTS = ("/brokers/ids", TOPICS, CONFIGS, DELETE_TOPICS)
+
+
+def _check_replicas(assignment: Assignment, brokers: list[int], factor: int) -> None:
+    """Brokers that are alive, each once, and `factor` of them for every partition; RefusedTopicError otherwise."""
+    for number, replicas in assignment.items():
+        if not replicas or not set(replicas) <= set(brokers) or len(set(replicas)) != len(replicas):
+            message = f"partition {number} cannot have the replicas {list(replicas)}"
+            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if len(replicas) != factor:
+            message = f"partition {number} has {len(replicas)} replicas, others {factor}"
+            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _start(name: str, brokers: int) -> int:

@@ -212,7 +212,7 @@ class ReplicaManager:
         known = partition.leader_epoch if partition is not None else self._stopped.get(key, -1)
         if 0 <= state.leader_epoch < known and self._context.guards.fence_stale_stop_replica:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if state.delete_partition:
+        if state.delete_partition and self.knows(topic, 0):  # when the topic goes, the next of its name begins anew
             self._stopped[key] = max(state.leader_epoch, known)
         if partition is not None:
             self._unassign_fetcher(partition)
