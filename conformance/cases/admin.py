@@ -1,0 +1,92 @@
+"""Administrators' requests with short names; they go to the controller, whose part they are."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from conformance.broker import Broker, expect, only
+from conformance.cluster import Cluster
+from reference.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from reference.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from reference.wire.messages.metadata import MetadataRequest
+
+UNKNOWN_TOPIC, INVALID_TOPIC, EXISTS, BAD_PARTITIONS, BAD_FACTOR = 3, 17, 36, 37, 38
+BAD_ASSIGNMENT, BAD_CONFIG, INVALID_REQUEST, SECURITY_DISABLED = 39, 40, 42, 54
+TOPIC, BROKER = 2, 4
+DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
+TIMEOUT_MS: Final = 10_000
+WITHOUT_DEFAULTS: Final = 4
+"""Before this version of CreateTopics -1 asks for nothing (KIP-464)."""
+
+
+def controller(cluster: Cluster) -> Broker:
+    """A connection to whom Metadata names; in KRaft any broker, which passes on what it is asked (KIP-590)."""
+
+    def look() -> int | None:
+        with cluster.connect() as broker:
+            found: int = broker.call(MetadataRequest(topics=()), 1).controller_id
+        return found if found in cluster.target.addresses else None
+
+    return cluster.connect(cluster.target.addresses[cluster.eventually("a controller", look)])
+
+
+def new_topic(
+    name: str, partitions: int = 1, factor: int = 1, *, assignment: Sequence[Sequence[int]] = (),
+    configs: dict[str, str | None] | None = None,
+) -> CreatableTopic:  # fmt: skip
+    return CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(replicas))
+            for index, replicas in enumerate(assignment)
+        ),
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
+    )  # fmt: skip
+
+
+def create(
+    cluster: Cluster, *topics: CreatableTopic, validate_only: bool = False, version: int | None = None
+) -> dict[str, CreatableTopicResult]:
+    """Results by topic."""
+    with controller(cluster) as broker:
+        request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=validate_only)
+        reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
+    return {result.name: result for result in reply.topics}
+
+
+def create_error(cluster: Cluster, topic: CreatableTopic) -> int:
+    """The error code, which comes with a message that says more."""
+    result = create(cluster, topic)[topic.name]
+    if result.error_code:
+        expect("there is an error message", True, bool(result.error_message))
+    return result.error_code
+
+
+def described(
+    broker: Broker, name: str, keys: Sequence[str] | None = None, *, kind: int = TOPIC, version: int | None = None,
+    **fields: Any,
+) -> DescribeConfigsResult:  # fmt: skip
+    asked = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None if keys is None else tuple(keys)
+    )
+    result: DescribeConfigsResult = only(
+        broker.call(DescribeConfigsRequest(resources=(asked,), **fields), version).results
+    )
+    return result
+
+
+def config(broker: Broker, name: str, key: str, **fields: Any) -> DescribeConfigsResourceResult:
+    """One setting of a topic."""
+    result = described(broker, name, [key], **fields)
+    expect("error code of DescribeConfigs", 0, result.error_code)
+    return only(result.configs)
