@@ -75,6 +75,7 @@ class SelfTest:
         self._config, self._proxied = config, proxied
         self._patience = config.stash[PATIENCE] = Patience()
         self._honestly_s: dict[pytest.Item, float] = {}
+        self._swept: set[tuple[object, ...]] = set()
         self._planted: Defect | None = None
         self._patience_s = math.inf
         self._result: CaseResult | None = None
@@ -108,8 +109,10 @@ class SelfTest:
         for defect in defects:
             if not isinstance(defect, OfTheBroker):
                 self._plant(item, defect)
-        for name in BEHAVIOURS:
-            self._be_dishonest(item, name)
+        if _sweep_of(item) not in self._swept:
+            self._swept.add(_sweep_of(item))
+            for name in BEHAVIOURS:
+                self._be_dishonest(item, name)
         return True
 
     def _run_honestly(self, item: pytest.Item) -> CaseResult:
@@ -215,6 +218,13 @@ def _case_name(item: pytest.Item) -> str:
     assert marker is not None, "the suite's own plugin has seen to it"
     clause_id, variant = marker.args
     return f"{clause_id}[{variant}]" if variant else str(clause_id)
+
+
+def _sweep_of(item: pytest.Item) -> tuple[object, ...]:
+    """The same for all versions of a case: where nobody speaks the protocol, they are one."""
+    callspec = getattr(item, "callspec", None)
+    parameters = callspec.params.items() if callspec else ()
+    return _case_name(item), *(str(value) for name, value in parameters if name != "version")
 
 
 def _report(config: pytest.Config, kind: str, value: object) -> None:

@@ -40,6 +40,7 @@ def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={cases.parent}", str(cases)]
     command += ["-p", "conformance.plugin", "-p", "conformance.self_test.plugin", f"--hw-share={share}"]
+    command += ["--tb=native"]  # nobody reads the tracebacks, and the others take longer than the cases
     command += [f"--hw-target={target}", f"--hw-report-fd={writer}", *options.arguments()]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
