@@ -15,7 +15,7 @@ from reference.wire.registry import api_of
 RANGE = ("range",)
 SESSION_MS = 10_000
 JOIN_TIMEOUT_S = 15.0
-MEMBER_ID_REQUIRED = 79
+REBALANCE, MEMBER_ID_REQUIRED = 27, 79
 LEAVE_IN_BATCHES = 3
 
 
@@ -23,10 +23,10 @@ class GroupDriver:
     """Makes members of one group; knows nothing that the wire did not tell."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
-        self._cluster, self.group = cluster, group
+        self.cluster, self.group = cluster, group
 
     def connect(self) -> Broker:
-        return self._cluster.coordinator(self.group)
+        return self.cluster.coordinator(self.group)
 
     def join_request(
         self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int = SESSION_MS,
@@ -68,6 +68,7 @@ class GroupDriver:
         """Two members of one generation that has no assignment yet."""
         first = self.stable_member(protocols=first_protocols, **fields)
         second = self.send_join(protocols=second_protocols, **fields)
+        first.await_rebalance()
         first.rejoin()
         expect("error code of the second join", 0, second.receive_join().error_code)
         expect("generation of both", first.generation, second.generation)
@@ -157,6 +158,10 @@ class Member:
             group_instance_id=self._instance,
         )  # fmt: skip
         return int(self.broker.call(request).error_code)
+
+    def await_rebalance(self) -> None:
+        """Until a heartbeat tells of one: what was sent on another connection may not have arrived."""
+        self._driver.cluster.eventually("REBALANCE_IN_PROGRESS", lambda: self.heartbeat_error() == REBALANCE)
 
     def leave_error(self) -> int:
         version = self.broker.version_of(LeaveGroupRequest)

@@ -3,10 +3,10 @@
 import pytest
 
 from conformance.broker import expect, only
-from conformance.cases.members import GroupDriver, Member
+from conformance.cases.members import GroupDriver
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, defect, forgives, one_less, one_more
+from conformance.defects import Reply, Request, Silence, defect, forgives, one_less, one_more
 from reference.wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -29,20 +29,16 @@ def driver(cluster: Cluster) -> GroupDriver:
     return GroupDriver(cluster, cluster.group())
 
 
-def until_rebalance(cluster: Cluster, member: Member) -> None:
-    cluster.eventually("REBALANCE_IN_PROGRESS", lambda: member.heartbeat_error() == REBALANCE)
-
-
 # -- who is in a generation ----------------------------------------------------------------------------
 
 
 @clause("GRP-13", "evicted")
 @pytest.mark.slow
 @defect(Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS), Reply(DescribeGroupsRequest, "groups.members", ()))
-def test_who_does_not_join_in_time_is_left_behind(cluster: Cluster, driver: GroupDriver) -> None:
+def test_who_does_not_join_in_time_is_left_behind(driver: GroupDriver) -> None:
     late = driver.stable_member(rebalance_timeout_ms=SHORT_MS)
     new = driver.send_join(rebalance_timeout_ms=SHORT_MS)
-    until_rebalance(cluster, late)
+    late.await_rebalance()
     expect("error code of the join", 0, new.receive_join().error_code)
     expect("the leader sees itself alone", new.member_id, only(new.reply.members).member_id)
     expect("error code of the late one", UNKNOWN_MEMBER, late.heartbeat_error())
@@ -51,10 +47,10 @@ def test_who_does_not_join_in_time_is_left_behind(cluster: Cluster, driver: Grou
 
 @clause("GRP-13", "waits")
 @defect(Reply(JoinGroupRequest, "members", lambda members: members[:1]))
-def test_a_join_waits_for_those_who_were_there(cluster: Cluster, driver: GroupDriver) -> None:
+def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     new = driver.send_join()
-    until_rebalance(cluster, leader)
+    leader.await_rebalance()
     leader.send_rejoin()
     new.broker.expect_silence(0.2)
     follower.rejoin()
@@ -68,15 +64,12 @@ def test_a_join_waits_for_those_who_were_there(cluster: Cluster, driver: GroupDr
 @clause("GRP-26")
 @pytest.mark.slow
 @defect(Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS), Reply(DescribeGroupsRequest, "groups.members", ()))
-def test_who_never_syncs_is_removed(cluster: Cluster, driver: GroupDriver) -> None:
+def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
     first, second = driver.two_joined(rebalance_timeout_ms=SHORT_MS)
     leader, follower = (first, second) if first.is_leader else (second, first)
     expect("error code of the leader", 0, leader.sync({leader.member_id: b"l", follower.member_id: b"f"}).error_code)
 
-    def leader_is_asked_to_rejoin() -> bool:
-        return leader.heartbeat_error() == REBALANCE
-
-    cluster.eventually("a rebalance without the follower", leader_is_asked_to_rejoin)
+    leader.await_rebalance()
     leader.rejoin()
     expect("member of the group", leader.member_id, only(driver.describe().members).member_id)
     expect("error code of the follower", UNKNOWN_MEMBER, follower.heartbeat_error())
@@ -84,10 +77,10 @@ def test_who_never_syncs_is_removed(cluster: Cluster, driver: GroupDriver) -> No
 
 @clause("GRP-33", "preparing")
 @defect(Reply(LeaveGroupRequest, "members.error_code", UNKNOWN_MEMBER), Request(LeaveGroupRequest, "members", ()))
-def test_a_rebalance_does_not_wait_for_one_who_leaves(cluster: Cluster, driver: GroupDriver) -> None:
+def test_a_rebalance_does_not_wait_for_one_who_leaves(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     new = driver.send_join()
-    until_rebalance(cluster, leader)
+    leader.await_rebalance()
     leader.send_rejoin()
     expect("error code of leaving", 0, follower.leave_error())
     expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
@@ -110,10 +103,10 @@ def test_one_who_leaves_before_the_assignment_begins_another_rebalance(driver: G
 
 @clause("GRP-33", "stable")
 @defect(HEARTBEAT_ERROR)
-def test_one_who_leaves_a_stable_group_begins_a_rebalance(cluster: Cluster, driver: GroupDriver) -> None:
+def test_one_who_leaves_a_stable_group_begins_a_rebalance(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     expect("error code of leaving", 0, leader.leave_error())
-    until_rebalance(cluster, follower)
+    follower.await_rebalance()
     follower.rejoin()
     expect("the other leads now, alone", follower.member_id, only(follower.reply.members).member_id)
 
@@ -147,12 +140,10 @@ def test_a_follower_that_joins_again_unchanged_disturbs_nobody(driver: GroupDriv
 
 @clause("GRP-35", "metadata")
 @defect(HEARTBEAT_ERROR)
-def test_a_follower_that_joins_again_with_other_metadata_begins_a_rebalance(
-    cluster: Cluster, driver: GroupDriver
-) -> None:
+def test_a_follower_that_joins_again_with_other_metadata_begins_a_rebalance(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     follower.send_rejoin(metadata=b"other")
-    until_rebalance(cluster, leader)
+    leader.await_rebalance()
     leader.rejoin()
     expect("error code of the follower", 0, follower.receive_join().error_code)
     seen = {each.member_id: each.metadata for each in leader.reply.members}
@@ -161,10 +152,10 @@ def test_a_follower_that_joins_again_with_other_metadata_begins_a_rebalance(
 
 @clause("GRP-35", "leader")
 @defect(HEARTBEAT_ERROR)
-def test_a_leader_that_joins_again_begins_a_rebalance(cluster: Cluster, driver: GroupDriver) -> None:
+def test_a_leader_that_joins_again_begins_a_rebalance(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     leader.send_rejoin()
-    until_rebalance(cluster, follower)
+    follower.await_rebalance()
     follower.rejoin()
     expect("error code of the leader", 0, leader.receive_join().error_code)
     expect("generation of both", follower.generation, leader.generation)
@@ -232,22 +223,32 @@ def test_what_the_leader_assigns_is_not_looked_into(driver: GroupDriver, data: b
 
 @clause("GRP-19", "two steps")
 @defect(Reply(JoinGroupRequest, "generation_id", one_more))
-def test_a_cooperative_move_takes_two_generations(cluster: Cluster, driver: GroupDriver) -> None:
+def test_a_cooperative_move_takes_two_generations(driver: GroupDriver) -> None:
     """First the owner gives up, then it joins again at once and the other is given what it gave up."""
     owner = driver.stable_member(protocols=("cooperative-sticky",))
     new = driver.send_join(protocols=("cooperative-sticky",))
-    until_rebalance(cluster, owner)
+    owner.await_rebalance()
     owner.rejoin(metadata=b"owns 0")
     new.receive_join()
     before = owner.generation
     expect("the owner keeps less", b"", owner.sync({owner.member_id: b"", new.member_id: b""}).assignment)
     expect("the new one has nothing yet", b"", new.sync().assignment)
     owner.send_rejoin(metadata=b"owns none")
-    until_rebalance(cluster, new)
+    new.await_rebalance()
     new.rejoin()
     expect("error code and generation", (0, before + 1), (owner.receive_join().error_code, owner.generation))
     owner.sync({owner.member_id: b"", new.member_id: b"0"})
     expect("the new one has it now", b"0", new.sync().assignment)
+
+
+@clause("GRP-53")
+@pytest.mark.slow
+@pytest.mark.parametrize("metadata", [b"", b"m", b"subscribed"], ids=["empty", "short", "garbage"])
+@defect(Silence(JoinGroupRequest))
+def test_a_join_is_answered_whatever_its_metadata(driver: GroupDriver, metadata: bytes) -> None:
+    member, reply = driver.join(metadata=metadata)
+    expect("error code", 0, reply.error_code)
+    expect("metadata that the leader sees", metadata, only(member.reply.members).metadata)
 
 
 # -- protocols -----------------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def test_a_cooperative_move_takes_two_generations(cluster: Cluster, driver: Grou
 def test_the_protocol_that_most_prefer_wins(cluster: Cluster, driver: GroupDriver) -> None:
     first = driver.stable_member(protocols=("a", "b"))
     others = [driver.send_join(protocols=("b", "a"))]
-    until_rebalance(cluster, first)
+    first.await_rebalance()
     others.append(driver.send_join(protocols=("b", "a")))
     cluster.eventually("three members", lambda: len(driver.describe().members) == 3)
     first.rejoin()

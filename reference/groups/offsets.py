@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and the group listings."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 from reference.context import Context
 from reference.events import Request
@@ -43,6 +44,8 @@ from reference.wire.messages.offset_fetch import (
 GROUPS_SINCE = 8
 ERROR_SINCE = 2
 UNKNOWN_GROUP_ERROR_SINCE = 6
+# Read, delete and describe: with nobody who forbids, all (KIP-430).
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
 Wanted = list[tuple[str, tuple[int, ...]]]
 NOTHING = CommittedOffset(-1, -1, "")
 CONSUMER_PROTOCOL = "consumer"
@@ -172,9 +175,10 @@ class OffsetsCoordinator:
 
     async def describe(self, request: Request) -> DescribeGroupsResponse:
         body: DescribeGroupsRequest = request.body
-        return DescribeGroupsResponse(
-            groups=tuple(self._describe_one(group_id, request.api_version) for group_id in body.groups)
-        )
+        groups = [self._describe_one(group_id, request.api_version) for group_id in body.groups]
+        if body.include_authorized_operations:
+            groups = [replace(each, authorized_operations=GROUP_OPERATIONS) for each in groups]
+        return DescribeGroupsResponse(groups=tuple(groups))
 
     def _describe_one(self, group_id: str, version: int) -> DescribedGroup:
         error = self._store.check(group_id)
