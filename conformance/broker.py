@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from conformance.access import OPEN, Access
 from conformance.connection import Connection, Patience
 from conformance.exchange import ExchangeLog
 from conformance.failures import TargetFailure, Unsupported
@@ -63,9 +64,9 @@ def records_of(data: bytes | None) -> list[Record]:
 class Broker(Connection):
     def __init__(
         self, address: str, advertised: Advertised, *, timeout_s: float = 5.0, log: ExchangeLog | None = None,
-        patience: Patience | None = None,
+        patience: Patience | None = None, access: Access = OPEN,
     ) -> None:  # fmt: skip
-        super().__init__(address, timeout_s=timeout_s, log=log, patience=patience)
+        super().__init__(address, timeout_s=timeout_s, log=log, patience=patience, access=access)
         self.advertised = advertised
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:
@@ -164,8 +165,8 @@ def expect(what: str, expected: object, actual: object) -> None:
         raise TargetFailure(what, expected=" or ".join(sorted(map(str, allowed))), actual=str(actual))
 
 
-def advertised_by(address: str, timeout_s: float = 5.0) -> dict[int, tuple[int, int]]:
+def advertised_by(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:
     """What a broker says that it speaks, by key."""
-    with Connection(address, timeout_s=timeout_s) as connection:
+    with Connection(address, timeout_s=timeout_s, access=access) as connection:
         reply = connection.exchange(ApiVersionsRequest(), 0)
     return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys if each.api_key in APIS}

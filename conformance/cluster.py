@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from conformance.access import access_of
 from conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
 from conformance.connection import Patience
 from conformance.exchange import ExchangeLog
@@ -60,7 +61,7 @@ class Cluster:
         """A new connection, closed at the end of the case; by default to the first broker that is up."""
         broker = Broker(
             address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log,
-            patience=self.patience,
+            patience=self.patience, access=access_of(self.target.command_config),
         )  # fmt: skip
         self._open.append(broker)
         return broker
@@ -97,7 +98,7 @@ class Cluster:
 
     def _answers(self, node: int) -> bool:
         with suppress(TargetFailure):
-            return node in brokers_of(self.target.addresses[node])
+            return node in brokers_of(self.target.addresses[node], access_of(self.target.command_config))
         return False
 
     def pause(self, node: int) -> None:

@@ -25,6 +25,9 @@ def conform_command(
     jobs: Annotated[int, typer.Option(min=1, help="Cases that run side by side; those that stop nodes run alone.")] = 4,
     no_slow: Annotated[bool, typer.Option("--no-slow", help="Leave out cases that wait for time-outs.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Run each case so often: other verdicts are `flaky`.")] = 1,
+    command_config: Annotated[
+        Path | None, typer.Option(help="Client properties of TLS and SASL, as Apache Kafka's tools take.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with the bytes behind each verdict here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
@@ -49,6 +52,7 @@ def conform_command(
     options = Options(
         areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
         dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
+        command_config=command_config,
     )  # fmt: skip
     _check(list(options.areas), list(options.clauses))
     if dry_run:

@@ -6,9 +6,11 @@ import socket
 import time
 from typing import Any, Final, Self
 
+from conformance.access import OPEN, Access
 from conformance.exchange import Event, ExchangeLog
-from conformance.failures import Disconnected, NoReply, TargetFailure
-from reference.wire.errors import DecodeError
+from conformance.failures import AccessRefused, Disconnected, NoReply, TargetFailure
+from reference.security.scram import AuthenticationError
+from reference.wire.errors import DecodeError, WireError
 from reference.wire.framing import FrameReader, decode_response, encode_request
 from reference.wire.registry import Api, api_of
 
@@ -30,8 +32,9 @@ class Connection:
     """`timeout_s` bounds each wait for a reply. Raises `NoReply` and `Disconnected` when the target does not answer."""
 
     def __init__(
-        self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None, patience: Patience | None = None
-    ) -> None:
+        self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None, patience: Patience | None = None,
+        access: Access = OPEN,
+    ) -> None:  # fmt: skip
         self.address, self.timeout_s = address, timeout_s
         self.log, self._patience = log or ExchangeLog(), patience or Patience()
         self._correlation_ids = itertools.count(1)
@@ -43,6 +46,24 @@ class Connection:
         except OSError as error:
             raise Disconnected(f"{address} takes no connection: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._be_let_in(host, access)
+        except BaseException:
+            self.close()
+            raise
+
+    def _be_let_in(self, host: str, access: Access) -> None:
+        """TLS and SASL, where the target wants them: no case is about these frames, so they are not logged."""
+        login = access.login()
+        try:
+            if access.context is not None:
+                self._socket = access.context.wrap_socket(self._socket, server_hostname=host)
+            answer = login.first() if login else None
+            while login and answer is not None:
+                self._socket.sendall(answer)
+                answer = login.receive(self.receive_frame())
+        except (OSError, AuthenticationError, WireError) as error:
+            raise AccessRefused(f"{self.address} does not let us in: {error}") from error
 
     def close(self) -> None:
         self._socket.close()
@@ -70,7 +91,11 @@ class Connection:
             if not data:
                 self.log.add(Event(self.address, "-> disconnected"))
                 raise Disconnected(self.address, expected="a reply", actual="it closed the connection")
-            self._frames += self._reader.feed(data)
+            try:
+                self._frames += self._reader.feed(data)
+            except WireError as error:
+                self.log.add(Event(self.address, f"-> {data[:64].hex(' ')}"))
+                raise TargetFailure(f"{self.address} sent what is no frame ({error}): {data[:16]!r}") from error
         return self._frames.pop(0)
 
     def expect_disconnect(self, timeout_s: float | None = None) -> None:

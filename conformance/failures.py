@@ -17,6 +17,10 @@ class Disconnected(TargetFailure):
     """It closed the connection where it had to answer."""
 
 
+class AccessRefused(TargetFailure):
+    """It did not take our certificate, our name or our password, or wants none of them."""
+
+
 class Unsupported(Exception):
     """The target says that it lacks this: a key, a version or a capability."""
 

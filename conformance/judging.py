@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from conformance.access import access_of
 from conformance.broker import advertised_by
 from conformance.failures import TargetFailure
 from conformance.targets.base import Target
@@ -81,7 +82,7 @@ def who_is_dead(target: Target) -> str:
     """Empty when all brokers answer."""
     for address in target.addresses.values():
         try:
-            advertised_by(address, ALIVE_TIMEOUT_S)
+            advertised_by(address, ALIVE_TIMEOUT_S, access_of(target.command_config))
         except TargetFailure as error:
             return f"the target died or hangs ({error})"
     return ""

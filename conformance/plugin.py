@@ -9,19 +9,21 @@ is dead or hangs is charged to the case that left it so, and is revived where we
 import os
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
+from conformance.access import access_of
 from conformance.broker import Advertised, Broker, Topic, advertised_by
 from conformance.cluster import Cluster
 from conformance.connection import Patience
 from conformance.failures import NotApplicable, TargetFailure
 from conformance.judging import TargetGone, Turn, judge
 from conformance.sharing import SharedTarget, TargetServer
-from conformance.targets import launch_target
+from conformance.targets import KNOWN, launch_target
 from conformance.targets.base import Target
 from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from spec.clauses import Clause, find_clause
@@ -42,7 +44,8 @@ PATIENCE: Final = pytest.StashKey[Patience]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("highwater", "conformance of a Kafka broker")
-    group.addoption("--hw-target", help="reference[:N], librdkafka-mock[:N] or HOST:PORT[,HOST:PORT]")
+    group.addoption("--hw-target", help=KNOWN)
+    group.addoption("--hw-command-config", help="client properties of TLS and SASL, as Apache Kafka's tools take")
     group.addoption("--hw-area", action="append", default=[], help="only this area, e.g. FRM; repeatable")
     group.addoption("--hw-clause", action="append", default=[], help="only this clause or case; repeatable")
     group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
@@ -161,14 +164,21 @@ def _has_workers(config: pytest.Config) -> bool:
 def _open_target(config: pytest.Config) -> None:
     server = getattr(config, "workerinput", {}).get("hw_server")
     try:
-        target = SharedTarget(server) if server else launch_target(config.getoption("hw_target"))
+        target = SharedTarget(server) if server else _launch(config)
         config.stash[TARGET] = target
-        config.stash[ADVERTISED] = advertised_by(target.bootstrap.split(",")[0])
+        config.stash[ADVERTISED] = advertised_by(
+            target.bootstrap.split(",")[0], access=access_of(target.command_config)
+        )
     except (UsageError, TargetFailure) as error:
         _write(config, "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     config.stash[TURN] = target.turn if isinstance(target, SharedTarget) else lambda alone: nullcontext()
     _write(config, "target", target.version)
+
+
+def _launch(config: pytest.Config) -> Target:
+    command_config = config.getoption("hw_command_config")
+    return launch_target(config.getoption("hw_target"), Path(command_config) if command_config else None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

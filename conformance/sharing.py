@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
 from typing import Any, Final
 
 from conformance.failures import Unsupported
@@ -16,7 +17,11 @@ KEY: Final = b"highwater"
 GONE: Final = (EOFError, OSError)
 
 CALLS: Final[Mapping[str, Callable[..., Any]]] = {
-    "identity": lambda target: (target.name, target.version, target.capabilities, dict(target.settings)),
+    "name": lambda target: target.name,
+    "version": lambda target: target.version,
+    "capabilities": lambda target: target.capabilities,
+    "settings": lambda target: dict(target.settings),
+    "command_config": lambda target: target.command_config,
     "addresses": lambda target: dict(target.addresses),
     "sasl": lambda target: target.sasl,
     "start_node": lambda target, node: target.start_node(node),
@@ -73,7 +78,11 @@ class SharedTarget:
 
     def __init__(self, address: str) -> None:
         self._server = Client(address, "AF_UNIX", KEY)
-        self.name, self.version, self.capabilities, self.settings = self._call("identity")
+        self.name: str = self._call("name")
+        self.version: str = self._call("version")
+        self.capabilities: frozenset[str] = self._call("capabilities")
+        self.settings: Mapping[str, int] = self._call("settings")
+        self.command_config: Path | None = self._call("command_config")
         self.addresses: Mapping[int, str] = self._call("addresses")
 
     @contextmanager

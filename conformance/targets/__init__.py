@@ -1,45 +1,90 @@
 """Targets by name: launchers, or the address of somebody's broker."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from conformance.targets.base import Target
 from spec.formats.verdict import UsageError
 from spec.releases import NEWEST
 
-KNOWN: Final = "reference[:N], apache-kafka[:VERSION][:N], librdkafka-mock[:N] or HOST:PORT[,HOST:PORT]"
+TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi"
+KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:\d{1,5}(,[^,\s:]+:\d{1,5})*")
-LAUNCHED: Final = re.compile(r"(reference|apache-kafka|librdkafka-mock)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
+LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
+VERSIONED: Final = "apache-kafka"
+
+
+def _reference(version: str, brokers: int) -> Target:
+    from conformance.targets.reference import ReferenceTarget
+
+    return ReferenceTarget(brokers)
+
+
+def _apache_kafka(version: str, brokers: int) -> Target:
+    from conformance.targets.apache_kafka import ApacheKafka
+
+    return ApacheKafka(version, brokers)
+
+
+def _kfake(version: str, brokers: int) -> Target:
+    from conformance.targets.kfake import kfake
+
+    return kfake(brokers)
+
+
+def _librdkafka_mock(version: str, brokers: int) -> Target:
+    from conformance.targets.librdkafka_mock import librdkafka_mock
+
+    return librdkafka_mock(brokers)
+
+
+def _nisshi(version: str, brokers: int) -> Target:
+    from conformance.targets.nisshi import Nisshi
+
+    return Nisshi()
+
+
+LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
+    "reference": _reference,
+    VERSIONED: _apache_kafka,
+    "kfake": _kfake,
+    "librdkafka-mock": _librdkafka_mock,
+    "nisshi": _nisshi,
+}
+"""By name; each imports what it needs when it is asked for."""
 
 
 def check_target(name: str) -> None:
     """UsageError for a name that is no target."""
-    if not (LAUNCHED.fullmatch(name) or ADDRESSES.fullmatch(name)):
+    if name.endswith(".toml"):
+        from conformance.targets.commands import read_cluster_file
+
+        read_cluster_file(Path(name))
+    elif _launched(name) is None and not ADDRESSES.fullmatch(name):
         raise UsageError("no such target", where=name, mend=f"known: {KNOWN}")
 
 
-def launch_target(name: str) -> Target:
+def _launched(name: str) -> re.Match[str] | None:
+    found = LAUNCHED.fullmatch(name)
+    return found if found and found[1] in LAUNCHERS and (not found[2] or found[1] == VERSIONED) else None
+
+
+def launch_target(name: str, command_config: Path | None = None) -> Target:
     """Start or find it; UsageError if it is unknown or cannot be reached. The caller closes it."""
     check_target(name)
-    launched = LAUNCHED.fullmatch(name)
+    if name.endswith(".toml"):
+        from conformance.targets.commands import CommandTarget
+
+        return CommandTarget(Path(name), command_config)
+    launched = _launched(name)
     if launched is None:
         from conformance.targets.external import ExternalTarget
 
-        return ExternalTarget(name)
-    brokers = int(launched[3] or 1)
-    if launched[1] == "reference":
-        from conformance.targets.reference import ReferenceTarget
-
-        return ReferenceTarget(brokers)
-    if launched[1] == "apache-kafka":
-        from conformance.targets.apache_kafka import ApacheKafka
-
-        return ApacheKafka(launched[2] or NEWEST, brokers)
-    from conformance.targets.librdkafka_mock import LibrdkafkaMock
-
-    return LibrdkafkaMock(brokers)
+        return ExternalTarget(name, command_config)
+    return LAUNCHERS[launched[1]](launched[2] or NEWEST, int(launched[3] or 1))
 
 
 @contextmanager

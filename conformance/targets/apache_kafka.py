@@ -67,6 +67,7 @@ class ApacheKafka:
     """
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
+    command_config: Path | None = None
 
     def __init__(
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 STOP_NODE: Final = "stop_node"
@@ -19,12 +20,16 @@ class SaslListener:
 
 
 class Target(Protocol):
-    """`addresses` by broker id; `settings` are the configuration values that a case may rely on."""
+    """`addresses` by broker id; `settings` are the configuration values that a case may rely on.
+
+    `command_config` names the client properties that its listeners want, `sasl` a listener for those who try to get in.
+    """
 
     name: str
     version: str
     capabilities: frozenset[str]
     settings: Mapping[str, int]
+    command_config: Path | None
 
     @property
     def addresses(self) -> Mapping[int, str]: ...

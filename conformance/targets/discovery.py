@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 
+from conformance.access import OPEN, Access
 from conformance.connection import Connection
 from conformance.failures import TargetFailure
 from reference.wire.messages.metadata import MetadataRequest
@@ -14,41 +15,45 @@ READY_TIMEOUT_S = 60.0
 POLL_S = 0.05
 
 
-def brokers_of(address: str) -> dict[int, str]:
+def brokers_of(address: str, access: Access = OPEN) -> dict[int, str]:
     """Addresses by broker id, as `address` tells them. Raises TargetFailure."""
-    with Connection(address, timeout_s=TIMEOUT_S) as connection:
+    with Connection(address, timeout_s=TIMEOUT_S, access=access) as connection:
         reply = connection.exchange(MetadataRequest(topics=()), METADATA_VERSION)
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
 
 
-def is_whole(address: str, brokers: int) -> bool:
+def is_whole(address: str, brokers: int, access: Access = OPEN) -> bool:
     """This broker lists so many."""
     try:
-        return len(brokers_of(address)) == brokers
+        return len(brokers_of(address, access)) == brokers
     except TargetFailure:
         return False
 
 
-def wait_until_whole(addresses: Mapping[int, str], check: Callable[[], None] = lambda: None) -> None:
+def wait_until_whole(
+    addresses: Mapping[int, str], check: Callable[[], None] = lambda: None, access: Access = OPEN
+) -> None:
     """Until every broker lists every broker: a topic made earlier would not be spread over all.
 
     `check` may say that it is in vain. UsageError after a minute.
     """
     deadline = time.monotonic() + READY_TIMEOUT_S
     for address in addresses.values():
-        while not is_whole(address, len(addresses)):
+        while not is_whole(address, len(addresses), access):
             check()
             if time.monotonic() > deadline:
                 raise UsageError(f"no cluster of {len(addresses)} after {READY_TIMEOUT_S:g} s", where=address)
             time.sleep(POLL_S)
 
 
-def restart_dead(addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None]) -> None:
+def restart_dead(
+    addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None], access: Access = OPEN
+) -> None:
     """Kill what hangs, start what is down, and wait until all is well."""
     for node, address in addresses.items():
         try:
-            brokers_of(address)
+            brokers_of(address, access)
         except TargetFailure:
             kill(node)
             start(node)
-    wait_until_whole(addresses)
+    wait_until_whole(addresses, access=access)

@@ -127,6 +127,7 @@ class ReferenceTarget(ReferenceCluster):
     _login_cluster: ReferenceCluster | None = None
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
+    command_config: Path | None = None
     settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 
     def __init__(

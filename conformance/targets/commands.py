@@ -1,0 +1,115 @@
+"""A cluster of the user's own: a TOML file names its brokers and the shell commands that rule its nodes.
+
+bootstrap = "kafka1:9092,kafka2:9092"
+version = "3.9"                        # its era, as for --kafka-version; optional
+command_config = "client.properties"   # TLS and SASL; optional
+settings = { replica_lag_time_max_ms = 30000 }   # what cases take their deadlines from; optional
+
+[nodes.1]                              # by broker id
+start = "ssh kafka1 systemctl start kafka"
+stop = "ssh kafka1 systemctl stop kafka"
+kill = "ssh kafka1 systemctl kill -s KILL kafka"
+pause = "ssh kafka1 systemctl kill -s STOP kafka"
+resume = "ssh kafka1 systemctl kill -s CONT kafka"
+"""
+
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from conformance.access import access_of
+from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from conformance.targets.discovery import restart_dead
+from conformance.targets.external import ExternalTarget
+from spec.formats.verdict import UsageError
+
+COMMAND_TIMEOUT_S: Final = 60.0
+SAID: Final = 300
+
+
+class NodeCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Shell command lines; empty: not possible."""
+
+    start: str = ""
+    stop: str = ""
+    kill: str = ""
+    pause: str = ""
+    resume: str = ""
+
+
+class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    bootstrap: str
+    nodes: dict[int, NodeCommands] = {}
+    version: str = "unknown"
+    command_config: Path | None = None
+    settings: dict[str, int] = {}
+
+
+def read_cluster_file(path: Path) -> ClusterFile:
+    """UsageError for what is missing, unknown or no TOML. Paths in it count from its own folder."""
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text()), ClusterFile, strict=False)
+    except OSError as error:
+        raise UsageError(error.strerror or str(error), where=str(path)) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        mend = "see docs/conformance/README.md for an example"
+        raise UsageError(f"not a cluster file: {error}", where=str(path), mend=mend) from error
+    if found.command_config is None:
+        return found
+    return msgspec.structs.replace(found, command_config=path.parent / found.command_config)
+
+
+class CommandTarget(ExternalTarget):
+    """What the commands of all nodes allow is what it is capable of."""
+
+    def __init__(self, path: Path, command_config: Path | None = None) -> None:
+        self._file = file = read_cluster_file(path)
+        super().__init__(file.bootstrap, command_config or file.command_config)
+        strangers = sorted(file.nodes.keys() - self.addresses.keys())
+        if strangers:
+            known = ", ".join(map(str, sorted(self.addresses)))
+            raise UsageError(f"nodes {strangers} are no brokers there", where=str(path), mend=f"brokers: {known}")
+        self.name, self.version, self.settings = path.stem, file.version, file.settings
+        self.capabilities = frozenset(
+            capability
+            for capability, needed in {STOP_NODE: ("start", "stop", "kill"), PAUSE_NODE: ("pause", "resume")}.items()
+            if file.nodes.keys() == self.addresses.keys()
+            and all(getattr(node, name) for node in file.nodes.values() for name in needed)
+        )
+
+    def start_node(self, node: int | str) -> None:
+        self._run(node, "start")
+
+    def stop_node(self, node: int | str) -> None:
+        self._run(node, "stop")
+
+    def kill_node(self, node: int | str) -> None:
+        self._run(node, "kill")
+
+    def pause_node(self, node: int | str) -> None:
+        self._run(node, "pause")
+
+    def resume_node(self, node: int | str) -> None:
+        self._run(node, "resume")
+
+    def revive(self) -> bool:
+        if STOP_NODE not in self.capabilities:
+            return False
+        restart_dead(self.addresses, self.kill_node, self.start_node, access_of(self.command_config))
+        return True
+
+    def _run(self, node: int | str, name: str) -> None:
+        line = getattr(self._file.nodes[int(node)], name)
+        try:
+            run = subprocess.run(
+                line, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, timeout=COMMAND_TIMEOUT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            raise UsageError(f"{name} of node {node} took over {COMMAND_TIMEOUT_S:g} s", where=line) from late
+        if run.returncode:
+            said = run.stdout.strip()[-SAID:]
+            raise UsageError(f"{name} of node {node} ended with {run.returncode}: {said}", where=line)

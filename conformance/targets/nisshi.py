@@ -1,0 +1,78 @@
+"""Nisshi, a broker in Rust (formerly Tansu), built from crates.io on demand: minutes, and gigabytes while it builds."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from conformance.targets.discovery import wait_until_whole
+from conformance.targets.external import ExternalTarget
+from conformance.targets.nodes import Nodes
+from spec.artefacts import cache_folder, move_into_cache
+from spec.formats.verdict import UsageError
+from spec.ports import Ports
+
+VERSION: Final = "0.8.1"
+NODE: Final = 111
+"""Nisshi's own broker id."""
+BUILD_TIMEOUT_S: Final = 3600
+
+
+class Nisshi(ExternalTarget):
+    """One broker that keeps everything in memory: brought back, it has forgotten all."""
+
+    def __init__(self) -> None:
+        program, self._ports = fetch_nisshi(), Ports(1)
+        address = f"127.0.0.1:{self._ports[0]}"
+        url = f"tcp://{address}"
+        line = [str(program), "broker", "--listener-url", url, "--advertised-listener-url", url]
+        line += ["--storage-engine", "memory://highwater/", "--cluster-id", "highwater"]
+        self._folder = Path(tempfile.mkdtemp(prefix="highwater-nisshi-"))
+        self._nodes = Nodes(self._folder, {NODE: line})
+        try:
+            self._nodes.start(NODE)
+            wait_until_whole({NODE: address}, self._nodes.check)
+            super().__init__(address)
+        except BaseException:
+            self.close()
+            raise
+        self.name, self.version = "nisshi", VERSION
+
+    def revive(self) -> bool:
+        self._nodes.kill(NODE)
+        self._nodes.start(NODE)
+        wait_until_whole(self.addresses, self._nodes.check)
+        return True
+
+    def close(self) -> None:
+        self._nodes.close()
+        self._ports.release()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def fetch_nisshi() -> Path:
+    """Its binary, of 128 MB, from the user's cache. UsageError where cargo is missing or fails."""
+    place = cache_folder() / "nisshi" / VERSION
+    if place.is_dir():
+        return place / "nisshi"
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise UsageError("cargo is not on PATH", where="nisshi", mend="install Rust, see https://rustup.rs")
+    print("building nisshi: about ten minutes and 5 GB, which are given back", file=sys.stderr)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+        line = [cargo, "install", "nisshi", "--version", VERSION, "--locked", "--ignore-rust-version", "--debug"]
+        line += ["--no-default-features", "--features", "dynostore", "--root", name]
+        settings = {"CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_TARGET_DIR": f"{name}/target"}
+        run = subprocess.run(
+            line, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            timeout=BUILD_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if run.returncode:
+            last = (run.stderr.strip().splitlines() or ["without a word"])[-1]
+            raise UsageError(f"cargo failed: {last}", where="nisshi", mend="is there a network, and room on the disk?")
+        move_into_cache(Path(name) / "bin", place)
+    return place / "nisshi"
