@@ -100,7 +100,7 @@ def _clause(
     clause = row.clause
     stories = [
         story for number, results in enumerate(row.cells)
-        for story in _stories(number, targets[number].target, results, expectations[number], budget)
+        for story in stories_of(number, targets[number].target, results, expectations[number], budget)
     ]  # fmt: skip
     told = {(story.number, result.case): story for story in stories for result in story.results}
     cases = sorted({result.case for results in row.cells for result in results}, key=natural)
@@ -120,7 +120,7 @@ def _clause(
     }  # fmt: skip
 
 
-def _stories(
+def stories_of(
     number: int, target: str, results: list[CaseResult], expectations: list[Expectation], budget: int
 ) -> Iterator[Story]:
     """The first tell their exchanges in full; once the budget is spent the others tell none."""

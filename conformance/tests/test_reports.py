@@ -16,10 +16,10 @@ from conformance.reports.console import show
 from conformance.reports.files import ReportFiles
 from conformance.reports.junit import junit
 from conformance.reports.markdown import markdown, plain
-from conformance.reports.page import page
+from conformance.reports.page import page, stories_of
 from conformance.reports.sources import linked
 from conformance.tests.reported import HOSTILE, failed, passed, report, result, target
-from conformance.verdicts import CaseVerdict
+from conformance.verdicts import CaseVerdict, Expectation
 from spec.clauses import load_clauses
 from spec.formats.verdict import UsageError
 
@@ -60,6 +60,7 @@ def test_the_page_tells_what_was_expected_what_came_and_the_bytes() -> None:
     clause = clause_blocks(text)["PRD-7"]
     assert load_clauses()["PRD-7"].sentence in clause
     assert "expected <code>2</code><br>actual <code>0</code>" in clause
+    assert "<p>error code</p>" in clause
     assert "error_message: &#39;error code: expected 2, actual 0&#39;" in clause
     assert "00000000  00 00 00" in clause
     assert 'href="#PRD-7-t1"' in clause
@@ -75,6 +76,15 @@ def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
     assert 'href="https://github.com/confluentinc/librdkafka' in clause
     assert 'class="c fail known"' in clause
     assert "data-differs" in clause
+
+
+def test_what_went_wrong_alike_is_told_once_but_not_what_was_expected_with_what_was_not() -> None:
+    cases = [failed(f"PRD-7[v{version}]") for version in range(3)]
+    known = Expectation(clause="PRD-7[v1]", verdict=CaseVerdict.FAIL, reason="a reason", link="javascript:alert(1)")
+    stories = list(stories_of(0, "a:1", [*cases, failed("PRD-7[v9]", "otherwise")], [known], 100_000))
+    told = [([result.case for result in story.results], story.known is known) for story in stories]
+    assert told == [(["PRD-7[v0]", "PRD-7[v2]"], False), (["PRD-7[v1]"], True), (["PRD-7[v9]"], False)]
+    assert [story.link for story in stories] == ["", "", ""], "an address that is not of the web is no link"
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
