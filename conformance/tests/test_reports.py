@@ -149,6 +149,13 @@ def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
     assert any(plain(load_clauses()["PRD-7"].sentence) in line for line in lines)
 
 
+def test_cases_that_came_in_any_order_stand_in_that_of_their_versions() -> None:
+    cases = [failed(f"PRD-7[v{version}]", str(version)) for version in (12, 4, 9)]
+    told = re.findall(r"\*\*PRD-7\\\[v(\d+)", markdown(report(target("a:1", *cases))))
+    assert told == ["4", "9", "12"]
+    assert re.findall(r"<code>PRD-7\[v(\d+)\]</code><span", page(report(target("a:1", *cases)))) == told
+
+
 def test_markdown_lets_nothing_of_a_target_become_markup() -> None:
     text = markdown(hostile())
     assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]", text)
