@@ -4,6 +4,7 @@ from typing import Any
 
 from reference.admin import acls
 from reference.admin.alter_configs import AlterConfigs
+from reference.admin.describe_configs import DescribeConfigs
 from reference.admin.log_dirs import LogDirs
 from reference.admin.topic_partitions import TopicPartitions
 from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
@@ -127,7 +128,7 @@ class Broker:
             20: Served(topics.delete, 0, 6),
             21: Served(deletion.delete_records, 0, 2),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
-            32: Served(topics.describe_configs, 0, 4),
+            32: Served(DescribeConfigs(self.config.broker_id, cache, self.configs).describe, 0, 4),
             33: Served(settings.replace, 0, 2),
             36: Served(refuse_authenticate, 0, 2),
             35: Served(LogDirs(context, self.replicas).describe, 0, 4),

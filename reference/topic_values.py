@@ -1,6 +1,8 @@
-"""Which values a topic setting may have (Apache Kafka's LogConfig)."""
+"""The settings of a topic: type, the values that each may have (Apache Kafka's LogConfig), and what it is for."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 Allowed = Callable[[str], bool]
@@ -29,21 +31,49 @@ def _ratio(value: str) -> bool:
         return False
 
 
-ALLOWED: Final[dict[str, Allowed]] = {
-    "cleanup.policy": _list_of("compact", "delete"),
-    "compression.type": _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    "delete.retention.ms": _number(0),
-    "index.interval.bytes": _number(0),
-    "max.message.bytes": _number(0),
-    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _ratio,
-    "min.compaction.lag.ms": _number(0),
-    "min.insync.replicas": _number(1),
-    "retention.bytes": _number(-1),
-    "retention.ms": _number(-1),
-    "segment.bytes": _number(14),
-    "segment.index.bytes": _number(4),
-    "segment.ms": _number(1),
-    "unclean.leader.election.enable": _one_of("true", "false"),
+class Type(IntEnum):
+    """As DescribeConfigs tells it (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    type: Type
+    allowed: Allowed
+    documentation: str
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "cleanup.policy": Setting(
+        Type.LIST, _list_of("compact", "delete"), "What becomes of old segments: they go, or each key keeps its last."
+    ),
+    "compression.type": Setting(
+        Type.STRING,
+        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        "The codec of stored batches.",
+    ),
+    "delete.retention.ms": Setting(Type.LONG, _number(0), "How long compaction keeps a tombstone."),
+    "index.interval.bytes": Setting(Type.INT, _number(0), "Bytes of log for each entry of an index."),
+    "max.message.bytes": Setting(Type.INT, _number(0), "The largest batch that is taken."),
+    "message.timestamp.type": Setting(
+        Type.STRING, _one_of("CreateTime", "LogAppendTime"), "Whose time a record has: its producer's or the broker's."
+    ),
+    "min.cleanable.dirty.ratio": Setting(Type.DOUBLE, _ratio, "The dirty part of a log at which compaction begins."),
+    "min.compaction.lag.ms": Setting(Type.LONG, _number(0), "How long a record is safe from compaction."),
+    "min.insync.replicas": Setting(Type.INT, _number(1), "In-sync replicas without which acks=all is refused."),
+    "retention.bytes": Setting(Type.LONG, _number(-1), "The size from which old segments go; -1 for any."),
+    "retention.ms": Setting(Type.LONG, _number(-1), "The age from which segments go; -1 for any."),
+    "segment.bytes": Setting(Type.INT, _number(14), "The size at which a segment is closed."),
+    "segment.index.bytes": Setting(Type.INT, _number(4), "The largest index of a segment."),
+    "segment.ms": Setting(Type.LONG, _number(1), "The age at which a segment is closed."),
+    "unclean.leader.election.enable": Setting(
+        Type.BOOLEAN, _one_of("true", "false"), "Whether a replica outside of the ISR may lead when nobody else can."
+    ),
 }
 """One row for each setting of `topic_configs.py`."""

@@ -6,6 +6,7 @@ Creating and deleting is writing to the metadata store; the controller sees it t
 import re
 from hashlib import sha256
 
+from reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from reference.context import Context, from_json, to_json
 from reference.controller.cluster import parse_topic
 from reference.controller.controller import Controller
@@ -19,7 +20,7 @@ from reference.store_client import StoreClient
 from reference.store_messages import Create, SetData
 from reference.topic_configs import ROOT as CONFIGS
 from reference.topic_configs import TopicConfigs, config_path
-from reference.topic_values import ALLOWED
+from reference.topic_values import SETTINGS
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -40,20 +41,11 @@ from reference.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from reference.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResponse,
-    DescribeConfigsResult,
-)
 from reference.wire.schema import ZERO_UUID
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 MAX_PARTITIONS = 10_000
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 
 
 class RefusedTopicError(Exception):
@@ -142,7 +134,7 @@ class Topics:
         for name, value in settings.items():
             if name not in self._configs.defaults:
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
-            if not ALLOWED[name](value):
+            if not SETTINGS[name].allowed(value):
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}")
 
     def _topic_id(self, name: str) -> bytes:
@@ -285,38 +277,6 @@ class Topics:
         if name not in self._cache.topics:
             raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return name
-
-    # -- settings --------------------------------------------------------------------------------
-
-    async def describe_configs(self, request: Request) -> DescribeConfigsResponse:
-        body: DescribeConfigsRequest = request.body
-        return DescribeConfigsResponse(results=tuple(self._describe(resource) for resource in body.resources))
-
-    def _describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        error, values, overrides = ErrorCode.NONE, self._configs.defaults, dict[str, str]()
-        if resource.resource_type == TOPIC_RESOURCE:
-            if resource.resource_name not in self._cache.topics:
-                error, values = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {}
-            overrides = self._configs.overrides(resource.resource_name)
-        elif resource.resource_type != BROKER_RESOURCE:
-            error, values = ErrorCode.INVALID_REQUEST, {}
-        wanted = resource.configuration_keys
-        return DescribeConfigsResult(
-            error_code=error,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=tuple(
-                DescribeConfigsResourceResult(
-                    name=name,
-                    value=overrides.get(name, value),
-                    config_source=TOPIC_SOURCE if name in overrides else DEFAULT_SOURCE,
-                    documentation=None,
-                )
-                for name, value in values.items()
-                if wanted is None or name in wanted
-            ),
-        )
 
 
 TOPICS_BY_ID_SINCE = 6

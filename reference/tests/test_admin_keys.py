@@ -156,3 +156,46 @@ def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:
     assert [p.committed_offset for p in found] == [-1, 5]
     missing = OffsetDeleteRequest(group_id="nobody", topics=())
     assert world.ask(missing, 0, world.coordinator("nobody", 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_settings_have_types_synonyms_and_documentation_for_who_asks(world: Simulated) -> None:
+    assert change(world, SET, "retention.ms", "1000") is ErrorCode.NONE
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=("retention.ms",)
+    )
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+    (found,) = world.ask(request, 4).results[0].configs
+    assert (found.value, found.config_source, found.config_type) == ("1000", 1, 5)
+    assert [(each.value, each.source) for each in found.synonyms] == [("1000", 1), ("604800000", 5)]
+    assert found.documentation
+    (bare,) = world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].configs
+    assert (bare.synonyms, bare.documentation) == ((), None)
+
+
+def test_a_broker_tells_its_own_settings_only(world: Simulated) -> None:
+    def error(name: str) -> int:
+        resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=name, configuration_keys=None)
+        return int(world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].error_code)
+
+    assert [error(name) for name in ("1", "", "2", "x")] == [0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+
+
+def test_a_change_that_is_not_clear_is_refused(world: Simulated) -> None:
+    assert change(world, SET, "retention.ms", None) is ErrorCode.INVALID_REQUEST
+    assert change(world, APPEND, "cleanup.policy", None) is ErrorCode.INVALID_REQUEST
+    config = incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="1000")
+    twice = incremental.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config, config)
+    )
+    once = incremental.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
+    for resources in ((twice,), (once, once)):
+        reply = world.ask(incremental.IncrementalAlterConfigsRequest(resources=resources), 1)
+        assert {each.error_code for each in reply.responses} == {ErrorCode.INVALID_REQUEST}
+    null = whole.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=TOPIC,
+        configs=(whole.AlterableConfig(name="retention.ms", value=None),),
+    )
+    reply = world.ask(whole.AlterConfigsRequest(resources=(null,)), 1)
+    assert reply.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert setting(world, "retention.ms") == "604800000"

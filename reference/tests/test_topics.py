@@ -5,7 +5,7 @@ import pytest
 from reference.replication.partition import Role
 from reference.tests.simulated import Simulated
 from reference.topic_configs import TopicConfigs
-from reference.topic_values import ALLOWED
+from reference.topic_values import SETTINGS
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -66,8 +66,8 @@ def test_a_setting_has_one_of_its_values(world: Simulated, name: str, value: str
 
 def test_every_setting_has_its_values_and_every_default_is_one(world: Simulated) -> None:
     configs: TopicConfigs = world.broker().configs
-    assert ALLOWED.keys() == configs.defaults.keys()
-    assert [name for name, value in configs.defaults.items() if not ALLOWED[name](value)] == []
+    assert SETTINGS.keys() == configs.defaults.keys()
+    assert [name for name, value in configs.defaults.items() if not SETTINGS[name].allowed(value)] == []
 
 
 def test_a_deletion_that_is_not_clear_deletes_nothing(world: Simulated) -> None:

@@ -1,0 +1,67 @@
+"""DescribeConfigs (key 32): settings of topics, and of this broker those that topics inherit (KIP-133, KIP-226)."""
+
+from typing import Final
+
+from reference.events import Request
+from reference.metadata_cache import MetadataCache
+from reference.topic_configs import TopicConfigs
+from reference.topic_values import SETTINGS
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+TOPIC_SOURCE: Final = 1
+DEFAULT_SOURCE: Final = 5
+
+
+class DescribeConfigs:
+    def __init__(self, broker_id: int, cache: MetadataCache, configs: TopicConfigs) -> None:
+        self._broker_id, self._cache, self._configs = broker_id, cache, configs
+
+    async def describe(self, request: Request) -> DescribeConfigsResponse:
+        body: DescribeConfigsRequest = request.body
+        return DescribeConfigsResponse(results=tuple(self._describe(resource, body) for resource in body.resources))
+
+    def _describe(self, resource: DescribeConfigsResource, body: DescribeConfigsRequest) -> DescribeConfigsResult:
+        error, wanted = self._error(resource), resource.configuration_keys
+        of_topic = resource.resource_type == TOPIC_RESOURCE
+        overrides = self._configs.overrides(resource.resource_name) if of_topic else {}
+        names = () if error else [name for name in self._configs.defaults if wanted is None or name in wanted]
+        return DescribeConfigsResult(
+            error_code=error,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(self._setting(name, overrides, body) for name in names),
+        )
+
+    def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
+        name = resource.resource_name
+        if resource.resource_type == TOPIC_RESOURCE:
+            return ErrorCode.NONE if name in self._cache.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_this_broker = resource.resource_type == BROKER_RESOURCE and name in {"", str(self._broker_id)}
+        return ErrorCode.NONE if is_this_broker else ErrorCode.INVALID_REQUEST
+
+    def _setting(
+        self, name: str, overrides: dict[str, str], body: DescribeConfigsRequest
+    ) -> DescribeConfigsResourceResult:
+        told = [(overrides[name], TOPIC_SOURCE)] if name in overrides else []
+        told.append((self._configs.defaults[name], DEFAULT_SOURCE))
+        synonyms = tuple(DescribeConfigsSynonym(name=name, value=value, source=source) for value, source in told)
+        value, source = told[0]
+        return DescribeConfigsResourceResult(
+            name=name,
+            value=value,
+            config_source=source,
+            synonyms=synonyms if body.include_synonyms else (),
+            config_type=SETTINGS[name].type,
+            documentation=SETTINGS[name].documentation if body.include_documentation else None,
+        )
