@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from conformance.broker import Broker, expect, only
 from conformance.cluster import Cluster
+from reference.wire.messages import alter_configs as whole
+from reference.wire.messages import incremental_alter_configs as incremental
 from reference.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -90,3 +92,38 @@ def config(broker: Broker, name: str, key: str, **fields: Any) -> DescribeConfig
     result = described(broker, name, [key], **fields)
     expect("error code of DescribeConfigs", 0, result.error_code)
     return only(result.configs)
+
+
+def replace_configs(
+    broker: Broker, name: str, settings: dict[str, str | None], *, kind: int = TOPIC, validate_only: bool = False,
+    version: int | None = None,
+) -> int:  # fmt: skip
+    """The error code of AlterConfigs."""
+    configs = tuple(whole.AlterableConfig(name=key, value=value) for key, value in settings.items())
+    resource = whole.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = whole.AlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    return int(only(broker.call(request, version).responses).error_code)
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = tuple[str, int, str | None]
+"""Setting, operation, value."""
+
+
+def changed_resource(name: str, *changes: Change, kind: int = TOPIC) -> incremental.AlterConfigsResource:
+    configs = tuple(
+        incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    )
+    return incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def change_configs(
+    broker: Broker, name: str, *changes: Change, kind: int = TOPIC, validate_only: bool = False,
+    version: int | None = None,
+) -> int:  # fmt: skip
+    """The error code of IncrementalAlterConfigs."""
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=(changed_resource(name, *changes, kind=kind),), validate_only=validate_only
+    )
+    return int(only(broker.call(request, version).responses).error_code)
