@@ -24,7 +24,9 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stamp_now(options: msgspec.Struct) -> Stamp:
-    chosen, usual = (msgspec.json.decode(msgspec.json.encode(each)) for each in (options, type(options)()))
+    chosen, usual = (
+        msgspec.json.decode(msgspec.json.encode(each, enc_hook=str)) for each in (options, type(options)())
+    )
     return Stamp(
         suite=suite_version(),
         schema=f"{SCHEMA}, {len(APIS)} APIs, {schema_digest()}",

@@ -150,6 +150,8 @@ def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
 
 
 def test_cases_that_came_in_any_order_stand_in_that_of_their_versions() -> None:
+    rows = markdown(report(target("a:1", *map(passed, ("PRD-10", "PRD-9", "FRM-1")))))
+    assert re.findall(r"^\| ([A-Z]+-\d+)", rows, re.M) == ["FRM-1", "PRD-9", "PRD-10"]
     cases = [failed(f"PRD-7[v{version}]", str(version)) for version in (12, 4, 9)]
     told = re.findall(r"\*\*PRD-7\\\[v(\d+)", markdown(report(target("a:1", *cases))))
     assert told == ["4", "9", "12"]

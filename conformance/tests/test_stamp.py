@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,8 +40,8 @@ def newest_versions(definitions: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def test_a_stamp_tells_the_options_that_are_not_the_usual_ones() -> None:
-    stamp = stamp_now(Options(areas=["PRD"], timeout_s=1.0))
-    assert stamp.options == {"areas": ["PRD"], "timeout_s": 1.0}
+    stamp = stamp_now(Options(areas=["PRD"], timeout_s=1.0, command_config=Path("c.properties")))
+    assert stamp.options == {"areas": ["PRD"], "timeout_s": 1.0, "command_config": "c.properties"}
     assert stamp.schema.startswith(f"{SCHEMA}, {len(APIS)} APIs, ")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", stamp.started)
     assert stamp_now(Options()).options == {}
