@@ -51,7 +51,8 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def read_cluster_file(path: Path) -> ClusterFile:
     """UsageError for what is missing, unknown or no TOML. Paths in it count from its own folder."""
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text()), ClusterFile, strict=False)
+        told = tomllib.loads(path.read_text())
+        found = msgspec.convert(told, ClusterFile, strict=False, dec_hook=lambda kind, text: kind(text))
     except OSError as error:
         raise UsageError(error.strerror or str(error), where=str(path)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:

@@ -1,0 +1,62 @@
+"""What the pages show is accepted by the programs that they are about."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.main import get_command
+
+from conformance.access import access_of
+from conformance.targets.commands import read_cluster_file
+from conformance.verdicts import CaseVerdict, Expectation
+from highwater import app
+
+PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())
+README = next(page for page in PAGES if page.name == "README.md")
+OF_OTHERS = {"--pyargs", "--junitxml", "--help"}
+"""pytest's."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_the_cluster_file_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(next(block for block in blocks("toml") if "bootstrap" in block))
+    found = read_cluster_file(path)
+    assert found.nodes.keys() == {1}
+    assert found.command_config == tmp_path / "client.properties"
+
+
+def test_the_client_properties_give_access(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text(blocks("properties")[0].replace("ssl.truststore.location=ca.pem\n", ""))
+    access = access_of(tmp_path / "client.properties")
+    assert "SCRAM-SHA-512" in repr(access)
+
+
+def test_the_expectation_file_is_one() -> None:
+    block = next(block for block in blocks("toml") if "expectation" in block)
+    expectations = msgspec.convert(tomllib.loads(block)["expectation"], list[Expectation])
+    assert [each.clause for each in expectations] == ["FET-9"]
+
+
+def test_every_verdict_is_explained() -> None:
+    assert set(re.findall(r"^\| `([a-z -]+)` \|", README.read_text(), re.MULTILINE)) >= set(CaseVerdict)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_options_exist(page: Path) -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    known = {option for name in ("conform", "diff") for each in commands[name].params for option in each.opts}
+    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    told -= {option for option in told if option.startswith("--hw-")}
+    assert told - known - OF_OTHERS == set()
+
+
+def test_pages_link_to_what_is_there() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
