@@ -46,15 +46,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     if session.testsfailed:
         raise session.Interrupted("some cases could not be read")
-    share, shares = map(int, session.config.getoption("hw_share").split("/"))
-    cases = {item: _case_name(item) for item in session.items}
-    mine = set(sorted(set(cases.values()))[share::shares])
+    mine = _share_of(session.items, session.config.getoption("hw_share"))
     try:
         with _self_test(session.config) as self_test:
-            self_test.judge_all([item for item, case in cases.items() if case in mine])
+            self_test.judge_all([item for item in session.items if _case_name(item) in mine])
     except (UsageError, TargetFailure) as error:
         _report(session.config, "usage", str(error))
     return True
+
+
+def _share_of(items: list[pytest.Item], share: str) -> set[str]:
+    """Cases by name. Those that take their time are dealt first, so that nobody gets them all."""
+    number, of = map(int, share.split("/"))
+    quick = {_case_name(item): not _takes_its_time(item) for item in items}
+    return set(sorted(quick, key=lambda case: (quick[case], case))[number::of])
+
+
+def _takes_its_time(item: pytest.Item) -> bool:
+    waits = any(item.get_closest_marker(name) for name in ("slow", "cluster_fault"))
+    return waits or any(isinstance(defect, OfTheBroker) for defect in _defects_of(item))
 
 
 @contextmanager

@@ -17,6 +17,8 @@ def show(report: Mapping[str, Any], *, verbose: bool = False) -> None:
     if report["untested"]:
         named = f": {', '.join(report['untested'])}" if verbose else " (-v names them)"
         console.print(f"{len(report['untested'])} cases ask for what the target lacks{named}", markup=False)
+    planted = ", ".join(f"{count} {kind}" for kind, count in report["planted"].items())
+    console.print(f"planted: {planted}", markup=False)
     console.print(f"self-test: {report['caught']} of {report['total']} cases catch their defects", markup=False)
 
 

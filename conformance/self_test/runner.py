@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from conformance.runner import CASES, SUITE_INI, Options
-from conformance.self_test.trials import Trial, judge, summary
+from conformance.self_test.trials import Trial, summary
 from spec.formats.verdict import UsageError
 
 TAIL: Final = 2000
@@ -33,7 +33,7 @@ def run_self_test(
 
     with ThreadPoolExecutor(jobs) as pool:
         found = [trial for trials in pool.map(run, range(jobs)) for trial in trials]
-    return dict(summary(judge(found)))
+    return dict(summary(found))
 
 
 def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[Trial]:

@@ -1,5 +1,6 @@
 """What came of each trial of a case, and what that says of the case."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
@@ -22,7 +23,7 @@ class Outcome(StrEnum):
 
 HONEST: Final = "no defect"
 UNDEFENDED: Final = "says no defect"
-NOT_SAID: Final = frozenset({HONEST, *BEHAVIOURS})
+NOT_SAID: Final = frozenset({HONEST, UNDEFENDED, *BEHAVIOURS})
 NOTHING_SAID_AGAINST: Final = frozenset({Outcome.CAUGHT, Outcome.UNTESTED})
 
 
@@ -86,12 +87,16 @@ def _judge_case(case: str, trials: list[Trial]) -> CaseSelfTest:
     return CaseSelfTest(case=case, tested=tested, complaints=complaints)
 
 
-def summary(cases: Sequence[CaseSelfTest]) -> Mapping[str, Any]:
-    """The `self-test` object of `--json`."""
+def summary(trials: Sequence[Trial]) -> Mapping[str, Any]:
+    """The `self_test` object of `--json`; `planted` counts the defects that took effect, by kind."""
+    cases = judge(trials)
     tested = [each for each in cases if each.tested]
+    took_effect = [trial for trial in trials if trial.outcome in (Outcome.CAUGHT, Outcome.MISSED)]
+    kinds = Counter(trial.defect.partition("(")[0] for trial in took_effect if trial.defect not in NOT_SAID)
     return {
         "caught": sum(not each.complaints for each in tested),
         "total": len(tested),
+        "planted": dict(sorted(kinds.items())),
         "untested": [each.case for each in cases if not each.tested],
         "complaints": [msgspec.to_builtins(trial) for each in tested for trial in each.complaints],
     }
