@@ -31,35 +31,39 @@ class DeleteRecordsHandler:
         body: DeleteRecordsRequest = request.body
         deadline_ms = self._context.now.monotonic_ms + body.timeout_ms
         # All are moved before any is waited for.
-        asked = [(topic.name, part, self._move(topic.name, part)) for topic in body.topics for part in topic.partitions]
+        asked = [
+            (topic.name, part, *self._move(topic.name, part)) for topic in body.topics for part in topic.partitions
+        ]
         results: dict[str, list[DeleteRecordsPartitionResult]] = {}
-        for name, part, error in asked:
-            results.setdefault(name, []).append(await self._result(name, part, error, deadline_ms))
+        for name, part, error, offset in asked:
+            results.setdefault(name, []).append(
+                await self._result((name, part.partition_index), error, offset, deadline_ms)
+            )
         return DeleteRecordsResponse(
             topics=tuple(DeleteRecordsTopicResult(name=name, partitions=tuple(each)) for name, each in results.items())
         )
 
-    def _move(self, topic: str, asked: DeleteRecordsPartition) -> ErrorCode:
+    def _move(self, topic: str, asked: DeleteRecordsPartition) -> tuple[ErrorCode, int]:
+        """Error code, and the offset that -1 stands for."""
         partition = self._replicas.partitions.get((topic, asked.partition_index))
         if partition is None or partition.role is not Role.LEADER:
-            return self._replicas.not_leader(topic, asked.partition_index)
+            return self._replicas.not_leader(topic, asked.partition_index), UNKNOWN
         if "delete" not in self._configs.log_config(topic).cleanup_policy:
-            return ErrorCode.POLICY_VIOLATION
+            return ErrorCode.POLICY_VIOLATION, UNKNOWN
         offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
+            return ErrorCode.OFFSET_OUT_OF_RANGE, UNKNOWN
         with partition.storage():
             partition.log.advance_log_start(offset)
-        return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NONE, offset
 
     async def _result(
-        self, topic: str, asked: DeleteRecordsPartition, error: ErrorCode, deadline_ms: int
+        self, key: tuple[str, int], error: ErrorCode, offset: int, deadline_ms: int
     ) -> DeleteRecordsPartitionResult:
         low_watermark = UNKNOWN
         if error is ErrorCode.NONE:
-            partition = self._replicas.partitions[topic, asked.partition_index]
-            wanted = min(asked.offset, partition.log.log_start_offset)
-            while (low_watermark := _low_watermark(partition)) < wanted:
+            partition = self._replicas.partitions[key]
+            while (low_watermark := _low_watermark(partition)) < offset:
                 if self._context.now.monotonic_ms >= deadline_ms:
                     error = ErrorCode.REQUEST_TIMED_OUT
                     break
@@ -67,9 +71,7 @@ class DeleteRecordsHandler:
                 if partition.role is not Role.LEADER:
                     error, low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, UNKNOWN
                     break
-        return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
-        )
+        return DeleteRecordsPartitionResult(partition_index=key[1], low_watermark=low_watermark, error_code=error)
 
 
 def _low_watermark(partition: Partition) -> int:

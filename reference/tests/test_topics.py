@@ -13,6 +13,7 @@ from reference.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from reference.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from reference.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from reference.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 TOPIC = "t"
@@ -88,3 +89,16 @@ def test_a_name_may_be_used_again_at_once(world: Simulated) -> None:
     world.create(TOPIC)
     assert world.broker().replicas.partitions[TOPIC, 0].role is Role.LEADER
     assert world.broker().cache.topics[TOPIC].topic_id != before
+
+
+@pytest.mark.parametrize("offset", [2, -1])
+def test_records_are_deleted_once_every_follower_has_heard(offset: int) -> None:
+    world = Simulated(3)
+    world.create(TOPIC)
+    leader = world.leader(TOPIC)
+    assert world.produce(TOPIC, [b"a", b"b"]).error_code == ErrorCode.NONE
+    asked = DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
+    reply = world.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=10_000), 2, leader)
+    result = reply.topics[0].partitions[0]
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+    assert {world.broker(each).replicas.partitions[TOPIC, 0].log.log_start_offset for each in world.broker_ids} == {2}
