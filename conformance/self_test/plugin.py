@@ -77,7 +77,8 @@ def _self_test(config: pytest.Config) -> Iterator["SelfTest"]:
         yield self_test
     finally:
         proxied.close()
-        del config.stash[TARGET]
+        if TARGET in config.stash:  # a share without a case never set it
+            del config.stash[TARGET]
 
 
 class SelfTest:
