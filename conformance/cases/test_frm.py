@@ -1,6 +1,7 @@
 """Framing: sizes, headers, order, and what must end a connection. All in bytes."""
 
 import struct
+import time
 
 import pytest
 
@@ -18,6 +19,7 @@ from reference.wire.registry import APIS
 API_VERSIONS, METADATA = APIS[18], APIS[3]
 FLEXIBLE_METADATA = 9
 PLAIN_METADATA = 1
+APART_S = 0.002  # what follows at once may be read together with it
 NOTHING = struct.pack(">i", 0)
 
 
@@ -73,6 +75,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 def test_a_frame_may_come_byte_by_byte(broker: Broker) -> None:
     for byte in encode_request(ApiVersionsRequest(), 0, 7, CLIENT_ID):
         broker.send_bytes(bytes([byte]), what="<- one byte")
+        time.sleep(APART_S)
     broker.receive(API_VERSIONS, 0, 7)
 
 

@@ -34,6 +34,7 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: Grou
     found = find_coordinator(cluster.connect(), driver.group, version)
     expect("error code", 0, found.error_code)
     expect("address", known, f"{found.host}:{found.port}")
+    expect("address of that broker", cluster.target.addresses[found.node_id], known)
 
 
 @clause("GRP-1", "wrong broker")
