@@ -47,6 +47,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     if session.testsfailed:
         raise session.Interrupted("some cases could not be read")
     mine = _share_of(session.items, session.config.getoption("hw_share"))
+    if not mine:
+        return True
     try:
         with _self_test(session.config) as self_test:
             self_test.judge_all([item for item in session.items if _case_name(item) in mine])
@@ -71,14 +73,14 @@ def _takes_its_time(item: pytest.Item) -> bool:
 def _self_test(config: pytest.Config) -> Iterator["SelfTest"]:
     target = launch_target(config.getoption("hw_target"))
     proxied = ProxiedTarget(target)
+    config.stash[TARGET] = cast("Target", proxied)
     try:
         config.stash[ADVERTISED] = advertised_by(proxied.bootstrap.split(",")[0])
         config.pluginmanager.register(self_test := SelfTest(config, proxied))
         yield self_test
     finally:
         proxied.close()
-        if TARGET in config.stash:  # a share without a case never set it
-            del config.stash[TARGET]
+        del config.stash[TARGET]
 
 
 class SelfTest:
