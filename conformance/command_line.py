@@ -84,13 +84,16 @@ def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: b
 
     from conformance.report import report_of
     from conformance.reports.console import show
-    from conformance.runner import run_suite
+    from conformance.runner import Interrupted, run_suite
     from conformance.verdicts import exit_code
     from spec.formats.progress import progress
 
     files.check(len(targets))
-    with progress("conforming", 0, quiet=json_) as step:
-        report = run_suite(targets, options, lambda target, result: step())
+    try:
+        with progress("conforming", 0, quiet=json_) as step:
+            report = run_suite(targets, options, lambda target, result: step())
+    except Interrupted as interrupted:
+        report = interrupted.report
     files.write(report_of(report))
     if json_:
         typer.echo(msgspec.json.encode(report).decode())

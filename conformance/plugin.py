@@ -323,7 +323,9 @@ class Reporter:
         self._descriptor = descriptor
 
     def write(self, kind: str, value: object) -> None:
-        os.write(self._descriptor, msgspec.json.encode({kind: value}) + b"\n")
+        line = memoryview(msgspec.json.encode({kind: value}) + b"\n")
+        while line:  # a pipe may take less than an exchange at once
+            line = line[os.write(self._descriptor, line) :]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:

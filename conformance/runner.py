@@ -20,6 +20,8 @@ SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
 STOP_TIMEOUT_S: Final = 20.0
 TAIL: Final = 2000
+ENDED: Final = (0, 1, 5)
+"""pytest's codes for all passed, some failed, none chosen."""
 
 OnProgress = Callable[[str, CaseResult], None]
 
@@ -59,18 +61,32 @@ def run_suite(
 ) -> dict[str, Any]:
     """The `conform` object of design.md, section 4. `on_progress` gets the target and each result.
 
-    UsageError for a target that is unknown or cannot be reached.
+    UsageError for a target that is unknown or cannot be reached; `Interrupted` on Ctrl-C.
     """
     from conformance.targets import check_target
 
     for name in targets:
         check_target(name)
     options = options or Options()
-    run = msgspec.to_builtins(stamp_now(options))
-    return {"targets": [_run_target(name, options, on_progress) for name in targets], "run": run}
+    told: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
+    for name in targets:
+        entry, is_whole = _run_target(name, options, on_progress)
+        told["targets"].append(entry)
+        if not is_whole:
+            raise Interrupted(told)
+    return told
 
 
-def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> dict[str, Any]:
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; `report` is the `conform` object of what was run until then."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        super().__init__()
+        self.report = report
+
+
+def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> tuple[dict[str, Any], bool]:
+    """The entry of one target, and whether it was let end."""
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
     command += ["-p", "conformance.plugin", f"--hw-target={name}", f"--hw-report-fd={writer}", *options.arguments()]
@@ -80,7 +96,7 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         pass_fds=[writer], start_new_session=True,
     )  # fmt: skip
     os.close(writer)
-    version, results = "unknown", []
+    version, results, is_whole = "unknown", [], True
     features: dict[str, list[int]] = {}
     try:
         with os.fdopen(reader, "rb") as lines:
@@ -94,18 +110,24 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                     if on_progress:
                         on_progress(name, results[-1])
         process.wait()
+    except KeyboardInterrupt:
+        is_whole = False
+        results.append(_suite_error("interrupted: what follows was not run"))
     finally:
         _end(process)
     output.seek(0)
-    _check_end(process.returncode, output.read().decode(errors="replace"), results)
+    if is_whole and process.returncode not in ENDED:
+        tail = output.read().decode(errors="replace").strip()[-TAIL:]
+        results.append(_suite_error(f"the suite ended with pytest's code {process.returncode}: {tail}"))
     output.close()
-    return {
+    entry = {
         "target": name,
         "version": version,
         "features": features,
         "verdicts": count_verdicts(results),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
+    return entry, is_whole
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -119,9 +141,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _check_end(code: int, output: str, results: list[CaseResult]) -> None:
+def _suite_error(message: str) -> CaseResult:
     """A suite that broke off is an error of ours, and must not look like a short run."""
-    if code in (0, 1, 5):
-        return
-    message = f"the suite ended with pytest's code {code}: {output.strip()[-TAIL:]}"
-    results.append(CaseResult(case="suite", clause="", level="MUST", verdict=CaseVerdict.ERROR, message=message))
+    return CaseResult(case="suite", clause="", level="MUST", verdict=CaseVerdict.ERROR, message=message)
