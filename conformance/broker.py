@@ -35,6 +35,7 @@ offsets name topics by id only (KIP-516), and a flexible Metadata that is wrong 
 CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
+FEATURES_SINCE: Final = 3
 NOW_MS: Final = 1_700_000_000_000
 """A timestamp for records whose time does not matter."""
 
@@ -170,3 +171,14 @@ def advertised_by(address: str, timeout_s: float = 5.0, access: Access = OPEN) -
     with Connection(address, timeout_s=timeout_s, access=access) as connection:
         reply = connection.exchange(ApiVersionsRequest(), 0)
     return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys if each.api_key in APIS}
+
+
+def features_of(address: str, access: Access = OPEN) -> dict[str, tuple[int, int]]:
+    """The feature levels that the cluster has settled on (KIP-584), lowest and highest; none before ApiVersions 3."""
+    request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1")
+    try:
+        with Connection(address, access=access) as connection:
+            reply = connection.exchange(request, FEATURES_SINCE)
+    except TargetFailure:
+        return {}
+    return {each.name: (each.min_version_level, each.max_version_level) for each in reply.finalized_features}

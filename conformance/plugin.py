@@ -17,7 +17,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from conformance.access import access_of
-from conformance.broker import Advertised, Broker, Topic, advertised_by
+from conformance.broker import Advertised, Broker, Topic, advertised_by, features_of
 from conformance.cluster import Cluster
 from conformance.connection import Patience
 from conformance.failures import NotApplicable, TargetFailure
@@ -174,6 +174,8 @@ def _open_target(config: pytest.Config) -> None:
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     config.stash[TURN] = target.turn if isinstance(target, SharedTarget) else lambda alone: nullcontext()
     _write(config, "target", target.version)
+    if not server:
+        _write(config, "features", features_of(target.bootstrap.split(",")[0], access_of(target.command_config)))
 
 
 def _launch(config: pytest.Config) -> Target:
@@ -193,7 +195,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     config = request.config
     if TARGET not in config.stash:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is gone")
-    _check_era(config.getoption("hw_kafka_version"), case_of(request.node)[1])
+    _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, case_of(request.node)[1])
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None),
@@ -222,10 +224,11 @@ def leader(cluster: Cluster, topic: Topic) -> Broker:
 
 
 def _check_era(version: str, clause: Clause) -> None:
+    """2.8.2 is of the era that ends with 2.8."""
     if not version:
         return
-    era = _numbers(version)
-    if (clause.since and era < _numbers(clause.since)) or (clause.until and era > _numbers(clause.until)):
+    era, since, until = _numbers(version), _numbers(clause.since or "0"), _numbers(clause.until or version)
+    if era < since or era[: len(until)] > until:
         raise NotApplicable(
             f"{clause.id} holds from {clause.since or 'ever'} to {clause.until or 'now'}, not {version}"
         )

@@ -19,6 +19,7 @@ GONE: Final = (EOFError, OSError)
 CALLS: Final[Mapping[str, Callable[..., Any]]] = {
     "name": lambda target: target.name,
     "version": lambda target: target.version,
+    "era": lambda target: target.era,
     "capabilities": lambda target: target.capabilities,
     "settings": lambda target: dict(target.settings),
     "command_config": lambda target: target.command_config,
@@ -80,6 +81,7 @@ class SharedTarget:
         self._server = Client(address, "AF_UNIX", KEY)
         self.name: str = self._call("name")
         self.version: str = self._call("version")
+        self.era: str = self._call("era")
         self.capabilities: frozenset[str] = self._call("capabilities")
         self.settings: Mapping[str, int] = self._call("settings")
         self.command_config: Path | None = self._call("command_config")

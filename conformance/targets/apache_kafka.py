@@ -73,7 +73,7 @@ class ApacheKafka:
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,
         java_flags: Sequence[str] = JAVA_FLAGS,
     ) -> None:  # fmt: skip
-        self.name, self.version = f"apache-kafka:{version}", version
+        self.name, self.version, self.era = f"apache-kafka:{version}", version, version
         self.settings = QUICK_SETTINGS
         self._kraft = release_number(version) >= KRAFT_SINCE
         self._java, self._given = (str(java().executable), *java_flags), settings or {}

@@ -22,11 +22,13 @@ class SaslListener:
 class Target(Protocol):
     """`addresses` by broker id; `settings` are the configuration values that a case may rely on.
 
+    `era` is the Kafka version whose rules it follows, empty where nobody said.
     `command_config` names the client properties that its listeners want, `sasl` a listener for those who try to get in.
     """
 
     name: str
     version: str
+    era: str
     capabilities: frozenset[str]
     settings: Mapping[str, int]
     command_config: Path | None

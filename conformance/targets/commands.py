@@ -43,7 +43,7 @@ class NodeCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bootstrap: str
     nodes: dict[int, NodeCommands] = {}
-    version: str = "unknown"
+    version: str = ""
     command_config: Path | None = None
     settings: dict[str, int] = {}
 
@@ -73,7 +73,8 @@ class CommandTarget(ExternalTarget):
         if strangers:
             known = ", ".join(map(str, sorted(self.addresses)))
             raise UsageError(f"nodes {strangers} are no brokers there", where=str(path), mend=f"brokers: {known}")
-        self.name, self.version, self.settings = path.stem, file.version, file.settings
+        self.name, self.version, self.settings = path.stem, file.version or "unknown", file.settings
+        self.era = file.version
         self.capabilities = frozenset(
             capability
             for capability, needed in {STOP_NODE: ("start", "stop", "kill"), PAUSE_NODE: ("pause", "resume")}.items()

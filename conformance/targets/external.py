@@ -24,6 +24,7 @@ class ExternalTarget:
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
     sasl: SaslListener | None = None
+    era = ""
 
     def __init__(self, name: str, command_config: Path | None = None) -> None:
         self.name, self.version, self.command_config = name, "unknown", command_config

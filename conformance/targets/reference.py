@@ -128,6 +128,7 @@ class ReferenceTarget(ReferenceCluster):
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     command_config: Path | None = None
+    era = ""  # of several: it speaks the newest, and keeps its metadata as the older ones did
     settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 
     def __init__(
