@@ -142,13 +142,20 @@ class Cluster:
             self.connect().call(asked)
         self._topics.append(name)
         topic = self.topic(name)
-        self.eventually(f"the leader of {name} to take it over", lambda: self._is_served(topic))
+        self.eventually(f"{name} to be known to all", lambda: self._is_served(topic))
         return topic
 
     def _is_served(self, topic: Topic) -> bool:
-        """Metadata may name a leader a moment before that one knows."""
+        """Metadata may name a leader a moment before that one knows, and brokers hear of a topic one by one."""
         with self.leader(topic) as leader:
-            return leader.list_offset(topic, LATEST).error_code not in NOT_YET_LEADER
+            if leader.list_offset(topic, LATEST).error_code in NOT_YET_LEADER:
+                return False
+        return all(self._knows(address, topic) for node, address in self.target.addresses.items() if self._is_up(node))
+
+    def _knows(self, address: str, topic: Topic) -> bool:
+        with self.connect(address) as broker:
+            found = only(broker.metadata(topic.name).topics)
+        return not found.error_code and all(part.leader_id >= 0 for part in found.partitions)
 
     def ask_controller(self, request: object) -> Any:
         """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
