@@ -31,6 +31,7 @@ from reference.wire.messages.fetch import (
 )
 
 CONSUMER = -1
+RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
 TIMESTAMPS_SINCE = 2
@@ -56,6 +57,11 @@ class Reading:
     urgent: bool = False
 
 
+def _may_read_any_replica(body: FetchRequest, version: int) -> bool:
+    """A consumer that knows racks may read from followers (KIP-392), and so may a tool that compares replicas."""
+    return body.replica_id == DEBUGGING_CONSUMER or (body.replica_id == CONSUMER and version >= RACKS_SINCE)
+
+
 class FetchHandler:
     def __init__(
         self, context: Context, replicas: ReplicaManager, purgatory: Purgatory, rack_of: Callable[[int], str | None]
@@ -68,14 +74,15 @@ class FetchHandler:
         if opened.error is not ErrorCode.NONE:
             return FetchResponse(error_code=opened.error)
         body = opened.body
+        any_replica = _may_read_any_replica(body, request.api_version)
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
-        reading = self._read(body, parking=body.max_wait_ms > 0, arrived=True)
+        reading = self._read(body, parking=body.max_wait_ms > 0, arrived=True, any_replica=any_replica)
         while not self._answers(body, reading):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
             if wait_ms <= 0 or not await self._woken(body, wait_ms):
-                reading = self._read(body, parking=False, arrived=False)
+                reading = self._read(body, parking=False, arrived=False, any_replica=any_replica)
                 break
-            reading = self._read(body, parking=True, arrived=False)
+            reading = self._read(body, parking=True, arrived=False, any_replica=any_replica)
         responses = tuple(reading.responses)
         meter = "BytesOutPerSec" if body.replica_id < 0 else "ReplicationBytesOutPerSec"
         self._context.meters.mark(meter, reading.size)
@@ -113,7 +120,7 @@ class FetchHandler:
             waiters[ticket] = partial(wake, moved=True)
         return pending
 
-    def _read(self, body: FetchRequest, *, parking: bool, arrived: bool) -> Reading:
+    def _read(self, body: FetchRequest, *, parking: bool, arrived: bool, any_replica: bool) -> Reading:
         """One pass; a follower's offset counts when its request arrives, not when it is looked at again (KIP-903)."""
         reading = Reading([])
         left = body.max_bytes
@@ -121,8 +128,9 @@ class FetchHandler:
             parts = []
             for asked in topic.partitions:
                 data, urgent = self._read_one(
-                    body, topic.topic, asked, left, first=reading.size == 0, parking=parking, arrived=arrived
-                )
+                    body, topic.topic, asked, left, first=reading.size == 0, parking=parking, arrived=arrived,
+                    any_replica=any_replica,
+                )  # fmt: skip
                 size = len(data.records or b"")
                 left = max(left - size, 0)
                 reading.size += size
@@ -141,14 +149,14 @@ class FetchHandler:
         first: bool,
         parking: bool,
         arrived: bool,
+        any_replica: bool,
     ) -> tuple[PartitionData, bool]:
         """One partition's part, and whether it must be told without waiting."""
         partition = self._replicas.partitions.get((topic, asked.partition))
         if partition is None:
             return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
         by_rack = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
-        near = by_rack or body.replica_id == DEBUGGING_CONSUMER
-        error = partition.check_epoch(asked.current_leader_epoch, from_follower=near)
+        error = partition.check_epoch(asked.current_leader_epoch, from_follower=any_replica)
         if error is ErrorCode.NONE and by_rack and body.rack_id:
             preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
