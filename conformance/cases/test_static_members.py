@@ -131,13 +131,22 @@ def test_a_join_that_waits_is_fenced_by_the_next(driver: GroupDriver) -> None:
     expect("error code of the newer one", 0, again.receive_join().error_code)
 
 
-@clause("GRP-45")
-@pytest.mark.parametrize("kind", ["heartbeat", "sync"])
-@defect(Request(HeartbeatRequest, "group_instance_id", None), Request(SyncGroupRequest, "group_instance_id", None))
-def test_an_instance_that_never_joined_is_unknown(driver: GroupDriver, kind: str) -> None:
+@clause("GRP-45", "heartbeat")
+@defect(Request(HeartbeatRequest, "group_instance_id", None))
+def test_an_instance_that_never_joined_is_unknown(driver: GroupDriver) -> None:
+    expect("error code", UNKNOWN_MEMBER, _of_another_instance(driver).heartbeat_error())
+
+
+@clause("GRP-45", "sync")
+@defect(Request(SyncGroupRequest, "group_instance_id", None))
+def test_an_instance_that_never_joined_gets_no_assignment(driver: GroupDriver) -> None:
+    expect("error code", UNKNOWN_MEMBER, _of_another_instance(driver).sync_error())
+
+
+def _of_another_instance(driver: GroupDriver) -> Member:
+    """Everything else is right."""
     member = driver.stable_member(instance="i")
-    stranger = Member(driver, member.broker, member.member_id, member.generation, instance="nobody")
-    expect("error code", UNKNOWN_MEMBER, getattr(stranger, f"{kind}_error")())
+    return Member(driver, member.broker, member.member_id, member.generation, instance="nobody")
 
 
 @clause("GRP-46")
