@@ -108,5 +108,7 @@ def tally(target: TargetReport) -> str:
 
 
 def features_text(target: TargetReport) -> str:
-    """`metadata.version 1-27, transaction.version 0-2`, or nothing where the target tells none."""
-    return ", ".join(f"{name} {'-'.join(map(str, levels))}" for name, levels in sorted(target.features.items()))
+    """`metadata.version 30, transaction.version 0-2`, or nothing where the target tells none."""
+    return ", ".join(
+        f"{name} {'-'.join(dict.fromkeys(map(str, levels)))}" for name, levels in sorted(target.features.items())
+    )
