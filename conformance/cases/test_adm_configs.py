@@ -26,7 +26,7 @@ from conformance.cases.admin import (
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, defect
-from reference.wire.messages.alter_configs import AlterConfigsRequest
+from reference.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest
 from reference.wire.messages.describe_configs import DescribeConfigsRequest
 from reference.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -128,7 +128,7 @@ def test_documentation_is_told_to_who_asks(broker: Broker, topic: Topic) -> None
 
 
 @clause("ADM-25")
-@defect(Reply(DescribeConfigsRequest, "results.configs.value", "secret"))
+@defect(Reply(DescribeConfigsRequest, "results.configs.is_sensitive", True))
 def test_sensitive_values_are_not_told(cluster: Cluster, broker: Broker) -> None:
     node = next(node for node, address in cluster.target.addresses.items() if address == broker.address)
     result = described(broker, str(node), kind=BROKER)
@@ -232,8 +232,12 @@ def test_validation_changes_nothing(cluster: Cluster, broker: Broker, boss: Brok
 # -- replace ---------------------------------------------------------------------------------------------
 
 
+def with_the_former_one(settings: tuple[AlterableConfig, ...]) -> tuple[AlterableConfig, ...]:
+    return (*settings, AlterableConfig(name="segment.ms", value="54321"))
+
+
 @clause("ADM-28")
-@defect(Reply(DescribeConfigsRequest, VALUES, "12345"))
+@defect(Request(AlterConfigsRequest, "resources.configs", with_the_former_one))
 @sweep(AlterConfigsRequest)
 def test_what_is_not_named_falls_back(
     cluster: Cluster, broker: Broker, boss: Broker, topic: Topic, version: int
