@@ -55,7 +55,7 @@ def test_what_was_acknowledged_outlives_the_leader(cluster: Cluster, topic: Topi
     acknowledged(cluster, topic, *VALUES)
     after = fail_over(cluster, topic, kill=kill)
     leader = cluster.leader(after)
-    cluster.eventually("the whole log", lambda: leader.end_offset(after) == len(VALUES), FAILOVER_S)
+    cluster.eventually("the whole log", lambda: leader.list_offset(after, LATEST).offset == len(VALUES), FAILOVER_S)
     expect_values("values at the new leader", VALUES, values_at(leader, after))
 
 
@@ -82,7 +82,7 @@ def test_what_was_read_reads_the_same_under_the_next_leader(cluster: Cluster, to
     expect("values under the first leader", True, cluster_sees == list(enumerate(VALUES)))
     after = fail_over(cluster, topic)
     leader = cluster.leader(after)
-    cluster.eventually("the whole log", lambda: leader.end_offset(after) == len(VALUES), FAILOVER_S)
+    cluster.eventually("the whole log", lambda: leader.list_offset(after, LATEST).offset == len(VALUES), FAILOVER_S)
     expect("the same records", True, log_of(leader, after) == before)
 
 
