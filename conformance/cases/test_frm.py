@@ -90,7 +90,7 @@ def test_a_segment_may_hold_a_frame_and_the_start_of_the_next(broker: Broker) ->
 
 
 @clause("FRM-4")
-@defect(StaysOpen(), Crash())  # KAFKA-2878
+@defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1])
 def test_an_impossible_size_ends_the_connection(cluster: Cluster, broker: Broker, size: int) -> None:
     assert_refused(cluster, broker, struct.pack(">i", size) + b"\0" * 8)
@@ -139,14 +139,14 @@ def test_a_null_client_id_is_accepted(broker: Broker) -> None:
 
 
 @clause("FRM-10", "plain")
-@defect(StaysOpen(), Crash())  # CVE-2022-34917, KAFKA-14063
+@defect(StaysOpen(), Crash())  # KAFKA-2878, CVE-2022-34917
 @pytest.mark.parametrize("count", [2**31 - 1, 1000])
 def test_a_count_beyond_the_frame_ends_the_connection(cluster: Cluster, broker: Broker, count: int) -> None:
     assert_refused(cluster, broker, frame(header(METADATA.key, PLAIN_METADATA) + struct.pack(">i", count)))
 
 
 @clause("FRM-10", "compact")
-@defect(StaysOpen(), Crash())  # CVE-2022-34917, KAFKA-14063
+@defect(StaysOpen(), Crash())  # KAFKA-2878, CVE-2022-34917
 def test_a_compact_count_beyond_the_frame_ends_the_connection(cluster: Cluster, broker: Broker) -> None:
     broker.need(MetadataRequest, FLEXIBLE_METADATA)
     body = header(METADATA.key, FLEXIBLE_METADATA) + b"\xff\xff\xff\xff\x07" + b"\0\0\0\0"
