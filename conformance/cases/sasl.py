@@ -4,12 +4,14 @@ import base64
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from typing import Any, Final
 
 from conformance.broker import Broker, expect
 from conformance.cluster import Cluster
 from conformance.failures import TargetFailure, Unsupported
 from conformance.targets.base import SaslListener
+from reference.wire.messages.api_versions import ApiVersionsRequest
 from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -28,8 +30,10 @@ def listener(cluster: Cluster, mechanism: str = "") -> SaslListener:
 
 
 def stranger(cluster: Cluster, mechanism: str = "") -> Broker:
-    """A connection that has not logged in."""
-    return cluster.connect(listener(cluster, mechanism).address)
+    """A connection that has not logged in, to somebody who is there."""
+    broker = cluster.connect(listener(cluster, mechanism).address)
+    expect("error code of ApiVersions", 0, broker.exchange(ApiVersionsRequest(), 0).error_code)
+    return broker
 
 
 def handshake(broker: Broker, mechanism: str, version: int = HANDSHAKE_WITH_FRAMES) -> Any:
@@ -51,12 +55,27 @@ def plain(user: str, password: str, authorisation: str = "") -> bytes:
     return f"{authorisation}\0{user}\0{password}".encode()
 
 
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What the server says first."""
+
+    nonce: str
+    salt: bytes
+    iterations: int
+
+    @classmethod
+    def read(cls, message: bytes) -> "Challenge":
+        """TargetFailure for anything else than `r=...,s=...,i=...`."""
+        try:
+            found = attributes(message)
+            return cls(found["r"], base64.b64decode(found["s"], validate=True), int(found["i"]))
+        except (KeyError, ValueError) as error:
+            raise TargetFailure(f"expected a SCRAM challenge, got {message!r}") from error
+
+
 def attributes(message: bytes) -> dict[str, str]:
-    """`r=...,s=...,i=...`; TargetFailure for anything else."""
-    try:
-        return dict(part.split("=", 1) for part in message.decode().split(","))
-    except ValueError as error:
-        raise TargetFailure(f"expected a SCRAM message, got {message!r}") from error
+    """Raises ValueError for anything else than `v=...` and the like."""
+    return dict(part.split("=", 1) for part in message.decode().split(","))
 
 
 class Scram:
@@ -73,11 +92,10 @@ class Scram:
 
     def final(self, challenge: bytes, *, nonce: str | None = None) -> bytes:
         """With the nonce of the challenge, or another one that is signed just as well."""
-        found = attributes(challenge)
-        salt, rounds = base64.b64decode(found["s"]), int(found["i"])
-        self._salted = salted_password(self._hash, self._password, salt, rounds)
+        said = Challenge.read(challenge)
+        self._salted = salted_password(self._hash, self._password, said.salt, said.iterations)
         client_key = hmac.digest(self._salted, b"Client Key", self._hash)
-        without_proof = f"c=biws,r={found['r'] if nonce is None else nonce}"
+        without_proof = f"c=biws,r={said.nonce if nonce is None else nonce}"
         self._transcript = f"{self._first},{challenge.decode()},{without_proof}".encode()
         stored_key = hashlib.new(self._hash, client_key).digest()
         signature = hmac.digest(stored_key, self._transcript, self._hash)
@@ -88,7 +106,7 @@ class Scram:
         """Whether the server has shown that it knows the user as well."""
         server_key = hmac.digest(self._salted, b"Server Key", self._hash)
         expected = base64.b64encode(hmac.digest(server_key, self._transcript, self._hash)).decode()
-        return attributes(last).get("v") == expected
+        return last == f"v={expected}".encode()
 
 
 def salted_password(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:

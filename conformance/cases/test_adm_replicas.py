@@ -151,9 +151,9 @@ def test_null_asks_for_all_logs(leader: Broker, topic: Topic) -> None:
 
 @clause("ADM-31", "unknown")
 @defect(Request(DescribeLogDirsRequest, "topics", None))
-def test_a_log_that_is_not_there_is_left_out(cluster: Cluster, broker: Broker) -> None:
+def test_a_log_that_is_not_there_is_left_out(cluster: Cluster, leader: Broker) -> None:
     asked = DescribableLogDirTopic(topic=cluster.name(), partitions=(0,))
-    expect("what is told", True, sizes(broker, asked) == {})
+    expect("what is told", True, sizes(leader, asked) == {})
 
 
 # -- leaders (KIP-460) -----------------------------------------------------------------------------------

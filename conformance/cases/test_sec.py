@@ -10,8 +10,8 @@ from conformance.broker import Broker, expect, only
 from conformance.cases.admin import controller
 from conformance.cases.sasl import (
     HASHES,
+    Challenge,
     Scram,
-    attributes,
     authenticate,
     handshake,
     listener,
@@ -42,7 +42,7 @@ UNSUPPORTED_MECHANISM, ILLEGAL_STATE, UNSUPPORTED_VERSION, NOT_AUTHENTICATED = 3
 NOT_FOUND, DUPLICATE, UNACCEPTABLE = 91, 92, 93
 PLAIN = "PLAIN"
 LEAST_ITERATIONS = 4096
-HUGE = 10 << 20
+HUGE = 2 << 20
 CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(200)
 ASKED = MetadataRequest(topics=())
 
@@ -115,7 +115,7 @@ def test_who_has_not_finished_is_told_nothing(cluster: Cluster, request_: Any, f
 @defect(Reply(ApiVersionsRequest, "api_keys", ()))
 @sweep(ApiVersionsRequest)
 def test_strangers_may_ask_for_versions(cluster: Cluster, version: int) -> None:
-    broker = stranger(cluster, PLAIN)
+    broker = cluster.connect(listener(cluster, PLAIN).address)
     request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
     reply = broker.call(request, version)
     expect("error code", 0, reply.error_code)
@@ -126,7 +126,7 @@ def test_strangers_may_ask_for_versions(cluster: Cluster, version: int) -> None:
 @clause("SEC-12", "unknown version")
 @defect(Reply(ApiVersionsRequest, "error_code", 0))
 def test_strangers_may_ask_for_versions_too_new(cluster: Cluster) -> None:
-    broker = stranger(cluster)
+    broker = cluster.connect(listener(cluster).address)
     data = encode_request(ApiVersionsRequest(client_software_name="h", client_software_version="1"), 4, 7, "c")
     broker.send_bytes(data.replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
     reply = broker.receive(api_of(ApiVersionsRequest), 0, 7)
@@ -250,10 +250,10 @@ def test_a_wrong_proof_is_refused(cluster: Cluster, mechanism: str) -> None:
 def test_the_challenge_is_sound_and_fresh(cluster: Cluster, mechanism: str) -> None:
     nonces = []
     for _ in range(2):
-        found = attributes(challenged(cluster, mechanism, nonce="the-same-nonce")[2])
-        expect("the nonce goes on from the client's", True, found["r"].startswith("the-same-nonce"))
-        expect("there are enough iterations", True, int(found["i"]) >= LEAST_ITERATIONS)
-        nonces.append(found["r"])
+        said = Challenge.read(challenged(cluster, mechanism, nonce="the-same-nonce")[2])
+        expect("the nonce goes on from the client's", True, said.nonce.startswith("the-same-nonce"))
+        expect("there are enough iterations", True, said.iterations >= LEAST_ITERATIONS)
+        nonces.append(said.nonce)
     expect("number of different nonces", 2, len(set(nonces)))
 
 
@@ -263,7 +263,7 @@ def test_the_challenge_is_sound_and_fresh(cluster: Cluster, mechanism: str) -> N
 @scram
 def test_the_nonce_must_be_the_servers(cluster: Cluster, mechanism: str, nonce: str) -> None:
     broker, client, challenge = challenged(cluster, mechanism)
-    whole = attributes(challenge)["r"]
+    whole = Challenge.read(challenge).nonce
     said = {"another": "another-nonce", "the client's alone": client.nonce, "longer": whole + "x"}[nonce]
     assert_refused(broker, client.final(challenge, nonce=said))
 
@@ -282,7 +282,8 @@ def test_a_malformed_scram_message_is_refused(cluster: Cluster, message: bytes) 
 @defect(StaysOpen())
 def test_strangers_cannot_announce_large_frames(cluster: Cluster) -> None:
     broker = stranger(cluster)
-    broker.send_bytes(struct.pack(">i", HUGE) + bytes(64))
+    with suppress(Disconnected):  # it may hang up while we still write
+        broker.send_bytes(struct.pack(">i", HUGE) + bytes(HUGE))
     broker.expect_disconnect()
 
 
