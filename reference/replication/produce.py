@@ -3,7 +3,7 @@
 v0-2 carry message sets, which are stored as record batches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from reference.context import Context
 from reference.events import Request
@@ -15,16 +15,26 @@ from reference.wire.compression import Compression
 from reference.wire.errors import ErrorCode, WireError
 from reference.wire.log_entries import up_convert
 from reference.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from reference.wire.records import BatchHeader, batch_headers, crc_valid, decode_records, with_append_time
+from reference.wire.records import (
+    BatchHeader,
+    batch_headers,
+    crc_valid,
+    decode_records,
+    recompressed,
+    with_append_time,
+)
 
 ACKS = {0, 1, -1}
 BATCH_OVERHEAD = 12
+AS_PRODUCED = "producer"
+CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 ZSTD_SINCE = 7
 RECORD_BATCHES_SINCE = 3
 ABORTABLE_SINCE = 11
@@ -34,9 +44,11 @@ Verify = Callable[..., Pending[ErrorCode]]
 
 
 class RefusedBatchError(Exception):
-    def __init__(self, error: ErrorCode, message: str = "") -> None:
+    """`records` are the indexes of those at fault, where it is they."""
+
+    def __init__(self, error: ErrorCode, message: str = "", records: Sequence[int] = ()) -> None:
         super().__init__(message)
-        self.error = error
+        self.error, self.records = error, records
 
 
 class ProduceHandler:
@@ -74,6 +86,7 @@ class ProduceHandler:
                         log_append_time_ms=-1,
                         log_start_offset=-1,
                         error_message=str(refused) or None,
+                        record_errors=tuple(BatchIndexAndErrorMessage(batch_index=each) for each in refused.records),
                     )
                 )
 
@@ -191,7 +204,8 @@ class ProduceHandler:
             if broken:
                 raise RefusedBatchError(ErrorCode.INVALID_RECORD, message)
         self._check_records(topic, batch, header)
-        return batch, header
+        codec = self._configs.value(topic, "compression.type")
+        return (batch, header) if codec == AS_PRODUCED else _in_codec(batch, header, CODECS[codec])
 
     def _check_records(self, topic: str, batch: bytes, header: BatchHeader) -> None:
         """Records are opaque unless the topic is compacted: then each needs a key (KIP-467)."""
@@ -201,8 +215,19 @@ class ProduceHandler:
             _, records = decode_records(batch)
         except WireError as error:
             raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        if any(record.key is None for record in records):
-            raise RefusedBatchError(ErrorCode.INVALID_RECORD, "a compacted topic needs a key in every record")
+        if keyless := [index for index, record in enumerate(records) if record.key is None]:
+            raise RefusedBatchError(ErrorCode.INVALID_RECORD, "a compacted topic needs a key in every record", keyless)
+
+
+def _in_codec(batch: bytes, header: BatchHeader, codec: Compression) -> tuple[bytes, BatchHeader]:
+    """What a topic with a codec of its own stores."""
+    if header.compression is codec:
+        return batch, header
+    try:
+        stored = recompressed(batch, codec)
+    except WireError as error:
+        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return stored, _only_header(stored)
 
 
 def _up_converted(message_set: bytes) -> bytes:

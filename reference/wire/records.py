@@ -308,6 +308,17 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon
     return _sealed(first, header.partition_leader_epoch, covered)
 
 
+def recompressed(batch: bytes, compression: Compression, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The same records in another codec. Raises `DecodeError`, also for more than `max_bytes` of them."""
+    header = read_batch_header(batch)
+    payload = decompress(header.compression, batch[HEADER_SIZE : header.size], max_bytes)
+    covered = _FROM_ATTRIBUTES.pack(
+        header.attributes & ~COMPRESSION_BITS | compression, header.last_offset_delta, header.base_timestamp,
+        header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence, header.record_count,
+    )  # fmt: skip
+    return _sealed(header.base_offset, header.partition_leader_epoch, covered + compress(compression, payload))
+
+
 def _sealed(base_offset: int, partition_leader_epoch: int, covered: bytes) -> bytes:
     batch_length = CRC_START - LENGTH_END + len(covered)
     return _BEFORE_ATTRIBUTES.pack(base_offset, batch_length, partition_leader_epoch, MAGIC, crc32c(covered)) + covered

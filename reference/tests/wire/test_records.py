@@ -34,6 +34,7 @@ from reference.wire.records import (
     crc_valid,
     decode_records,
     read_batch_header,
+    recompressed,
     stamp,
 )
 from reference.wire.varint import read_varint, read_varlong, write_varint
@@ -306,3 +307,18 @@ def test_varints_have_an_end() -> None:
         read_varlong(b"\xff" * 100_000, 0)
     with pytest.raises(InvalidVarintError):
         read_varlong(b"\xff" * 9 + b"\x02", 0)
+
+
+@pytest.mark.parametrize("after", list(Compression))
+@pytest.mark.parametrize("before", list(Compression))
+def test_another_codec_holds_the_same_records(before: Compression, after: Compression) -> None:
+    written = build_batch(
+        [(1000, b"k", b"v" * 100, (("h", b"1"),)), (2000, None, None, ())],
+        compression=before, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True,
+    )  # fmt: skip
+    stored = recompressed(written, after)
+    header, records = decode_records(stored)
+    assert header.compression is after
+    assert records == decode_records(written)[1]
+    assert (header.producer_id, header.base_sequence, header.is_transactional) == (7, 3, True)
+    assert crc_valid(stored, 0, header)
