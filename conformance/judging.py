@@ -11,6 +11,7 @@ from conformance.broker import advertised_by
 from conformance.failures import TargetFailure
 from conformance.targets.base import Target
 from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from spec.formats.verdict import UsageError
 
 ALIVE_TIMEOUT_S: Final = 3.0
 T = TypeVar("T")
@@ -23,7 +24,7 @@ class Turn(Protocol):
 
 
 class TargetGone(Exception):
-    """It died, and is not ours to bring back."""
+    """It died, and is not ours to bring back, or does not come back."""
 
     def __init__(self, result: CaseResult) -> None:
         super().__init__(f"{result.message} (after {result.case}, or a case beside it)")
@@ -74,7 +75,11 @@ def _charged(result: CaseResult, dead: str) -> CaseResult:
 
 
 def _revive(target: Target, charged: CaseResult) -> None:
-    if not target.revive():
+    try:
+        is_back = target.revive()
+    except (UsageError, RuntimeError) as error:
+        raise TargetGone(msgspec.structs.replace(charged, message=f"{charged.message}; {error}")) from error
+    if not is_back:
         raise TargetGone(charged)
 
 

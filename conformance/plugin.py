@@ -298,9 +298,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if TARGET not in config.stash:
         return None
 
+    reports: list[pytest.TestReport] = []
+
     def run() -> tuple[CaseResult, list[pytest.TestReport]]:
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        return item.stash[RESULT], reports
+        reports[:] = runtestprotocol(item, log=False, nextitem=nextitem)
+        return item.stash[RESULT], list(reports)
 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     try:
@@ -308,9 +310,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             config.stash[TARGET], config.stash[TURN], run, alone=_needs_all(item), repeat=config.getoption("hw_repeat")
         )
     except TargetGone as gone:
-        result, reports = gone.result, []
-        item.session.shouldstop = str(gone)
-        _write(config, "result", result)
+        result, item.session.shouldstop = gone.result, str(gone)
     for report in reports:
         if report.when == "teardown":
             report.user_properties.append((PROPERTY, msgspec.to_builtins(result)))

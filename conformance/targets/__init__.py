@@ -12,7 +12,7 @@ from spec.releases import NEWEST
 
 TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi"
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
-ADDRESSES: Final = re.compile(r"[^,\s:]+:\d{1,5}(,[^,\s:]+:\d{1,5})*")
+ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
 LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
 VERSIONED: Final = "apache-kafka"
 
@@ -63,7 +63,7 @@ def check_target(name: str) -> None:
         from conformance.targets.commands import read_cluster_file
 
         read_cluster_file(Path(name))
-    elif _launched(name) is None and not ADDRESSES.fullmatch(name):
+    elif _launched(name) is None and (not ADDRESSES.fullmatch(name) or name.partition(":")[0] in LAUNCHERS):
         raise UsageError("no such target", where=name, mend=f"known: {KNOWN}")
 
 

@@ -1,0 +1,271 @@
+"""Targets are found, ruled and ended as they say; one that cannot be is named within seconds, with advice."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.runner import Options, run_suite
+from conformance.targets import check_target, launch_target, open_target
+from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from conformance.targets.commands import CommandTarget
+from conformance.targets.nodes import Nodes
+from conformance.targets.reference import ReferenceCluster
+from conformance.verdicts import CaseResult, exit_code
+from spec.formats.verdict import ExitCode, UsageError
+from spec.ports import Ports
+
+USER: dict[str, object] = {"sasl_inter_broker_user": "alice", "sasl_users": {"alice": "secret"}}
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+FEW = Options(clauses=["FRM-1", "MD-5", "GRP-10", "PRD-4"], jobs=1)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Self-signed, for 127.0.0.1; key and certificate in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not on PATH")
+    path = tmp_path_factory.mktemp("tls") / "broker.pem"
+    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(path), "-out", f"{path}.crt", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def secured(certificate: Path) -> Iterator[ReferenceCluster]:
+    tls = {"ssl_certfile": str(certificate), "ssl_keyfile": str(certificate), "ssl_cafile": str(certificate)}
+    with ReferenceCluster(1, settings={"security_protocol": "SASL_SSL", **tls, **USER}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def with_login() -> Iterator[ReferenceCluster]:
+    with ReferenceCluster(1, settings={"security_protocol": "SASL_PLAINTEXT", **USER}) as cluster:
+        yield cluster
+
+
+def properties(folder: Path, protocol: str, password: str = "secret", store: str = "") -> Path:
+    path = folder / "client.properties"
+    jaas = f'sasl.jaas.config={PLAIN} required username="alice" password="{password}";'
+    lines = [f"security.protocol={protocol}", "sasl.mechanism=PLAIN", jaas, f"ssl.truststore.location={store}"]
+    path.write_text("\n".join(lines))
+    return path
+
+
+# -- getting in -------------------------------------------------------------------------------------
+
+
+def test_cases_run_through_tls_and_a_login(secured: ReferenceCluster, certificate: Path, tmp_path: Path) -> None:
+    path = properties(tmp_path, "SASL_SSL", store=str(certificate))
+    options = Options(clauses=FEW.clauses, jobs=2, command_config=path)
+    verdicts = run_suite([secured.bootstrap], options)["targets"][0]["verdicts"]
+    assert verdicts["pass"] >= 16
+    assert sum(verdicts.values()) - verdicts["pass"] - verdicts["unsupported"] == 0
+
+
+def refused(name: str, command_config: Path | None = None) -> str:
+    """What a user reads; nobody waits for longer than five seconds for it."""
+    began = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        launch_target(name, command_config)
+    assert time.monotonic() - began < 5
+    return str(caught.value)
+
+
+def test_a_wrong_password_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
+    told = refused(with_login.bootstrap, properties(tmp_path, "SASL_PLAINTEXT", "wrong"))
+    assert "does not let us in" in told
+    assert "--command-config" in told
+
+
+def test_who_does_not_log_in_is_told_how(with_login: ReferenceCluster) -> None:
+    told = refused(with_login.bootstrap)
+    assert "ApiVersions, but not Metadata" in told
+    assert "sasl.mechanism" in told
+
+
+def test_tls_where_plain_was_said_is_told(secured: ReferenceCluster) -> None:
+    assert "it speaks TLS" in refused(secured.bootstrap)
+
+
+def test_plain_where_tls_was_said_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
+    assert "does not let us in" in refused(with_login.bootstrap, properties(tmp_path, "SASL_SSL"))
+
+
+def test_nobody_there_is_told() -> None:
+    ports = Ports(1)
+    assert "is it up" in refused(f"127.0.0.1:{ports[0]}")
+    ports.release()
+
+
+@contextmanager
+def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Something that is no broker."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            try:
+                while True:
+                    client = listening.accept()[0]
+                    threading.Thread(target=answer, args=(client,), daemon=True).start()
+            except OSError:
+                return
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def http(client: socket.socket) -> None:
+    with client:
+        client.recv(100)
+        client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def silence(client: socket.socket) -> None:
+    with client:
+        client.settimeout(10)
+        while client.recv(100):
+            pass
+
+
+@pytest.mark.parametrize(("answer", "sign"), [(http, "HTTP/1.1"), (silence, "actual silence")])
+def test_another_servers_port_is_told(answer: Callable[[socket.socket], None], sign: str) -> None:
+    with server(answer) as address:
+        told = refused(address)
+    assert sign in told
+    assert "another server's" in told
+
+
+def test_the_command_line_ends_with_2() -> None:
+    ports = Ports(1)
+    command = [sys.executable, "-m", "highwater", "conform", f"127.0.0.1:{ports[0]}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ports.release()
+    assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["apache", "reference:", "kfake:2.8", "localhost", "reference:0", "reference:10", "h:0", "a b:1"]
+)
+def test_a_name_that_is_no_target_lists_those_that_are(name: str) -> None:
+    with pytest.raises(UsageError, match="known: reference"):
+        check_target(name)
+
+
+# -- a cluster of the user's own --------------------------------------------------------------------
+
+
+def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: Any) -> Path:
+    """The user's broker here is a process of ours that the commands pause, and stop in name only."""
+    lines = [f'bootstrap = "{bootstrap}"', *(f"{key} = {value}" for key, value in extra.items())]
+    for node, pid in pids.items():
+        lines += [f"[nodes.{node}]", f'start = "echo start {node} >> {folder}/said"', f'pause = "kill -STOP {pid}"']
+        lines += [f'stop = "echo stop {node} >> {folder}/said"', f'resume = "kill -CONT {pid}"', 'kill = "exit 7"']
+    path = folder / "mine.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster, tmp_path: Path) -> None:
+    properties(tmp_path, "SASL_PLAINTEXT")
+    extra = {"command_config": '"client.properties"', "version": '"3.9"', "settings": "{ group_max_size = 4 }"}
+    path = cluster_file(tmp_path, with_login.bootstrap, {1: with_login.pid(1)}, **extra)
+    with open_target(str(path)) as target:
+        assert isinstance(target, CommandTarget)
+        assert (target.name, target.era, target.settings) == ("mine", "3.9", {"group_max_size": 4})
+        assert target.capabilities == {STOP_NODE, PAUSE_NODE}
+        target.stop_node(1)
+        target.start_node(1)
+        assert (tmp_path / "said").read_text() == "stop 1\nstart 1\n"
+        target.pause_node(1)
+        status = Path(f"/proc/{with_login.pid(1)}/status").read_text()
+        target.resume_node(1)
+        assert "T (stopped)" in status
+        with pytest.raises(UsageError, match="kill of node 1 ended with 7"):
+            target.kill_node(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bootstrap = ", "not a cluster file"),
+        ("", "bootstrap"),
+        ('bootstrap = "x:1"\ncolour = 1', "colour"),
+        ('bootstrap = "x:1"\n[nodes.1]\nreboot = "x"', "reboot"),
+        ('bootstrap = "x:1"\n[nodes.a]\nstart = "x"', "nodes"),
+    ],
+)
+def test_a_bad_cluster_file_is_refused_before_anything_starts(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        run_suite([str(path)], FEW)
+
+
+def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluster, tmp_path: Path) -> None:
+    properties(tmp_path, "SASL_PLAINTEXT")
+    path = cluster_file(tmp_path, with_login.bootstrap, {1: 1, 9: 1}, command_config='"client.properties"')
+    with pytest.raises(UsageError, match=r"nodes \[9\] are no brokers there"):
+        launch_target(str(path))
+
+
+# -- the end ----------------------------------------------------------------------------------------
+
+
+def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from conformance.targets.nodes import Nodes\n"
+        f"nodes = Nodes(Path({str(tmp_path)!r}), {{1: ['sh', '-c', 'sleep 600 & sleep 600']}})\n"
+        "nodes.start(1); print(nodes.pid(1), flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        os.kill(owner.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(pid, 0)
+
+
+def test_a_node_that_ends_by_itself_is_named_with_its_last_words(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, {1: ["sh", "-c", "echo no room on the disk >&2; exit 1"]})
+    nodes.start(1)
+    while nodes.is_running(1):
+        time.sleep(0.01)
+    with pytest.raises(UsageError, match="node 1 ended: no room on the disk"):
+        nodes.check()
+    nodes.close()
+
+
+def test_a_target_that_dies_in_the_middle_is_named() -> None:
+    """Nobody can bring it back, so the run ends; it is neither a pass nor a short run."""
+    seen = []
+    with ReferenceCluster(1) as cluster:
+
+        def kill_it_after_three(target: str, result: CaseResult) -> None:
+            seen.append(result)
+            if len(seen) == 3:
+                cluster.kill_node(1)
+
+        report = run_suite([cluster.bootstrap], Options(areas=["MD"], jobs=2), kill_it_after_three)
+    broken = [case for case in report["targets"][0]["cases"] if "died" in case["message"]]
+    assert {case["verdict"] for case in broken if case["case"] != "suite"} == {"fail"}
+    assert len(report["targets"][0]["cases"]) < 20, "it ended soon after"
+    assert exit_code(report) is ExitCode.VIOLATED
