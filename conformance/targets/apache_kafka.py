@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,8 @@ REPLICATED: Final = (
 )  # fmt: skip
 PLAIN_USER: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_USER: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+NodeSettings = Callable[[int, Mapping[str, object]], Mapping[str, object]]
+"""What one node has otherwise, given its id and the settings that it would have."""
 
 
 class ApacheKafka:
@@ -71,12 +73,13 @@ class ApacheKafka:
 
     def __init__(
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,
-        java_flags: Sequence[str] = JAVA_FLAGS,
+        java_flags: Sequence[str] = JAVA_FLAGS, node_settings: NodeSettings = lambda node, settings: {},
     ) -> None:  # fmt: skip
         self.name, self.version, self.era = f"apache-kafka:{version}", version, version
         self.settings = QUICK_SETTINGS
         self._kraft = release_number(version) >= KRAFT_SINCE
         self._java, self._given = (str(java().executable), *java_flags), settings or {}
+        self._node_settings = node_settings
         self._jars = fetch_release(version)
         self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
         self.addresses: Mapping[int, str] = {
@@ -164,7 +167,8 @@ class ApacheKafka:
             commands[ZOOKEEPER_NODE] = self._command(main, str(self._config(ZOOKEEPER_NODE)))
         for number, node in enumerate(self.addresses):
             role = self._kraft_role(number) if self._kraft else self._zookeeper_role(node)
-            _write(self._config(node), self._broker(node) | role | dict(self._given))
+            settings = self._broker(node) | role | dict(self._given)
+            _write(self._config(node), settings | dict(self._node_settings(node, settings)))
             commands[node] = self._command("kafka.Kafka", str(self._config(node)))
         return commands
 
