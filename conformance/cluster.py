@@ -157,6 +157,15 @@ class Cluster:
             found = only(broker.metadata(topic.name).topics)
         return not found.error_code and all(part.leader_id >= 0 for part in found.partitions)
 
+    def delete_topics(self, *names: str) -> None:
+        """`Unsupported` where topics cannot be deleted."""
+        lowest, newest = self.advertised.get(20, (0, -1))
+        if newest < lowest:
+            raise Unsupported("DeleteTopics is not advertised")
+        by_state = tuple(DeleteTopicState(name=name) for name in names)
+        asked = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": names}
+        self.ask_controller(DeleteTopicsRequest(timeout_ms=5000, **asked))
+
     def ask_controller(self, request: object) -> Any:
         """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
 
@@ -260,10 +269,7 @@ class Cluster:
             if 42 in self.advertised:
                 self.coordinator(group).call(DeleteGroupsRequest(groups_names=(group,)))
         if self._topics and 20 in self.advertised:
-            by_state = tuple(DeleteTopicState(name=name) for name in self._topics)
-            newest = self.advertised[20][1]
-            names = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": tuple(self._topics)}
-            self.ask_controller(DeleteTopicsRequest(timeout_ms=5000, **names))
+            self.delete_topics(*self._topics)
 
 
 def find_coordinator(broker: Broker, group: str, version: int | None = None) -> Any:
