@@ -12,6 +12,7 @@ import msgspec
 from conformance.exchange import KeptEvent
 from conformance.failures import NotApplicable, TargetFailure, Unsupported
 from spec.clauses import find_clause
+from reference.wire.errors import DecodeError
 from spec.formats.verdict import ExitCode, UsageError
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
@@ -33,14 +34,14 @@ UNDECIDED: Final = frozenset({CaseVerdict.FLAKY, CaseVerdict.ERROR})
 
 
 def verdict_of(exception: BaseException | None, level: str) -> CaseVerdict:
-    """A failed assertion is the target's; whatever else is raised is ours."""
+    """A failed assertion is the target's, and so is what does not decode; whatever else is raised is ours."""
     if exception is None:
         return CaseVerdict.PASS
     if isinstance(exception, Unsupported):
         return CaseVerdict.UNSUPPORTED
     if isinstance(exception, NotApplicable):
         return CaseVerdict.NOT_APPLICABLE
-    if isinstance(exception, (TargetFailure, AssertionError)):
+    if isinstance(exception, (TargetFailure, AssertionError, DecodeError)):
         return CaseVerdict.FAIL if level == MUST else CaseVerdict.NON_STRICT
     return CaseVerdict.ERROR
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Silence, StaysOpen
+from conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
 from conformance.self_test.listener import Listener
 from conformance.self_test.spoiling import Asked, Fault, changed_reply, read_request
 from reference.wire.messages.describe_cluster import DescribeClusterRequest
@@ -88,30 +88,38 @@ class _Conversation:
     # -- requests ------------------------------------------------------------------------------------
 
     def _pass_requests(self) -> None:
-        buffer = bytearray()
+        """The start of a frame goes on at once, for a broker may refuse it by its size, unless it may be spoiled."""
+        buffer, passed_on = bytearray(), 0
         while data := self._client.recv(CHUNK):
             buffer += data
             for frame in _whole_frames(buffer):
-                if not self._pass_request(frame):
+                if not self._pass_request(frame, passed_on):
                     return
+                passed_on = 0
             if buffer and isinstance(self._fault.defect, OneSegment):
                 self._fault.taken_effect = True
                 return
-        self._broker.sendall(buffer)
+            if not isinstance(self._fault.defect, Request | HangUp):
+                self._send(buffer[passed_on:])
+                passed_on = len(buffer)
 
-    def _pass_request(self, frame: bytes) -> bool:
-        """False: hang up."""
+    def _pass_request(self, frame: bytes, passed_on: int) -> bool:
+        """False: hang up. The first bytes may have been passed on before."""
         asked = read_request(frame)
         if self._fault.meets(HangUp, asked):
             self._fault.taken_effect = True
             return False
-        frame = self._fault.spoiled_request(frame)
-        asked = read_request(frame)
+        if not passed_on:
+            frame = self._fault.spoiled_request(frame)
+            asked = read_request(frame)
         if asked.has_reply:
             self._asked.append(asked)
-        with suppress(OSError):  # a broker that has closed: its other half says so, or hides it
-            self._broker.sendall(frame)
+        self._send(frame[passed_on:])
         return True
+
+    def _send(self, data: bytes | bytearray) -> None:
+        with suppress(OSError):  # a broker that has closed: its other half says so, or hides it
+            self._broker.sendall(data)
 
     # -- replies -------------------------------------------------------------------------------------
 
