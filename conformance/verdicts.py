@@ -11,8 +11,8 @@ import msgspec
 
 from conformance.exchange import KeptEvent
 from conformance.failures import NotApplicable, TargetFailure, Unsupported
-from spec.clauses import find_clause
 from reference.wire.errors import DecodeError
+from spec.clauses import find_clause
 from spec.formats.verdict import ExitCode, UsageError
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
