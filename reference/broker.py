@@ -276,6 +276,7 @@ class Broker:
         if error is ErrorCode.NONE:
             for topic in self.cache.update(body):
                 self.replicas.topic_deleted(topic)
+                self._group_expiry.topic_deleted(topic)
         return UpdateMetadataResponse(error_code=error)
 
     def _role_changed(self, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""What time ends: committed offsets that nobody needs any more, and groups that have neither members nor offsets.
+"""What ends: committed offsets that nobody needs any more, and groups that have neither members nor offsets.
 
 An offset of a topic that the group consumes lives as long as the group does, and `offsets.retention.minutes` longer
 (KIP-211); one committed without a group, or for a topic to which no member subscribes any more, so long from then.
@@ -20,6 +20,15 @@ class GroupExpiry:
 
     def start(self) -> None:
         spawn(self._watch())
+
+    def topic_deleted(self, topic: str) -> None:
+        """Its offsets go with it: a topic of the same name is another one (KAFKA-6362)."""
+        for group in list(self._store.groups.values()):
+            spawn(self._forget(group, topic))
+
+    async def _forget(self, group: Group, topic: str) -> None:
+        if keys := [key for key in group.offsets if key[0] == topic]:
+            await self._store.delete_offsets(group, keys)
 
     async def _watch(self) -> None:
         while True:
