@@ -12,10 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
+from fuzz.schedule import Fault, Schedule, write_schedule
 from reports.audit import AuditResult, audit, write_verdict
 from reports.report import report
 from spec.formats.run import new_folder, write_json
-from spec.formats.schedule import Fault, Schedule, write_schedule
 from spec.formats.verdict import ExitCode, Verdict
 
 TOPIC = "highwater"
@@ -27,27 +27,23 @@ HEADLINE_GUARDS = ("TruncateByEpoch", "AckAfterCommit")
 QUICK_FAILOVER = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
 
 
-def _fault(at_ms: int, verb: Any, target: str) -> Fault:
-    return Fault(at_ms=at_ms, verb=verb, target=target)
+def _fault(at_ms: int, for_ms: int, kind: str, node: str) -> Fault:
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,))
 
 
 # A leader dies and comes back, then another is frozen long enough to be replaced: a zombie when it wakes.
 KILLED_AND_PAUSED = Schedule(
     faults=(
-        _fault(2_000, "kill", f"leader({TOPIC},0)"),
-        _fault(4_500, "restart", "killed"),
-        _fault(7_500, "pause", f"leader({TOPIC},1)"),
-        _fault(10_500, "resume", "paused"),
+        _fault(2_000, 2_500, "kill", f"leader({TOPIC},0)"),
+        _fault(7_500, 3_000, "pause", f"leader({TOPIC},1)"),
     ),
     duration_ms=13_000,
 )
 # The leader is alone for a second, dies, and those who never heard of what it acknowledged elect one of theirs.
 ACKNOWLEDGED_ALONE = Schedule(
     faults=(
-        _fault(2_000, "pause", f"followers({TOPIC},0)"),
-        _fault(3_200, "kill", f"leader({TOPIC},0)"),
-        _fault(3_300, "resume", "paused"),
-        _fault(7_000, "restart", "killed"),
+        _fault(2_000, 1_300, "pause", f"followers({TOPIC},0)"),
+        _fault(3_200, 3_800, "kill", f"leader({TOPIC},0)"),
     ),
     duration_ms=9_500,
 )

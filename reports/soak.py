@@ -14,9 +14,9 @@ from rich.console import Console
 from conformance.targets.reference import ReferenceCluster
 from fuzz.processes.nemesis import STORE
 from fuzz.processes.workload import TOPIC, Load, run_workload
+from fuzz.schedule import Fault, Schedule, write_schedule
 from reports.audit import audit, write_verdict
 from spec.formats.run import new_folder
-from spec.formats.schedule import Fault, Schedule, write_schedule
 from spec.formats.verdict import EXIT_OF_VERDICT
 
 QUICK_FAILOVER = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
@@ -33,11 +33,12 @@ def schedule(seed: int, minutes: float) -> Schedule:
         victims = (
             [*map(str, range(1, BROKERS + 1)), STORE] if everybody else draw.sample(VICTIMS, draw.choice([1, 1, 2]))
         )
+        killed = []
         for victim in victims:
-            faults.append(Fault(at_ms=at_ms, verb="kill", target=victim))
+            killed.append((at_ms, victim))
             at_ms += draw.randrange(0, 400)
         at_ms += draw.randrange(200, 6_000)
-        faults.append(Fault(at_ms=at_ms, verb="restart", target="killed"))
+        faults += [Fault(at_ms=at, for_ms=at_ms - at, kind="kill", nodes=(victim,)) for at, victim in killed]
         at_ms += draw.randrange(500, 9_000)
     return Schedule(faults=tuple(faults), duration_ms=end_ms)
 
@@ -49,7 +50,7 @@ def soak(
     """Kill any process of a cluster at any time, then audit what clients saw."""
     console, folder, faults = Console(highlight=False), new_folder("soak"), schedule(seed, minutes)
     write_schedule(folder / "schedule.json", faults)
-    kills = sum(fault.verb == "kill" for fault in faults.faults)
+    kills = len(faults.faults)
     console.print(
         f"{minutes:g} minutes, {kills} kills; again with: python -m reports.soak --minutes {minutes:g} --seed {seed}"
     )

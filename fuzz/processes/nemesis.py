@@ -1,99 +1,118 @@
-"""The nemesis: carries out a schedule in real time on a cluster of processes. Roles are resolved when a fault fires."""
+"""The nemesis: carries out a schedule in real time. Roles are resolved when a fault begins; at the end all is undone."""
 
+import heapq
+import itertools
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from fuzz.processes.raw import RawClient, RawError
 from fuzz.processes.recorder import Recorder
-from spec.formats.schedule import Fault, Schedule
+from fuzz.schedule import Fault, Schedule
 
 STORE = "store"
 ROLE = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<partition>\d+)\)")
+COORDINATOR = re.compile(r"coordinator\((?P<group>[^()]+)\)")
+OVER = {"kill": "restart", "bounce": "restart", "pause": "resume"}
+"""What the end of a fault is called in a history; of any other it is `KIND over`."""
+
+Undo = Callable[[], None]
+Inject = Callable[[Fault, str], Undo]
+"""Begins a fault on one node; the answer ends it."""
 
 
 class Processes(Protocol):
-    """What the nemesis can do to a cluster."""
+    """What can be done to the processes of a cluster."""
 
-    addresses: dict[int, str]
+    @property
+    def addresses(self) -> Mapping[int, str]: ...
 
     def start_node(self, node: int | str) -> None: ...
+    def stop_node(self, node: int | str) -> None: ...
     def kill_node(self, node: int | str) -> None: ...
     def pause_node(self, node: int | str) -> None: ...
     def resume_node(self, node: int | str) -> None: ...
 
 
 class Nemesis:
-    def __init__(self, cluster: Processes, recorder: Recorder, topic: str) -> None:
-        self._cluster, self._recorder, self._topic = cluster, recorder, topic
-        self._client = RawClient(",".join(cluster.addresses.values()), timeout_s=1.0)
-        self._verbs = {
-            "kill": cluster.kill_node,
-            "restart": cluster.start_node,
-            "pause": cluster.pause_node,
-            "resume": cluster.resume_node,
-        }
-        self._killed: set[int | str] = set()
-        self._paused: set[int | str] = set()
+    """`others` are nodes that are no brokers: the store, clients by name."""
+
+    def __init__(
+        self, addresses: Mapping[int, str], recorder: Recorder, faults: Mapping[str, Inject],
+        others: Collection[str] = (STORE,),
+    ) -> None:  # fmt: skip
+        self._addresses, self._recorder, self._faults, self._others = addresses, recorder, faults, others
+        self._client = RawClient(",".join(addresses.values()), timeout_s=1.0)
+        self._ties = itertools.count()
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._open: dict[int, tuple[str, str, Undo]] = {}
 
     def run(self, schedule: Schedule, stop: threading.Event) -> None:
-        """Returns at the end of the schedule, or soon after `stop` is set."""
+        """Returns at the end of the schedule, or soon after `stop` is set. What lasts longer is left to `heal`."""
         started = time.monotonic()
         for fault in schedule.in_order():
-            if stop.wait(max(0.0, started + fault.at_ms / 1000 - time.monotonic())):
+            self._at(fault.at_ms, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+        self._at(schedule.duration_ms, lambda: None)
+        while self._due and self._due[0][0] <= schedule.duration_ms:
+            at_ms, _, action = heapq.heappop(self._due)
+            if stop.wait(max(0.0, started + at_ms / 1000 - time.monotonic())):
                 return
-            self._inject(fault)
-        stop.wait(max(0.0, started + schedule.duration_ms / 1000 - time.monotonic()))
+            action()
 
-    def _inject(self, fault: Fault) -> None:
-        for node in self._resolve(fault.target):
-            self._do(fault.verb, node, fault.target)
+    def _at(self, at_ms: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (at_ms, next(self._ties), action))
 
-    def _do(self, verb: str, node: int | str, why: str) -> None:
-        self._verbs[verb](node)
-        self._recorder.nemesis(verb, value=why, node=str(node))
-        match verb:
-            case "kill":
-                self._killed.add(node)
-                self._paused.discard(node)
-            case "pause":
-                self._paused.add(node)
-            case "restart":
-                self._killed.discard(node)
-            case "resume":
-                self._paused.discard(node)
+    def _begin(self, fault: Fault) -> None:
+        for role in fault.nodes:
+            for node in self._resolve(role):
+                undo = self._faults[fault.kind](fault, node)
+                self._recorder.nemesis(fault.kind, value=str(fault), node=node)
+                number = next(self._ties)
+                self._open[number] = (fault.kind, node, undo)
+                if fault.for_ms:
+                    self._at(fault.at_ms + fault.for_ms, lambda number=number: self._end(number))  # type: ignore[misc]
 
-    def _resolve(self, target: str) -> Sequence[int | str]:
-        """Nodes; a role that nobody holds right now resolves to none."""
-        if target == STORE:
-            return [STORE]
-        if target.isdigit():
-            return [int(target)]
-        if target in {"killed", "paused"}:
-            return sorted(self._killed if target == "killed" else self._paused, key=str)
-        away = self._killed | self._paused
-        avoid = frozenset(address for node, address in self._cluster.addresses.items() if node in away)
-        try:
-            reply, leaders = self._client.metadata(self._topic, avoid)
-        except RawError:
-            return []
-        if target == "controller":
-            return [reply.controller_id] if reply.controller_id >= 0 else []
-        role = ROLE.fullmatch(target)
-        leadership = leaders.get(int(role["partition"])) if role else None
-        if role is None or leadership is None or leadership.node < 0:
-            return []
-        if role[1] == "leader":
-            return [leadership.node]
-        return [node for node in leadership.replicas if node != leadership.node]
+    def _end(self, number: int) -> None:
+        if number in self._open:
+            kind, node, undo = self._open.pop(number)
+            undo()
+            self._recorder.nemesis(OVER.get(kind, f"{kind} over"), node=node)
 
     def heal(self) -> None:
-        """Everything runs again."""
+        """Everything that a fault did is undone, the last first."""
         self._recorder.nemesis("phase", "heal")
-        for node in sorted(self._paused, key=str):
-            self._do("resume", node, "heal")
-        for node in sorted(self._killed, key=str):
-            self._do("restart", node, "heal")
+        for number in sorted(self._open, reverse=True):
+            self._end(number)
         self._client.close()
+
+    # -- roles -----------------------------------------------------------------------------------
+
+    def _resolve(self, role: str) -> Sequence[str]:
+        """Nodes; a role that nobody holds right now resolves to none."""
+        if role == "all":
+            return [str(node) for node in self._addresses]
+        if role in self._others or role.isdigit():
+            return [role]
+        down = {node for kind, node, _ in self._open.values() if kind in OVER}
+        avoid = frozenset(address for node, address in self._addresses.items() if str(node) in down)
+        try:
+            return [str(node) for node in self._holders(role, avoid) if node >= 0]
+        except RawError:
+            return []
+
+    def _holders(self, role: str, avoid: frozenset[str]) -> Sequence[int]:
+        coordinator = COORDINATOR.fullmatch(role)
+        if coordinator is not None:
+            return [self._client.coordinator(coordinator["group"], avoid)]
+        found = ROLE.fullmatch(role)
+        reply, leaders = self._client.metadata(found["topic"] if found else None, avoid)
+        if found is None:
+            return [reply.controller_id]
+        leadership = leaders.get(int(found["partition"]))
+        if leadership is None or leadership.node < 0:
+            return []
+        if found[1] == "leader":
+            return [leadership.node]
+        return [node for node in leadership.replicas if node != leadership.node]

@@ -44,9 +44,10 @@ class ConfluentProducer:
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, processes: range, values: Values, recorder: Recorder,
-        acks: str,
+        acks: str, idempotence: bool,
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions, self._acks = bootstrap, topic, partitions, acks
+        self._idempotence = idempotence
         self._values, self._recorder = values, recorder
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for process in processes:
@@ -60,7 +61,7 @@ class ConfluentProducer:
             {
                 "bootstrap.servers": self._bootstrap,
                 "acks": self._acks,
-                "enable.idempotence": self._acks == "all",
+                "enable.idempotence": self._idempotence,
                 "linger.ms": 2,
                 "delivery.timeout.ms": SEND_TIMEOUT_MS,
                 "request.timeout.ms": 3_000,
@@ -137,10 +138,11 @@ class KafkaPythonProducer:
     client = "kafka-python"
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, process: int, values: Values, recorder: Recorder, acks: str
-    ) -> None:
+        self, bootstrap: str, topic: str, partitions: int, process: int, values: Values, recorder: Recorder, acks: str,
+        idempotence: bool,
+    ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions, self._process = bootstrap, topic, partitions, process
-        self._values, self._recorder, self._acks = values, recorder, acks
+        self._values, self._recorder, self._acks, self._idempotence = values, recorder, acks, idempotence
         with warnings.catch_warnings():  # it uses what Python has deprecated; not ours to mend
             warnings.simplefilter("ignore", DeprecationWarning)
             import kafka
@@ -173,7 +175,7 @@ class KafkaPythonProducer:
                 return self._library.KafkaProducer(
                     bootstrap_servers=self._bootstrap.split(","),
                     acks="all" if self._acks == "all" else int(self._acks),
-                    enable_idempotence=self._acks == "all",
+                    enable_idempotence=self._idempotence,
                     delivery_timeout_ms=SEND_TIMEOUT_MS,
                     request_timeout_ms=3_000,
                     linger_ms=0,

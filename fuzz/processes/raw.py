@@ -1,18 +1,26 @@
 """A raw client for readers that record what replies carry: high watermark, log start, leader epoch."""
 
+import contextlib
 import socket
 from dataclasses import dataclass
 from typing import Any
 
 from reference.wire.errors import ErrorCode, WireError
 from reference.wire.framing import FrameReader, decode_response, encode_request
+from reference.wire.log_entries import decode_entry, entries
+from reference.wire.messages.api_versions import ApiVersionsRequest
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest
 from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from reference.wire.records import batch_headers, decode_records
 from reference.wire.registry import api_of
 
-METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 9, 11, 5
+METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, FIND_COORDINATOR_VERSION = (
+    9,
+    11,
+    5,
+    2,
+)  # the newest that are spoken here
 LATEST = -1
 CONSUMER = -1
 FRAME_MAX = 64 * 1024 * 1024
@@ -34,9 +42,24 @@ class RawConnection:
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._reader = FrameReader(FRAME_MAX)
         self._correlation_id = 0
+        self._newest: dict[int, int] = {}
+
+    def newest(self) -> dict[int, int]:
+        """The newest version of each API that the broker knows. RawError."""
+        if not self._newest:
+            reply = self._exchange(ApiVersionsRequest(), 0)
+            self._newest = {api.api_key: api.max_version for api in reply.api_keys}
+        return self._newest
 
     def ask(self, body: Any, version: int) -> Any:
-        """The decoded reply; RawError when the connection or the reply is broken."""
+        """The decoded reply, in the newest version that both know; RawError when connection or reply is broken."""
+        key = api_of(type(body)).key
+        known = self.newest().get(key)
+        if known is None:
+            raise RawError(f"the broker has no API {key}")
+        return self._exchange(body, min(version, known))
+
+    def _exchange(self, body: Any, version: int) -> Any:
         self._correlation_id += 1
         try:
             self._socket.sendall(encode_request(body, version, self._correlation_id, "highwater-raw"))
@@ -95,26 +118,46 @@ class RawClient:
                 dead.close()
             raise error if isinstance(error, RawError) else RawError(str(error)) from error
 
-    def metadata(self, topic: str, avoid: frozenset[str] = frozenset()) -> tuple[Any, dict[int, Leadership]]:
-        """The reply of the first broker that answers, and who leads each partition of the topic."""
-        last: RawError = RawError("no broker to ask")
-        for address in [a for a in self._bootstrap if a not in avoid]:
-            try:
-                request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
-                reply = self.ask(address, request, METADATA_VERSION)
-            except RawError as error:
-                last = error
-                continue
-            addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
-            leaders = {
-                p.partition_index: Leadership(
-                    p.leader_id, addresses.get(p.leader_id, ""), p.leader_epoch, p.isr_nodes, p.replica_nodes
-                )
-                for t in reply.topics
-                for p in t.partitions
-            }
-            return reply, leaders
+    def newest(self) -> dict[int, int]:
+        """The newest version of each API, by the first broker that answers; RawError when none does."""
+        for address in self._bootstrap:
+            with contextlib.suppress(OSError, RawError):
+                connection = RawConnection(address, self._timeout_s)
+                try:
+                    return connection.newest()
+                finally:
+                    connection.close()
+        raise RawError("no broker to ask")
+
+    def ask_any(self, body: Any, version: int, avoid: frozenset[str] = frozenset()) -> Any:
+        """The reply of the first broker that answers."""
+        last = RawError("no broker to ask")
+        for address in self._bootstrap:
+            if address not in avoid:
+                try:
+                    return self.ask(address, body, version)
+                except RawError as error:
+                    last = error
         raise last
+
+    def metadata(self, topic: str | None, avoid: frozenset[str] = frozenset()) -> tuple[Any, dict[int, Leadership]]:
+        """The reply of the first broker that answers, and who leads each partition of the topic."""
+        topics = (MetadataRequestTopic(name=topic),) if topic else ()
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        reply = self.ask_any(request, METADATA_VERSION, avoid)
+        addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
+        leaders = {
+            p.partition_index: Leadership(
+                p.leader_id, addresses.get(p.leader_id, ""), p.leader_epoch, p.isr_nodes, p.replica_nodes
+            )
+            for t in reply.topics
+            for p in t.partitions
+        }
+        return reply, leaders
+
+    def coordinator(self, group: str, avoid: frozenset[str] = frozenset()) -> int:
+        """The broker that coordinates a group, or -1."""
+        return int(self.ask_any(FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION, avoid).node_id)
 
     def fetch(self, leader: Leadership, topic: str, partition: int, offset: int, max_wait_ms: int = 200) -> Fetched:
         """Records from `offset` as (offset, integer value)."""
@@ -130,8 +173,8 @@ class RawClient:
         if data.error_code != ErrorCode.NONE:
             raise RawError(ErrorCode(data.error_code).name, ErrorCode(data.error_code))
         records, next_offset = [], offset
-        for position, header in batch_headers(data.records or b""):
-            for record in decode_records(data.records, position)[1]:
+        for position, header in entries(data.records or b""):
+            for record in decode_entry(data.records, position)[1]:
                 if record.offset >= offset and not header.is_control:
                     records.append((record.offset, int(record.value or b"-1")))
             next_offset = max(next_offset, header.next_offset)

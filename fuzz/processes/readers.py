@@ -24,15 +24,20 @@ def _by_partition(messages: list[Any]) -> dict[str, list[list[int]]]:
 
 
 class ConfluentConsumer:
-    """Assigned all partitions from the start, or in a group with whoever has the same `group`."""
+    """Assigned all partitions from the start, or in a group with whoever has the same `group`.
+
+    While it is `stalled` it does not poll, and its heartbeats go on.
+    """
 
     client = "confluent-kafka"
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, process: int, recorder: Recorder, group: str | None
-    ) -> None:
+        self, bootstrap: str, topic: str, partitions: int, process: int, recorder: Recorder, group: str | None,
+        name: str = "",
+    ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
-        self._process, self._recorder, self._group = process, recorder, group
+        self._process, self._recorder, self._group, self.name = process, recorder, group, name
+        self.stalled = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -62,7 +67,10 @@ class ConfluentConsumer:
         else:
             consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
         while not stop.is_set():
-            self._poll(consumer)
+            if self.stalled.is_set():
+                stop.wait(0.05)
+            else:
+                self._poll(consumer)
         consumer.close()
 
     def _poll(self, consumer: Any) -> None:

@@ -2,23 +2,31 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.processes.nemesis import Nemesis, Processes
+from fuzz.processes.faults import process_faults
+from fuzz.processes.nemesis import STORE, Inject, Nemesis, Processes
 from fuzz.processes.producers import ConfluentProducer, KafkaPythonProducer, Values
 from fuzz.processes.raw import RawClient, RawError
 from fuzz.processes.readers import ConfluentConsumer, RawReader
 from fuzz.processes.recorder import Recorder
+from fuzz.schedule import Fault, Schedule
 from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from reference.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from reference.wire.messages.init_producer_id import InitProducerIdRequest
+from reference.wire.registry import api_of
 from spec.formats.history import Config
-from spec.formats.schedule import Schedule
 from spec.formats.verdict import UsageError
 
-TOPIC = "highwater"
+TOPIC, GROUP = "highwater", "workload"
 CREATE_VERSION = 5
 HISTORY = "history.ndjson"
 SETTLE_TIMEOUT_S = 20.0
@@ -28,7 +36,10 @@ JOIN_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of which client. A process of the history is one record in flight, one consumer or one reader."""
+    """How much of which client. A process of the history is one record in flight, one consumer or one reader.
+
+    Partition n is led by the nth broker first, so that a schedule can name brokers by id.
+    """
 
     partitions: int = 2
     replicas: int = 3
@@ -41,16 +52,89 @@ class Load:
     group_members: int = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A cluster under load: where it listens, what may be done to it, and who is told of the progress."""
+
+    bootstrap: str
+    addresses: Mapping[int, str]
+    faults: Mapping[str, Inject]
+    load: Load
+    source: str = "reference"
+    say: Callable[[str], None] = lambda line: None
+
+    def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
+        """Run it and return the path of the history, which is whole lines at any moment."""
+        idempotence = self.load.acks == "all" and _has_producer_ids(self.bootstrap)
+        create_topic(self.bootstrap, self.load, list(self.addresses))
+        recorder = Recorder(folder / HISTORY, _config(self.load, self.source, idempotence=idempotence))
+        try:
+            self._run(recorder, schedule, _clients(self.bootstrap, recorder, self.load, idempotence), stop)
+        finally:
+            recorder.close()
+        return folder / HISTORY
+
+    def _run(self, recorder: Recorder, schedule: Schedule, clients: list[Any], stop: threading.Event | None) -> None:
+        stop, done = stop or threading.Event(), threading.Event()
+        threads = [threading.Thread(target=client.run, args=(done,), daemon=True) for client in clients]
+        consumers = {client.name: client for client in clients if isinstance(client, ConfluentConsumer)}
+
+        def stall(fault: Fault, name: str) -> Callable[[], None]:
+            consumers[name].stalled.set()
+            return consumers[name].stalled.clear
+
+        nemesis = Nemesis(self.addresses, recorder, {**self.faults, "stall": stall}, {STORE, *consumers})
+        recorder.nemesis("phase", "load")
+        for thread in threads:
+            thread.start()
+        try:
+            nemesis.run(schedule, stop)
+        finally:
+            try:
+                nemesis.heal()
+                self.say("healed; waiting for the cluster to settle")
+                _settle(self.bootstrap, self.load, stop)
+                stop.wait(1.0)  # clients get to finish what was open
+            finally:
+                done.set()
+                for thread in threads:
+                    thread.join(JOIN_TIMEOUT_S)
+        recorder.nemesis("phase", "final")
+        self.say("reading every partition from its start")
+        _final_read(self.bootstrap, recorder, self.load, first_process=1_000)
+        recorder.nemesis("phase", "end")
+
+
 def run_workload(
     cluster: Processes, bootstrap: str, folder: Path, schedule: Schedule, load: Load | None = None, *,
-    source: str = "reference", stop: threading.Event | None = None, say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Path:  # fmt: skip
-    """Run it and return the path of the history, which is whole lines at any moment."""
-    load = load or Load()
-    stop = stop or threading.Event()
-    config = Config(
+    """With the faults that need nothing but the processes of a cluster."""
+    workload = Workload(bootstrap, cluster.addresses, process_faults(cluster), load or Load(), say=say)
+    return workload.run(folder, schedule)
+
+
+def consumer_names(load: Load) -> list[str]:
+    """What schedules call the consumers of a load."""
+    alone = [f"consumer-{number}" for number in range(1, load.assigned_consumers + 1)]
+    return alone + [f"member-{number}" for number in range(1, load.group_members + 1)]
+
+
+def _has_producer_ids(bootstrap: str) -> bool:
+    """Since Kafka 0.11 (KIP-98)."""
+    client = RawClient(bootstrap)
+    try:
+        return api_of(InitProducerIdRequest).key in client.newest()
+    except RawError as error:
+        raise UsageError(str(error), where=bootstrap, mend="is the cluster up?") from error
+    finally:
+        client.close()
+
+
+def _config(load: Load, source: str, *, idempotence: bool) -> Config:
+    return Config(
         acks=load.acks,  # type: ignore[arg-type]
-        idempotence=load.acks == "all",
+        idempotence=idempotence,
         isolation="read_uncommitted",
         min_insync_replicas=load.min_insync_replicas,
         unclean_election=False,
@@ -60,55 +144,25 @@ def run_workload(
         clients=("confluent-kafka", "kafka-python", "raw"),
         source=source,
     )
-    create_topic(bootstrap, load)
-    recorder = Recorder(folder / HISTORY, config)
-    try:
-        _run(cluster, bootstrap, recorder, schedule, load, stop, say)
-    finally:
-        recorder.close()
-    return folder / HISTORY
 
 
-def _run(
-    cluster: Processes, bootstrap: str, recorder: Recorder, schedule: Schedule, load: Load, stop: threading.Event,
-    say: Callable[[str], None],
-) -> None:  # fmt: skip
-    clients = _clients(bootstrap, recorder, load)
-    done = threading.Event()
-    threads = [threading.Thread(target=client.run, args=(done,), daemon=True) for client in clients]
-    nemesis = Nemesis(cluster, recorder, TOPIC)
-    recorder.nemesis("phase", "load")
-    for thread in threads:
-        thread.start()
-    try:
-        nemesis.run(schedule, stop)
-        nemesis.heal()
-        say("healed; waiting for the cluster to settle")
-        _settle(bootstrap, load, stop)
-        stop.wait(1.0)  # clients get to finish what was open
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join(JOIN_TIMEOUT_S)
-    recorder.nemesis("phase", "final")
-    say("reading every partition from its start")
-    _final_read(bootstrap, recorder, load, first_process=1_000)
-    recorder.nemesis("phase", "end")
-
-
-def _clients(bootstrap: str, recorder: Recorder, load: Load) -> list[Any]:
+def _clients(bootstrap: str, recorder: Recorder, load: Load, idempotence: bool) -> list[Any]:
     values = Values()
     clients: list[Any] = []
     process = 0
     for _ in range(load.confluent_producers):
         slots = range(process, process + load.in_flight)
-        clients.append(ConfluentProducer(bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks))
+        producer = ConfluentProducer(bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks, idempotence)
+        clients.append(producer)
         process += load.in_flight
     for _ in range(load.kafka_python_producers):
-        clients.append(KafkaPythonProducer(bootstrap, TOPIC, load.partitions, process, values, recorder, load.acks))
+        clients.append(
+            KafkaPythonProducer(bootstrap, TOPIC, load.partitions, process, values, recorder, load.acks, idempotence)
+        )
         process += 1
-    for group in [None] * load.assigned_consumers + ["workload"] * load.group_members:
-        clients.append(ConfluentConsumer(bootstrap, TOPIC, load.partitions, process, recorder, group))
+    for name in consumer_names(load):
+        group = GROUP if name.startswith("member") else None
+        clients.append(ConfluentConsumer(bootstrap, TOPIC, load.partitions, process, recorder, group, name))
         process += 1
     for partition in range(load.partitions):
         clients.append(RawReader(bootstrap, TOPIC, partition, process, recorder))
@@ -116,13 +170,24 @@ def _clients(bootstrap: str, recorder: Recorder, load: Load) -> list[Any]:
     return clients
 
 
-def create_topic(bootstrap: str, load: Load) -> None:
+def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssignment, ...]:
+    """Partition n has the nth broker as its preferred leader, and those after it as followers."""
+    around = sorted(brokers) * 2
+    return tuple(
+        CreatableReplicaAssignment(partition_index=n, broker_ids=tuple(around[n % len(brokers) :][: load.replicas]))
+        for n in range(load.partitions)
+    )
+
+
+def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None) -> None:
     """Create it through the controller and wait until every partition has a leader and a full ISR."""
     client = RawClient(bootstrap)
     settings = (CreatableTopicConfig(name="min.insync.replicas", value=str(load.min_insync_replicas)),)
     wanted = CreatableTopic(
         name=TOPIC, num_partitions=load.partitions, replication_factor=load.replicas, configs=settings
     )
+    if brokers:
+        wanted = replace(wanted, num_partitions=-1, replication_factor=-1, assignments=_assignments(load, brokers))
     request = CreateTopicsRequest(topics=(wanted,), timeout_ms=5_000)
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     error = "no controller answers"

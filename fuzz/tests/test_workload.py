@@ -7,17 +7,15 @@ import pytest
 
 from conformance.targets.reference import ReferenceCluster
 from fuzz.processes.workload import TOPIC, Load, run_workload
+from fuzz.schedule import Fault, Schedule
 from spec.formats.history import NEMESIS, read_history
-from spec.formats.schedule import Fault, Schedule, read_schedule, write_schedule
 
 pytestmark = pytest.mark.xdist_group("cluster")
 QUICK: dict[str, object] = {"metadata_store_session_timeout_ms": 1_500, "replica_lag_time_max_ms": 2_000}
 KILLED = Schedule(
     faults=(
-        Fault(at_ms=1_500, verb="kill", target=f"leader({TOPIC},0)"),
-        Fault(at_ms=3_000, verb="restart", target="killed"),
-        Fault(at_ms=3_500, verb="pause", target=f"followers({TOPIC},0)"),
-        Fault(at_ms=4_000, verb="resume", target="paused"),
+        Fault(at_ms=1_500, for_ms=1_500, kind="kill", nodes=(f"leader({TOPIC},0)",)),
+        Fault(at_ms=3_500, for_ms=500, kind="pause", nodes=(f"followers({TOPIC},0)",)),
     ),
     duration_ms=5_000,
 )
@@ -55,8 +53,3 @@ def test_a_run_leaves_a_whole_history(tmp_path: Path) -> None:
     assert phases == ["load", "heal", "final", "end"]
     assert acknowledged <= set(quiet), "nothing acknowledged is missing from the quiet read"
     assert min(counts[f, "ok"] for f in ("send", "poll", "fetch", "list_offsets")) > 0
-
-
-def test_a_schedule_goes_to_json_and_back(tmp_path: Path) -> None:
-    write_schedule(tmp_path / "schedule.json", KILLED)
-    assert read_schedule(tmp_path / "schedule.json") == KILLED
