@@ -67,11 +67,11 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
 def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
     first, second = driver.two_joined(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
     leader, follower = (first, second) if first.is_leader else (second, first)
-    expect("error code of the leader", 0, leader.sync({leader.member_id: b"l", follower.member_id: b"f"}).error_code)
-    leader.await_rebalance()
-    leader.rejoin()
-    expect("member of the group", leader.member_id, only(driver.describe().members).member_id)
-    expect("error code of the follower", UNKNOWN_MEMBER, follower.heartbeat_error())
+    number = follower.send_sync()
+    expect("error code of the sync that waits", REBALANCE, follower.receive_sync(number).error_code)
+    expect("error code of the leader", UNKNOWN_MEMBER, leader.heartbeat_error())
+    follower.rejoin()
+    expect("member of the group", follower.member_id, only(driver.describe().members).member_id)
 
 
 @clause("GRP-33", "preparing")
