@@ -200,6 +200,11 @@ def need_transaction_version(broker: Broker, level: int) -> None:
         raise Unsupported(f"transaction.version {level} is not finalised, but {found}")
 
 
+def code_id_epoch(reply: Any) -> tuple[int, int, int]:
+    """Of InitProducerId, and of EndTxn since 5."""
+    return reply.error_code, reply.producer_id, reply.producer_epoch
+
+
 # -- what a reader sees ----------------------------------------------------------------------------------
 
 
