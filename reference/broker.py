@@ -314,7 +314,8 @@ class Broker:
         await self.configs.load(self.store)
         path = self._registration
         config, unclean = self.config, not self.replicas.started_clean
-        me = registration(config.host, config.port, unclean=unclean, rack=config.broker_rack)
+        port = config.advertised_port or config.port
+        me = registration(config.host, port, unclean=unclean, rack=config.broker_rack)
         session_id = self.store.session_id
         # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
         await self.store.call(Delete(path))

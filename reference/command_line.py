@@ -21,7 +21,9 @@ def broker_command(
     guard_off: Annotated[
         list[str] | None, typer.Option(help="Switch a guard off, e.g. AckAfterCommit; repeatable.")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A broker setting, KEY=VALUE; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A broker setting, KEY=VALUE, or ID.KEY=VALUE; repeatable.")
+    ] = None,
     control: Annotated[bool, typer.Option(help="Take start/kill/pause/resume commands on standard input.")] = False,
 ) -> None:
     """Run the reference broker: one node, or a cluster of processes.

@@ -26,6 +26,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     broker_id: int
     host: str = "127.0.0.1"
     port: int = 9092
+    advertised_port: int = 0  # where others find it, when something stands between; 0: at its port
     metadata_store: str = "127.0.0.1:2181"
     log_dir: str = "data"
     cluster_id: str = "highwater"

@@ -46,6 +46,13 @@ def _toml_value(value: object) -> str:
     return json.dumps(value)
 
 
+def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, object]:
+    """Those of all, then those of this broker alone, which are written `ID.KEY`."""
+    own = f"{broker_id}."
+    common = {key: value for key, value in settings.items() if not key[:1].isdigit()}
+    return common | {key.removeprefix(own): value for key, value in settings.items() if key.startswith(own)}
+
+
 class Cluster:
     """Nodes by name: `store`, then broker ids `1` to N."""
 
@@ -72,11 +79,12 @@ class Cluster:
                 "port": port,
                 "metadata_store": f"127.0.0.1:{store_port}",
                 "log_dir": str(self.folder / f"broker-{number}"),
-                **settings,
+                **_settings_of(number, settings),
             }
-            first = broker.get("metrics_port")
-            if isinstance(first, int) and first:
-                broker["metrics_port"] = first + number - 1
+            for key in ("metrics_port", "advertised_port"):
+                first = broker.get(key)
+                if isinstance(first, int) and first:
+                    broker[key] = first + number - 1
             nodes[str(number)] = {"broker": broker}
             self._broker_config = broker_config(broker, "broker setting")
         paths = {}
