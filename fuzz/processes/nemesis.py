@@ -1,4 +1,4 @@
-"""The nemesis: carries out a schedule in real time. Roles are resolved when a fault begins; at the end all is undone."""
+"""The nemesis: carries out a schedule in real time. Roles are resolved when a fault begins; all of it is undone."""
 
 import heapq
 import itertools
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fuzz.processes.raw import RawClient, RawError
 from fuzz.processes.recorder import Recorder
-from fuzz.schedule import Fault, Schedule
+from fuzz.schedule import KINDS, Fault, Schedule
 
 STORE = "store"
 ROLE = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<partition>\d+)\)")
@@ -68,7 +68,7 @@ class Nemesis:
         for role in fault.nodes:
             for node in self._resolve(role):
                 undo = self._faults[fault.kind](fault, node)
-                self._recorder.nemesis(fault.kind, value=str(fault), node=node)
+                self._recorder.nemesis(fault.kind, value=str(fault).strip(), node=node)
                 number = next(self._ties)
                 self._open[number] = (fault.kind, node, undo)
                 if fault.for_ms:
@@ -78,7 +78,8 @@ class Nemesis:
         if number in self._open:
             kind, node, undo = self._open.pop(number)
             undo()
-            self._recorder.nemesis(OVER.get(kind, f"{kind} over"), node=node)
+            if KINDS[kind].lasts:
+                self._recorder.nemesis(OVER.get(kind, f"{kind} over"), node=node)
 
     def heal(self) -> None:
         """Everything that a fault did is undone, the last first."""

@@ -12,7 +12,7 @@ from reference.wire.messages.api_versions import ApiVersionsRequest
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from reference.wire.messages.find_coordinator import FindCoordinatorRequest
 from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from reference.wire.messages.metadata import MetadataRequest
 from reference.wire.registry import api_of
 
 METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, FIND_COORDINATOR_VERSION = (
@@ -142,15 +142,15 @@ class RawClient:
 
     def metadata(self, topic: str | None, avoid: frozenset[str] = frozenset()) -> tuple[Any, dict[int, Leadership]]:
         """The reply of the first broker that answers, and who leads each partition of the topic."""
-        topics = (MetadataRequestTopic(name=topic),) if topic else ()
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        reply = self.ask_any(request, METADATA_VERSION, avoid)
+        # Of all topics: a broker of 0.10 that is asked for one may create it.
+        reply = self.ask_any(MetadataRequest(topics=None), METADATA_VERSION, avoid)
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
         leaders = {
             p.partition_index: Leadership(
                 p.leader_id, addresses.get(p.leader_id, ""), p.leader_epoch, p.isr_nodes, p.replica_nodes
             )
             for t in reply.topics
+            if t.name == topic
             for p in t.partitions
         }
         return reply, leaders

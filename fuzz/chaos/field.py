@@ -1,0 +1,86 @@
+"""The field of a run: a cluster launched so that faults can get at it, and how each kind of fault is done there."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from conformance.targets import check_target, launch_target
+from conformance.targets.apache_kafka import KRAFT_SINCE
+from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from fuzz.processes.faults import process_faults
+from fuzz.processes.nemesis import STORE, Inject
+from fuzz.schedule import Schedule
+from spec.formats.verdict import UsageError
+from spec.releases import NEWEST, release_number
+
+LAUNCHED: Final = re.compile(r"(reference|apache-kafka)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
+BROKERS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`faults` are the kinds that can be done here, by name."""
+
+    addresses: Mapping[int, str]
+    faults: Mapping[str, Inject]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a target's name says of a cluster that is launched here."""
+
+    kind: str
+    version: str
+    brokers: int
+
+    @property
+    def is_kraft(self) -> bool:
+        return self.kind == "apache-kafka" and release_number(self.version) >= KRAFT_SINCE
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        brokers = tuple(str(node) for node in range(1, self.brokers + 1))
+        return brokers if self.is_kraft else (*brokers, STORE)
+
+
+def launched(target: str) -> Launched | None:
+    """None for a cluster of somebody else's; UsageError for a name that is no target."""
+    check_target(target)
+    found = LAUNCHED.fullmatch(target)
+    return Launched(found[1], found[2] or NEWEST, int(found[3] or BROKERS)) if found else None
+
+
+@contextmanager
+def open_field(target: str, schedule: Schedule) -> Iterator[Field]:
+    """Launch it, and end it however the block ends: processes, proxies, folders. UsageError when it does not start."""
+    found = launched(target)
+    with ExitStack() as stack:
+        if found is None:
+            yield _foreign(target, schedule, stack)
+        elif found.kind == "reference":
+            from fuzz.chaos.reference import reference_field
+
+            yield reference_field(found.brokers, schedule, stack)
+        else:
+            from fuzz.chaos.apache_kafka import apache_kafka_field
+
+            yield apache_kafka_field(found.version, found.brokers, schedule, stack, is_kraft=found.is_kraft)
+
+
+def _foreign(target: str, schedule: Schedule, stack: ExitStack) -> Field:
+    """What its commands can do; no link of it is ours."""
+    if schedule.node_settings:
+        raise UsageError("node_settings are for clusters that are launched here", where=target)
+    cluster = launch_target(target)
+    stack.callback(cluster.close)
+    faults = process_faults(cluster)
+    needed = {"kill": STOP_NODE, "bounce": STOP_NODE, "pause": PAUSE_NODE}
+    return Field(
+        cluster.addresses, {kind: does for kind, does in faults.items() if needed[kind] in cluster.capabilities}
+    )

@@ -1,0 +1,234 @@
+"""A TCP proxy in user space before every node: each link between two nodes, and each direction of it, can be spoiled.
+
+What TCP does not do, it does not do either: nothing arrives twice or out of order on one connection, and what a cut
+swallowed ends its connection once the cut is over.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from fuzz.chaos.who import owner_of
+from fuzz.processes.nemesis import STORE, Inject, Undo
+from fuzz.schedule import Fault
+from reference.drivers.simulation.chance import Chance
+
+HOST: Final = "127.0.0.1"
+CHUNK: Final = 1 << 16
+WAITING: Final = 64
+"""Chunks of a connection that are read ahead of the other side: with more, the sender is told to wait."""
+T = TypeVar("T")
+LASTING: Final = ("cut", "clog", "delay", "loss", "throttle")
+
+
+@dataclass(eq=False, slots=True)
+class Rule:
+    """A fault that is on: for messages from any of `sources` to any of `targets`. None: everybody but the node."""
+
+    fault: Fault
+    node: str
+    over: asyncio.Event
+    swallowed: set["Passage"] = field(default_factory=set)
+
+    def holds(self, source: str, target: str) -> bool:
+        direction = self.fault.option("direction")
+        out = source == self.node and self._is_other(target) and direction in {"both", "out"}
+        return out or (target == self.node and self._is_other(source) and direction in {"both", "in"})
+
+    def _is_other(self, name: str) -> bool:
+        of = self.fault.option("of")
+        if of == "brokers":
+            return name.isdigit()
+        return of in {"others", name}
+
+
+@dataclass(eq=False, slots=True)
+class Passage:
+    """One connection through the proxy, from `source` to `target`."""
+
+    source: str
+    target: str
+    writers: list[asyncio.StreamWriter]
+
+    def close(self) -> None:
+        for writer in self.writers:
+            with contextlib.suppress(OSError, RuntimeError):
+                writer.transport.abort()
+
+
+class Links:
+    """`front` puts a proxy before a node; then `begin` spoils links. One thread does it all, ended by `close`."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self._chance = folder, Chance(seed)
+        self._drawn: dict[str, int] = {}
+        self._rules: list[Rule] = []
+        self._passages: set[Passage] = set()
+        self._servers: list[asyncio.Server] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._thread.start()
+
+    def front(self, node: str, port: int, real_port: Callable[[], int]) -> None:
+        """Listen at `port` for what is meant for `node`, which itself listens at `real_port`."""
+
+        async def serve() -> None:
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                with contextlib.suppress(asyncio.CancelledError):  # else asyncio complains of its own cancelling
+                    await self._pass_on(node, real_port, reader, writer)
+
+            self._servers.append(await asyncio.start_server(connected, HOST, port))
+
+        self._do(serve())
+
+    def __enter__(self) -> "Links":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def faults(self) -> dict[str, Inject]:
+        """By the names of `fuzz.schedule.KINDS`."""
+        return {**dict.fromkeys(LASTING, self.begin), "disconnect": self.disconnect}
+
+    def begin(self, fault: Fault, node: str) -> Undo:
+        rule = self._do(self._begin(fault, node))
+        return lambda: self._do(self._end(rule))
+
+    def disconnect(self, fault: Fault, node: str) -> Undo:
+        """Open connections end at once."""
+
+        async def cut() -> None:
+            rule = Rule(fault, node, asyncio.Event())
+            for passage in list(self._passages):
+                if rule.holds(passage.source, passage.target) or rule.holds(passage.target, passage.source):
+                    passage.close()
+
+        self._do(cut())
+        return lambda: None
+
+    def expire(self, fault: Fault, node: str, *, for_ms: int) -> Undo:
+        """The store hears nothing of the node for longer than a session; what the node said meanwhile comes late."""
+
+        async def clog() -> None:
+            rule = await self._begin(Fault(at_ms=0, kind="clog", nodes=(node,), options={"of": STORE}), node)
+            self._loop.call_later(for_ms / 1000, lambda: self._loop.create_task(self._end(rule)))
+
+        self._do(clog())
+        return lambda: None
+
+    def close(self) -> None:
+        async def end() -> None:
+            for server in self._servers:
+                server.close()
+            for passage in list(self._passages):
+                passage.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        if self._thread.is_alive():
+            self._do(end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result()
+
+    # -- in the thread -------------------------------------------------------------------------------
+
+    async def _begin(self, fault: Fault, node: str) -> Rule:
+        rule = Rule(fault, node, asyncio.Event())
+        self._rules.append(rule)
+        return rule
+
+    async def _end(self, rule: Rule) -> None:
+        self._rules.remove(rule)
+        rule.over.set()
+        for passage in rule.swallowed:
+            passage.close()
+
+    def _on(self, kind: str, source: str, target: str) -> list[Rule]:
+        return [rule for rule in self._rules if rule.fault.kind == kind and rule.holds(source, target)]
+
+    async def _pass_on(
+        self, node: str, real_port: Callable[[], int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        passage = Passage("", node, [writer])
+        try:
+            ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+            passage.source = await asyncio.to_thread(owner_of, *ends, self.folder)
+            far_reader, far_writer = await asyncio.open_connection(HOST, real_port())
+            passage.writers.append(far_writer)
+            self._passages.add(passage)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._carry(passage, passage.source, node, reader, far_writer))
+                both.create_task(self._carry(passage, node, passage.source, far_reader, writer))
+        except* OSError:
+            pass  # one side is gone, so is the other
+        finally:
+            self._passages.discard(passage)
+            passage.close()
+
+    async def _carry(
+        self, passage: Passage, source: str, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """One direction of one connection: what was read waits in order until it is due."""
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(WAITING)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._read(passage, source, target, reader, waiting))
+            both.create_task(self._write(source, target, writer, waiting))
+
+    async def _read(
+        self, passage: Passage, source: str, target: str, reader: asyncio.StreamReader,
+        waiting: asyncio.Queue[tuple[float, bytes]],
+    ) -> None:  # fmt: skip
+        data, swallowed = b"?", False
+        while data:
+            data = await reader.read(CHUNK)
+            for rule in self._on("loss", source, target):
+                if self._draw(rule, source, target, 1000) < rule.fault.number("per_mille"):
+                    raise ConnectionResetError
+            for rule in self._on("cut", source, target):
+                rule.swallowed.add(passage)
+                swallowed = True  # and so is all that follows, for a stream has no gaps
+                if not data:
+                    await rule.over.wait()
+            if not swallowed:
+                late_ms = sum(self._delay_ms(rule, source, target) for rule in self._on("delay", source, target))
+                await waiting.put((self._loop.time() + late_ms / 1000, data))
+        if swallowed:
+            raise ConnectionResetError
+
+    async def _write(
+        self, source: str, target: str, writer: asyncio.StreamWriter, waiting: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
+        data = b"?"
+        while data:
+            due, data = await waiting.get()
+            await asyncio.sleep(due - self._loop.time())
+            while clogged := self._on("clog", source, target):
+                await clogged[0].over.wait()
+            for rule in self._on("throttle", source, target):
+                await asyncio.sleep(len(data) / rule.fault.number("bytes_per_second"))
+            if data:
+                writer.write(data)
+                await writer.drain()
+        writer.write_eof()
+
+    def _delay_ms(self, rule: Rule, source: str, target: str) -> int:
+        return rule.fault.number("ms") + self._draw(rule, source, target, rule.fault.number("spread_ms") + 1)
+
+    def _draw(self, rule: Rule, source: str, target: str, below: int) -> int:
+        """From a stream of its own for each fault and link."""
+        purpose = f"{rule.fault.kind} {rule.fault.at_ms} {source}>{target}"
+        self._drawn[purpose] = self._drawn.get(purpose, 0) + 1
+        return self._chance.draw(purpose, self._drawn[purpose], below)

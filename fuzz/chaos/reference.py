@@ -1,0 +1,44 @@
+"""The reference as a field: every broker, and the metadata store, behind a proxy."""
+
+import tempfile
+import tomllib
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from conformance.targets.reference import ReferenceCluster
+from fuzz.chaos.field import Field
+from fuzz.chaos.links import HOST, Links
+from fuzz.chaos.settings import of_reference, settings_of
+from fuzz.processes.faults import process_faults
+from fuzz.processes.nemesis import STORE
+from fuzz.schedule import Schedule
+from spec.ports import Ports
+
+QUICK: Final = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
+SESSION_MS: Final = 3_000
+"""Until the store has looked for sessions that are over."""
+
+
+def reference_field(brokers: int, schedule: Schedule, stack: ExitStack) -> Field:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
+    links = stack.enter_context(Links(folder, schedule.seed))
+    ports = Ports(brokers + 1)
+    stack.callback(ports.release)
+    addresses = {node: f"{HOST}:{ports[node]}" for node in range(1, brokers + 1)}
+    for name, port in zip((STORE, *map(str, addresses)), ports, strict=True):
+        links.front(name, port, partial(_port_in, folder / f"{name}.toml"))
+    settings: dict[str, object] = {**QUICK, "metadata_store": f"{HOST}:{ports[0]}", "advertised_port": ports[1]}
+    for node in addresses:
+        own = of_reference(settings_of(node, schedule))
+        settings.update({f"{node}.{key}": value for key, value in own.items()})
+    cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder))
+    expire = partial(links.expire, for_ms=SESSION_MS)
+    return Field(addresses, {**process_faults(cluster), **links.faults(), "expire": expire})
+
+
+def _port_in(config: Path) -> int:
+    """The port of the one node that the file describes."""
+    (node,) = tomllib.loads(config.read_text()).values()
+    return int(node["port"])

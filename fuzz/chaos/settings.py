@@ -1,0 +1,57 @@
+"""The settings of a schedule, which have Kafka's names, as each kind of cluster takes them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fuzz.processes.workload import Load
+from fuzz.schedule import Option, Schedule
+from spec.formats.verdict import UsageError
+
+SESSION: Final = "zookeeper.session.timeout.ms"
+KRAFT_SESSION: Final = "broker.session.timeout.ms"
+CHECKPOINT: Final = "replica.high.watermark.checkpoint.interval.ms"
+BALANCE: Final = "leader.imbalance.check.interval.seconds"
+TOPIC_SETTINGS: Final = {
+    "num.partitions": "partitions",
+    "default.replication.factor": "replicas",
+    "min.insync.replicas": "min_insync_replicas",
+}
+RENAMED: Final = {
+    SESSION: "metadata_store_session_timeout_ms",
+    CHECKPOINT: "high_watermark_checkpoint_interval_ms",
+    BALANCE: "leader_imbalance_check_interval_ms",
+}
+FACTOR: Final = {BALANCE: 1000}
+TRUTH: Final = {"true": True, "false": False}
+
+
+def settings_of(node: int | str, schedule: Schedule) -> dict[str, Option]:
+    """Those of all brokers, then those of this one alone."""
+    return {**schedule.node_settings.get("*", {}), **schedule.node_settings.get(str(node), {})}
+
+
+def of_reference(settings: Mapping[str, Option]) -> dict[str, object]:
+    """As the reference broker names and counts them."""
+    found: dict[str, object] = {}
+    for name, value in settings.items():
+        told = RENAMED.get(name, name.replace(".", "_"))
+        found[told] = value * FACTOR.get(name, 1) if isinstance(value, int) else TRUTH.get(value, value)
+    return found
+
+
+def of_kraft(settings: Mapping[str, Option]) -> dict[str, Option]:
+    """Without ZooKeeper the session is with the controller."""
+    return {KRAFT_SESSION if name == SESSION else name: value for name, value in settings.items()}
+
+
+def load_of(schedule: Schedule, brokers: int) -> Load:
+    """The topic that the schedule's settings describe."""
+    told = {TOPIC_SETTINGS[name]: value for name, value in settings_of("*", schedule).items() if name in TOPIC_SETTINGS}
+    for name, value in told.items():
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name} is {value!r}", where="node_settings of *", mend="give a number from 1 on")
+    replicas = min(3, brokers)
+    load = Load(**{"replicas": replicas, "min_insync_replicas": max(1, replicas - 1), **told})  # type: ignore[arg-type]
+    if load.replicas > brokers:
+        raise UsageError(f"{load.replicas} replicas on {brokers} brokers", where="node_settings of *")
+    return load
