@@ -11,6 +11,7 @@ from conformance.command_line import conform_command
 from conformance.diff_command import diff_command
 from fuzz.command_line import fuzz_command, minimise_command, replay_command, simulate_command
 from reference.command_line import broker_command
+from reports.chaos import chaos_command
 from reports.command_line import audit_command, demo_command, report_command
 from spec.command_line import doctor_command, guards_command, spec_app
 from spec.formats.verdict import ExitCode, UsageError
@@ -40,6 +41,7 @@ def root() -> None:
 app.command("demo")(demo_command)
 app.command("broker")(broker_command)
 app.command("simulate")(simulate_command)
+app.command("chaos")(chaos_command)
 app.command("fuzz")(fuzz_command)
 app.command("replay")(replay_command)
 app.command("minimise")(minimise_command)

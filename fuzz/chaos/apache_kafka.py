@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
-from fuzz.chaos.field import Field
+from fuzz.chaos.field import Field, Launched
 from fuzz.chaos.links import HOST, Links
 from fuzz.chaos.settings import SESSION, of_kraft, settings_of
 from fuzz.processes.faults import process_faults
@@ -22,15 +22,16 @@ LATE_MS: Final = 2_000
 """Until ZooKeeper or the controller has looked for sessions that are over."""
 
 
-def apache_kafka_field(version: str, brokers: int, schedule: Schedule, stack: ExitStack, *, is_kraft: bool) -> Field:
+def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack) -> Field:
+    is_kraft = told.is_kraft
     behind = _Behind(schedule, stack, is_kraft=is_kraft)
-    cluster = ApacheKafka(version, brokers, node_settings=behind.settings)
+    cluster = ApacheKafka(told.version, told.brokers, node_settings=behind.settings)
     stack.callback(cluster.close)
     faults = {kind: inject if is_kraft else _by_its_name(inject) for kind, inject in process_faults(cluster).items()}
     sessions = [own[SESSION] for own in schedule.node_settings.values() if SESSION in own]
     for_ms = max(int(each) for each in [SESSION_MS, *sessions]) + LATE_MS
     expire = _pausing(cluster, for_ms) if is_kraft else partial(behind.links.expire, for_ms=for_ms)
-    return Field(cluster.addresses, {**faults, **behind.links.faults(), "expire": expire})
+    return Field(cluster.addresses, told.nodes, {**faults, **behind.links.faults(), "expire": expire})
 
 
 class _Behind:

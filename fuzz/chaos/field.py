@@ -21,9 +21,10 @@ BROKERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`faults` are the kinds that can be done here, by name."""
+    """`faults` are the kinds that can be done here, by name; `nodes` brokers, and the store where there is one."""
 
     addresses: Mapping[int, str]
+    nodes: tuple[str, ...]
     faults: Mapping[str, Inject]
 
     @property
@@ -66,11 +67,11 @@ def open_field(target: str, schedule: Schedule) -> Iterator[Field]:
         elif found.kind == "reference":
             from fuzz.chaos.reference import reference_field
 
-            yield reference_field(found.brokers, schedule, stack)
+            yield reference_field(found, schedule, stack)
         else:
             from fuzz.chaos.apache_kafka import apache_kafka_field
 
-            yield apache_kafka_field(found.version, found.brokers, schedule, stack, is_kraft=found.is_kraft)
+            yield apache_kafka_field(found, schedule, stack)
 
 
 def _foreign(target: str, schedule: Schedule, stack: ExitStack) -> Field:
@@ -81,6 +82,5 @@ def _foreign(target: str, schedule: Schedule, stack: ExitStack) -> Field:
     stack.callback(cluster.close)
     faults = process_faults(cluster)
     needed = {"kill": STOP_NODE, "bounce": STOP_NODE, "pause": PAUSE_NODE}
-    return Field(
-        cluster.addresses, {kind: does for kind, does in faults.items() if needed[kind] in cluster.capabilities}
-    )
+    possible = {kind: does for kind, does in faults.items() if needed[kind] in cluster.capabilities}
+    return Field(cluster.addresses, tuple(map(str, cluster.addresses)), possible)

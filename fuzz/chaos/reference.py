@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.reference import ReferenceCluster
-from fuzz.chaos.field import Field
+from fuzz.chaos.field import Field, Launched
 from fuzz.chaos.links import HOST, Links
 from fuzz.chaos.settings import of_reference, settings_of
 from fuzz.processes.faults import process_faults
@@ -21,7 +21,8 @@ SESSION_MS: Final = 3_000
 """Until the store has looked for sessions that are over."""
 
 
-def reference_field(brokers: int, schedule: Schedule, stack: ExitStack) -> Field:
+def reference_field(told: Launched, schedule: Schedule, stack: ExitStack) -> Field:
+    brokers = told.brokers
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
     links = stack.enter_context(Links(folder, schedule.seed))
     ports = Ports(brokers + 1)
@@ -35,7 +36,7 @@ def reference_field(brokers: int, schedule: Schedule, stack: ExitStack) -> Field
         settings.update({f"{node}.{key}": value for key, value in own.items()})
     cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder))
     expire = partial(links.expire, for_ms=SESSION_MS)
-    return Field(addresses, {**process_faults(cluster), **links.faults(), "expire": expire})
+    return Field(addresses, told.nodes, {**process_faults(cluster), **links.faults(), "expire": expire})
 
 
 def _port_in(config: Path) -> int:

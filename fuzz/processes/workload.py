@@ -49,6 +49,7 @@ class Load:
     in_flight: int = 8
     kafka_python_producers: int = 1
     assigned_consumers: int = 1
+    raw_readers: int = 1  # of each partition
     group_members: int = 2
 
 
@@ -89,6 +90,9 @@ class Workload:
             thread.start()
         try:
             nemesis.run(schedule, stop)
+        except BaseException:
+            stop.set()
+            raise
         finally:
             try:
                 nemesis.heal()
@@ -164,7 +168,7 @@ def _clients(bootstrap: str, recorder: Recorder, load: Load, idempotence: bool) 
         group = GROUP if name.startswith("member") else None
         clients.append(ConfluentConsumer(bootstrap, TOPIC, load.partitions, process, recorder, group, name))
         process += 1
-    for partition in range(load.partitions):
+    for partition in list(range(load.partitions)) * load.raw_readers:
         clients.append(RawReader(bootstrap, TOPIC, partition, process, recorder))
         process += 1
     return clients

@@ -1,0 +1,80 @@
+"""Schedules for real time, drawn as the simulator draws its own: first which kinds of fault, then when and whom.
+
+Every draw is keyed, so a seed means the same faults on every machine, and leaving one out moves no other.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fuzz.chaos.settings import CHECKPOINT, SESSION
+from fuzz.processes.workload import TOPIC
+from fuzz.schedule import KINDS, Fault, Option, Schedule
+from reference.drivers.simulation.chance import Chance
+
+LASTS_MS: Final = (300, 1_500, 4_000, 9_000)
+EVERY_MS: Final = 4_000
+MIN_MS: Final = 10_000
+AT_ONCE: Final = 2_500
+"""Faults of one burst begin within this: what breaks needs two that meet."""
+SESSIONS_MS: Final = (1_500, 3_000, 3_000, 9_000)
+CHECKPOINTS_MS: Final = (1_000, 5_000)
+LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "throttle"})
+VALUES: Final[dict[str, Sequence[Option]]] = {
+    "direction": ("both", "both", "out", "in"),
+    "ms": (20, 100, 400),
+    "spread_ms": (0, 50, 300),
+    "per_mille": (10, 50, 200),
+    "bytes_per_second": (4_096, 65_536, 1_000_000),
+}
+
+
+def draw_settings(seed: int, brokers: int) -> dict[str, dict[str, Option]]:
+    """How long each broker's session outlives it, and how far checkpoints lie apart: what fail-overs race against."""
+    chance = Chance(seed)
+    sessions: dict[str, dict[str, Option]] = {
+        str(node): {SESSION: SESSIONS_MS[chance.draw("session", node, len(SESSIONS_MS))]}
+        for node in range(1, brokers + 1)
+    }
+    return {"*": {CHECKPOINT: CHECKPOINTS_MS[chance.draw("checkpoint", 0, len(CHECKPOINTS_MS))]}, **sessions}
+
+
+def draw_schedule(
+    seed: int, seconds: float, kinds: Sequence[str], nodes: Sequence[str], clients: Sequence[str],
+    node_settings: dict[str, dict[str, Option]],
+) -> Schedule:  # fmt: skip
+    """Bursts of one to three faults, each some seconds after the one before, over by the end of `seconds`."""
+    chance = Chance(seed)
+    chosen = [kind for n, kind in enumerate(kinds) if chance.draw("kinds", n, 3) == 0] or list(kinds[:1])
+    duration_ms = max(MIN_MS, int(seconds * 1000))
+    faults: list[Fault] = []
+    for burst in range(1, duration_ms // EVERY_MS):
+        begins_ms = burst * EVERY_MS
+        for each in range((1, 1, 2, 3)[chance.draw("burst", burst, 4)]):
+            faults.append(_draw_fault(chance, 3 * burst + each, begins_ms, chosen, nodes, clients))
+    in_time = tuple(fault for fault in faults if fault.at_ms + fault.for_ms < duration_ms)
+    return Schedule(
+        seed=seed, duration_ms=duration_ms, faults=tuple(sorted(in_time, key=lambda fault: fault.at_ms)),
+        node_settings=node_settings,
+    )  # fmt: skip
+
+
+def _draw_fault(
+    chance: Chance, n: int, begins_ms: int, kinds: Sequence[str], nodes: Sequence[str], clients: Sequence[str]
+) -> Fault:
+    kind = kinds[chance.draw("kind", n, len(kinds))]
+    roles = (*nodes, f"leader({TOPIC},0)", f"followers({TOPIC},0)", "controller")
+    hit = clients if kind == "stall" else roles
+    options: dict[str, Option] = {}
+    if kind in LINKS:
+        ends = ("others", "others", "brokers", *nodes)
+        options["of"] = ends[chance.draw("of", n, len(ends))]
+    for name, values in VALUES.items():
+        if name in KINDS[kind].options:
+            options[name] = values[chance.draw(name, n, len(values))]
+    return Fault(
+        at_ms=begins_ms + chance.draw("at", n, AT_ONCE),
+        for_ms=LASTS_MS[chance.draw("lasts", n, len(LASTS_MS))] if KINDS[kind].lasts else 0,
+        kind=kind,
+        nodes=(hit[chance.draw("hit", n, len(hit))],),
+        options=options,
+    )

@@ -1,0 +1,50 @@
+"""What each kind of fault needs of real processes, and why it cannot be done where that is missing."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fuzz.chaos.field import Field
+from fuzz.schedule import KINDS, Fault, Schedule
+from spec.formats.verdict import UsageError
+
+PROCESSES: Final = "processes that can be started and ended here"
+PROXY: Final = "a proxy before every node, which reference and apache-kafka get"
+NEEDS: Final[Mapping[str, str]] = {
+    "kill": PROCESSES,
+    "bounce": PROCESSES,
+    "pause": "processes that can be stopped and continued here",
+    **dict.fromkeys(("cut", "clog", "delay", "loss", "disconnect", "throttle"), PROXY),
+    "duplicate": "a transport that delivers twice, which TCP does not",
+    **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a file system of ours below the log"),
+    "rot": "the data folder of a node that is down",
+    "clock": "libfaketime before the nodes start",
+    "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
+    "stall": "a client of ours",
+}
+OF_CLIENTS: Final = frozenset({"stall"})
+
+
+def missing(field: Field, kind: str) -> str:
+    """What it lacks here; empty when it can be done."""
+    return "" if kind in field.faults or kind in OF_CLIENTS else NEEDS[kind]
+
+
+def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
+    """UsageError at the first fault that cannot be done."""
+    for number, fault in enumerate(schedule.faults):
+        lacks = missing(field, fault.kind) or _lacks_disk(fault)
+        if lacks:
+            raise UsageError(
+                f"{fault.kind} is unsupported: it needs {lacks}", where=f"fault {number} on {target}",
+                mend=f"here are: {', '.join(supported(field))}",
+            )  # fmt: skip
+
+
+def _lacks_disk(fault: Fault) -> str:
+    """SIGKILL leaves the page cache alone."""
+    loses = fault.kind == "kill" and fault.option("lose") != "nothing"
+    return f"{NEEDS['full_disk']}, to lose={fault.option('lose')}" if loses else ""
+
+
+def supported(field: Field) -> Iterable[str]:
+    return [kind for kind in KINDS if not missing(field, kind)]

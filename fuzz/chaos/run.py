@@ -1,0 +1,66 @@
+"""One chaos run: a cluster, its load, a schedule; the history is what comes of it."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fuzz.chaos.draw import draw_schedule, draw_settings
+from fuzz.chaos.field import Field, launched, open_field
+from fuzz.chaos.means import refuse_unsupported, supported
+from fuzz.chaos.settings import load_of
+from fuzz.processes.workload import Load, Workload, consumer_names
+from fuzz.schedule import Option, Schedule, check, write_schedule
+from spec.formats.verdict import UsageError
+
+WORKLOADS = {
+    "send": ("confluent_producers", "kafka_python_producers"),
+    "poll": ("assigned_consumers", "raw_readers"),
+    "subscribe": ("group_members",),
+}
+"""By name: the parts of a `Load` that are left out with them."""
+SCHEDULE = "schedule.json"
+
+
+def chosen_load(schedule: Schedule, brokers: int, workloads: str) -> Load:
+    """The topic of the schedule, and of all clients those that are named; UsageError for one that is not known."""
+    names = workloads.split(",")
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        raise UsageError(f"no workload {unknown[0]!r}", where="--workload", mend=f"known: {', '.join(WORKLOADS)}")
+    left_out: dict[str, Any] = {part: 0 for name, parts in WORKLOADS.items() if name not in names for part in parts}
+    return replace(load_of(schedule, brokers), **left_out)
+
+
+def chaos(
+    target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str,
+    say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
+) -> Path:  # fmt: skip
+    """Run `schedule`, or one drawn from `seed`, and return the path of the history.
+
+    UsageError for faults and nodes that the target does not have, before it is started where that is known.
+    """
+    told = launched(target)
+    frame = schedule or Schedule(duration_ms=1, seed=seed)
+    if told is not None:
+        if schedule is None:
+            frame = Schedule(duration_ms=1, seed=seed, node_settings=draw_settings(seed, told.brokers))
+        load = chosen_load(frame, told.brokers, workloads)
+        check(frame, [*told.nodes, *consumer_names(load)], where=target)
+    say(f"starting {target}")
+    with open_field(target, frame) as field:
+        load = chosen_load(frame, len(field.addresses), workloads)
+        schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
+        check(schedule, [*field.nodes, *consumer_names(load)], where=target)
+        refuse_unsupported(schedule, field, target)
+        write_schedule(folder / SCHEDULE, schedule)
+        workload = Workload(field.bootstrap, field.addresses, field.faults, load, source=target, say=say)
+        say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
+        return workload.run(folder, schedule, stop)
+
+
+def _drawn(field: Field, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]) -> Schedule:
+    clients = consumer_names(load)
+    kinds = [kind for kind in supported(field) if kind != "stall" or clients]
+    return draw_schedule(seed, seconds, kinds, field.nodes, clients, settings)

@@ -1,0 +1,123 @@
+"""`highwater chaos`: faults on real processes, and what their history holds."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SEARCHED = 20
+
+
+def chaos_command(
+    target: Annotated[str, typer.Argument(help="reference[:N], apache-kafka[:VERSION][:N], HOST:PORT or FILE.toml.")],
+    schedule: Annotated[Path | None, typer.Option(help="Carry out this schedule; otherwise one is drawn.")] = None,
+    seconds: Annotated[float, typer.Option(min=10, help="How long a drawn schedule takes.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
+    search: Annotated[bool, typer.Option(help="One drawn schedule after the other until something is found.")] = False,
+    runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
+    workload: Annotated[str, typer.Option(help="Which clients: send, poll, subscribe.")] = "send,poll,subscribe",
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Break a cluster of real processes while clients write and read, then audit what they saw.
+
+    Processes are killed, stopped and bounced, links cut, slowed and broken, sessions ended, clients stalled; at the
+    end all of it is undone, and every partition is read from its start. Exit code 1 if a promise was broken.
+
+    Examples: highwater chaos reference:3 --seconds 60 --seed 7
+    · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
+    """
+    import msgspec
+
+    from fuzz.schedule import read_schedule
+    from spec.formats.verdict import EXIT_OF_VERDICT, UsageError, Verdict
+
+    if schedule is not None and search:
+        raise UsageError("--search draws its schedules", where="--schedule", mend="leave one of the two out")
+    given = read_schedule(schedule) if schedule else None
+    with _terminated_as_interrupted():
+        if faults:
+            _list_faults(target, json=json_)
+            return
+        told: list[dict[str, Any]] = []
+        for each in range(seed, seed + (runs if search else 1)):
+            told.append(_one(target, given, seconds, each, workload, quiet=json_))
+            if told[-1]["verdict"] is Verdict.INVALID:
+                break
+    if json_:
+        found: Any = told[-1] if not search else {"verdict": told[-1]["verdict"], "runs": told}
+        typer.echo(msgspec.json.encode(found).decode())
+    raise typer.Exit(EXIT_OF_VERDICT[told[-1]["verdict"]])
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM undoes everything, as Ctrl-C does; a shell may have had the latter ignored."""
+    old = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _one(target: str, schedule: Any, seconds: float, seed: int, workload: str, *, quiet: bool) -> dict[str, Any]:
+    """Run, audit, print; the object that `--json` prints."""
+    from rich.console import Console
+
+    from fuzz.chaos.run import SCHEDULE, chaos
+    from reports.audit import audit, write_verdict
+    from reports.command_line import show
+    from reports.report import report
+    from spec.formats.run import new_folder
+
+    folder = new_folder("chaos", target=target, seed=seed)
+    console = Console(highlight=False, quiet=quiet)
+    with console.status(f"starting {target}") as status:
+        path = chaos(
+            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload,
+            say=lambda line: status.update(f"seed {seed}: {line}"),
+        )  # fmt: skip
+    result = audit(path)
+    write_verdict(folder, result)
+    page = report(folder)
+    again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
+    if not quiet:
+        show(result)
+        typer.echo(f"again: {again}\npage:  {page}")
+    return {
+        "verdict": result.verdict,
+        "operations": result.operations,
+        "findings": result.findings,
+        "seed": seed,
+        "target": target,
+        "history": str(path),
+        "again": again,
+    }
+
+
+def _list_faults(target: str, *, json: bool) -> None:
+    import msgspec
+    from rich.console import Console
+    from rich.table import Table
+
+    from fuzz.chaos.field import open_field
+    from fuzz.chaos.means import missing
+    from fuzz.schedule import KINDS, Schedule
+
+    with open_field(target, Schedule(duration_ms=1)) as field:
+        lacking = {kind: missing(field, kind) for kind in KINDS}
+    if json:
+        typer.echo(msgspec.json.encode({"target": target, "faults": lacking}).decode())
+        return
+    table = Table(box=None)
+    for column in ("fault", "does", ""):
+        table.add_column(column)
+    for kind, lacks in lacking.items():
+        table.add_row(kind, KINDS[kind].does, f"unsupported: needs {lacks}" if lacks else "")
+    Console(highlight=False).print(table)
