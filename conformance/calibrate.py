@@ -1,0 +1,135 @@
+"""Writes down on which releases of Apache Kafka each clause was seen to hold: `calibration.toml`.
+
+    highwater conform apache-kafka:4.3.1:3 --json > run.json
+    python -m conformance.calibrate run.json...
+
+No clause is a MUST that no real Apache Kafka of its era was seen to keep, or that one of them was seen to break.
+"""
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from conformance.report import Report, TargetReport, read_report
+from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from spec.formats.verdict import UsageError
+
+CALIBRATION: Final = Path(__file__).with_name("calibration.toml")
+APACHE_KAFKA: Final = "apache-kafka"
+HEAD: Final = """\
+# On which releases of Apache Kafka each clause was seen to hold or to be broken, by `python -m conformance.calibrate`.
+# `runs` tells the settled feature levels and the number of brokers.
+"""
+
+Seen = Literal["held", "broken"]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the suite on a release."""
+
+    target: str
+    started: str
+    suite: str
+    features: dict[str, list[int]] = {}
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """`held` and `broken`: clause to releases."""
+
+    runs: dict[str, Run] = {}
+    held: dict[str, list[str]] = {}
+    broken: dict[str, list[str]] = {}
+
+
+@cache
+def read_calibration(path: Path = CALIBRATION) -> Calibration:
+    return msgspec.convert(tomllib.loads(path.read_text()), Calibration) if path.exists() else Calibration()
+
+
+def seen(cases: Iterable[CaseResult]) -> dict[str, Seen]:
+    """A clause is held when at least one of its cases passed and none failed; a flaky one is neither."""
+    found: dict[str, set[CaseVerdict]] = {}
+    for case in cases:
+        found.setdefault(case.clause, set()).add(case.verdict)
+    told: dict[str, Seen] = {}
+    for clause, verdicts in found.items():
+        if verdicts & BROKEN:
+            told[clause] = "broken"
+        elif CaseVerdict.PASS in verdicts and not verdicts & {CaseVerdict.FLAKY, CaseVerdict.ERROR}:
+            told[clause] = "held"
+    return told
+
+
+def calibrated(before: Calibration, reports: Iterable[Report]) -> Calibration:
+    """A new run of a release takes the place of the one before."""
+    runs = dict(before.runs)
+    by_release: dict[str, Mapping[str, Seen]] = {}
+    for report in reports:
+        for target in report.targets:
+            release = _release(target)
+            runs[release] = Run(
+                target=target.target, started=report.run.started, suite=report.run.suite, features=target.features
+            )
+            by_release[release] = seen(target.cases)
+    return Calibration(
+        runs=dict(sorted(runs.items())),
+        held=_merged(before.held, by_release, "held"),
+        broken=_merged(before.broken, by_release, "broken"),
+    )
+
+
+def _release(target: TargetReport) -> str:
+    if not target.target.startswith(APACHE_KAFKA):
+        raise UsageError("not a run on Apache Kafka", where=target.target, mend=f"name {APACHE_KAFKA}[:VERSION][:N]")
+    return target.version
+
+
+def _merged(
+    before: Mapping[str, list[str]], by_release: Mapping[str, Mapping[str, Seen]], kind: Seen
+) -> dict[str, list[str]]:
+    merged = {clause: {each for each in releases if each not in by_release} for clause, releases in before.items()}
+    for release, told in by_release.items():
+        for clause, verdict in told.items():
+            if verdict == kind:
+                merged.setdefault(clause, set()).add(release)
+    return {clause: sorted(merged[clause], key=_numbers) for clause in sorted(merged, key=_natural) if merged[clause]}
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(part) for part in release.split(".")]
+
+
+def _natural(clause: str) -> tuple[str, int]:
+    area, _, number = clause.partition("-")
+    return area, int(number)
+
+
+def write_calibration(found: Calibration, path: Path = CALIBRATION) -> None:
+    lines = [HEAD]
+    for release, run in found.runs.items():
+        lines.append(f'[runs."{release}"]')
+        lines += [f'{name} = "{getattr(run, name)}"' for name in ("target", "started", "suite")]
+        levels = ", ".join(f'"{name}" = {levels}' for name, levels in sorted(run.features.items()))
+        lines.append(f"features = {{ {levels} }}\n")
+    for kind in ("held", "broken"):
+        rows = getattr(found, kind)
+        lines.append(f"[{kind}]")
+        lines += [f"{clause} = {json.dumps(releases)}" for clause, releases in rows.items()]
+        lines.append("")
+    path.write_text("\n".join(lines))
+
+
+def main() -> None:
+    reports = [read_report(Path(name)) for name in sys.argv[1:]]
+    write_calibration(found := calibrated(read_calibration(), reports))
+    print(f"{len(found.held)} clauses held, {len(found.broken)} broken, on {', '.join(found.runs)}")
+
+
+if __name__ == "__main__":
+    main()
