@@ -36,6 +36,7 @@ CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
 FEATURES_SINCE: Final = 3
+ASKS_BEFORE_IT_CREATES: Final = 4
 NOW_MS: Final = 1_700_000_000_000
 """A timestamp for records whose time does not matter."""
 
@@ -94,10 +95,11 @@ class Broker(Connection):
         return self.exchange(request, chosen, timeout_s)
 
     def metadata(self, *names: str, version: int | None = None) -> MetadataResponse:
-        request = MetadataRequest(
-            topics=tuple(MetadataRequestTopic(name=name) for name in names), allow_auto_topic_creation=False
-        )
-        reply: MetadataResponse = self.call(request, version)
+        """Without creating them, where the version can say so."""
+        chosen = self.version_of(MetadataRequest) if version is None else version
+        topics = tuple(MetadataRequestTopic(name=name) for name in names)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=chosen < ASKS_BEFORE_IT_CREATES)
+        reply: MetadataResponse = self.call(request, chosen)
         return reply
 
     def produce(
