@@ -61,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id, variant): the clause that a case holds the target to")
     config.addinivalue_line("markers", "defect(planted, ...): what a broker may get wrong that the case sees")
+    config.addinivalue_line("markers", "era(since, until): the Kafka versions that a case holds for")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
     config.addinivalue_line("markers", "slow: the case waits for longer than a second")
     descriptor = config.getoption("hw_report_fd")
@@ -195,7 +196,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     config = request.config
     if TARGET not in config.stash:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is gone")
-    _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, case_of(request.node)[1])
+    _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None),
@@ -223,15 +224,17 @@ def leader(cluster: Cluster, topic: Topic) -> Broker:
     return cluster.leader(topic)
 
 
-def _check_era(version: str, clause: Clause) -> None:
-    """2.8.2 is of the era that ends with 2.8."""
-    if not version:
-        return
-    era, since, until = _numbers(version), _numbers(clause.since or "0"), _numbers(clause.until or version)
-    if era < since or era[: len(until)] > until:
-        raise NotApplicable(
-            f"{clause.id} holds from {clause.since or 'ever'} to {clause.until or 'now'}, not {version}"
-        )
+def _check_era(version: str, item: pytest.Item) -> None:
+    """Of the clause, and of a case of it that came later or ended earlier. 2.8.2 is of an era that ends with 2.8."""
+    clause = case_of(item)[1]
+    for since, until in [(clause.since, clause.until), *(mark.args for mark in item.iter_markers("era"))]:
+        if version and not _is_within(_numbers(version), since, until):
+            raise NotApplicable(f"{clause.id} holds from {since or 'ever'} to {until or 'now'}, not {version}")
+
+
+def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
+    last = _numbers(until) if until else version
+    return version >= _numbers(since or "0") and version[: len(last)] <= last
 
 
 def _numbers(version: str) -> tuple[int, ...]:

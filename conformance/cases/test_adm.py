@@ -23,7 +23,7 @@ from conformance.cases.admin import (
     create_error,
     new_topic,
 )
-from conformance.clause import clause, sweep
+from conformance.clause import KRAFT, clause, era, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, defect
 from reference.wire.messages.create_partitions import (
@@ -148,9 +148,9 @@ def test_counts_that_cannot_be_are_refused(cluster: Cluster, partitions: int, fa
 @pytest.mark.parametrize(
     "assignment",
     [
-        pytest.param([[NOBODY]], id="unknown broker"),
+        pytest.param([[NOBODY]], id="unknown broker", marks=KRAFT),
         pytest.param([[1, 1]], id="a broker twice"),
-        pytest.param([[]], id="nobody"),
+        pytest.param([[]], id="nobody", marks=KRAFT),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(cluster: Cluster, assignment: Sequence[Sequence[int]]) -> None:
@@ -174,9 +174,9 @@ def test_an_assignment_stands_instead_of_counts(cluster: Cluster) -> None:
     "settings",
     [
         pytest.param({"no.such.config": "1"}, id="unknown"),
-        pytest.param({"retention.ms": "soon"}, id="not a number"),
+        pytest.param({"retention.ms": "soon"}, id="not a number", marks=era("2.0")),
         pytest.param({"cleanup.policy": "burn"}, id="not a policy"),
-        pytest.param({"retention.ms": None}, id="null"),
+        pytest.param({"retention.ms": None}, id="null", marks=KRAFT),
         pytest.param({"min.insync.replicas": "0"}, id="too small"),
     ],
 )
@@ -386,6 +386,7 @@ def test_name_and_id_together_are_refused(cluster: Cluster, broker: Broker, topi
 
 
 @clause("ADM-19", "neither")
+@KRAFT
 @defect(Reply(DeleteTopicsRequest, "responses.error_code", 0))
 def test_neither_name_nor_id_is_refused(cluster: Cluster, broker: Broker) -> None:
     broker.version_of(DeleteTopicsRequest, BY_STATE)
@@ -393,6 +394,7 @@ def test_neither_name_nor_id_is_refused(cluster: Cluster, broker: Broker) -> Non
 
 
 @clause("ADM-19", "twice")
+@KRAFT
 @defect(Reply(DeleteTopicsRequest, "responses.error_code", 0))
 def test_a_topic_that_is_named_twice_is_not_deleted(cluster: Cluster, topic: Topic) -> None:
     state = DeleteTopicState(name=topic.name)
@@ -402,6 +404,7 @@ def test_a_topic_that_is_named_twice_is_not_deleted(cluster: Cluster, topic: Top
 
 
 @clause("ADM-20")
+@KRAFT
 @defect(Reply(CreateTopicsRequest, "topics.error_code", EXISTS))
 def test_a_name_may_be_used_again(cluster: Cluster, broker: Broker, topic: Topic) -> None:
     broker.version_of(CreateTopicsRequest, FIRST_WITH_ID)

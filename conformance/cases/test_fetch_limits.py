@@ -9,7 +9,6 @@ from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, Silence, defect
 from conformance.failures import TargetFailure
-from reference.wire.compression import Compression
 from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from reference.wire.records import batch_headers
 
@@ -101,9 +100,11 @@ def test_without_transactions_all_is_stable(leader: Broker, topic: Topic, versio
 
 @clause("FET-12")
 @defect(Reply(FetchRequest, "responses.partitions.error_code", 0))
-def test_zstd_is_not_for_readers_before_version_10(leader: Broker, topic: Topic) -> None:
+def test_zstd_is_not_for_readers_before_version_10(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"compression.type": "zstd"})
+    leader = cluster.leader(topic)
     leader.need(FetchRequest, 9)
-    leader.produce(topic, batch(b"v", compression=Compression.ZSTD))
+    leader.produce(topic, batch(b"v"))
     expect("error code", BAD_COMPRESSION, leader.fetch(topic, 0, version=9).error_code)
 
 

@@ -6,7 +6,7 @@ from conformance.broker import Broker, Topic, expect, only
 from conformance.cases.committed import commit, committed_offset
 from conformance.cases.members import GroupDriver
 from conformance.cases.transactions import find_transaction_coordinator
-from conformance.clause import clause, sweep
+from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
 from conformance.connection import CLIENT_ID
 from conformance.defects import Reply, Request, defect, forgives
@@ -81,7 +81,14 @@ def test_groups_are_listed_by_state(cluster: Cluster, driver: GroupDriver) -> No
     expect("state when asked for stable ones", "Stable", stable.get(driver.group, ("", ""))[0])
     expect("listed among empty ones", False, driver.group in listed(member.broker, states_filter=("Empty", "Dead")))
     expect("listed among both", True, driver.group in listed(member.broker, states_filter=("Empty", "Stable")))
-    expect("letter case", True, driver.group in listed(member.broker, states_filter=("sTABLE",)))
+
+
+@clause("GRP-20", "state in any case")
+@era("3.9")
+@defect(Request(ListGroupsRequest, "states_filter", ("Dead",)))
+def test_the_case_of_a_state_does_not_matter(driver: GroupDriver) -> None:
+    member = driver.stable_member()
+    expect("listed", True, driver.group in listed(member.broker, states_filter=("sTABLE",)))
 
 
 @clause("GRP-20", "types")
@@ -163,6 +170,7 @@ def test_a_transactional_id_has_a_coordinator(cluster: Cluster, broker: Broker, 
 
 
 @clause("GRP-52", "kind")
+@era("2.8")
 @pytest.mark.parametrize("kind", [UNKNOWN_KIND, -1])
 @defect(Reply(FindCoordinatorRequest, "error_code", forgives(INVALID_REQUEST)))
 def test_another_kind_of_key_is_refused(broker: Broker, kind: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.broker import expect, only
 from conformance.cases.members import GroupDriver, Member
-from conformance.clause import clause, sweep
+from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster, find_coordinator
 from conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
 from reference.wire.messages.delete_groups import DeleteGroupsRequest
@@ -170,6 +170,7 @@ def test_a_heartbeat_tells_of_a_rebalance(cluster: Cluster, driver: GroupDriver)
 
 
 @clause("GRP-12", "completing")
+@era("2.8")
 @defect(Reply(HeartbeatRequest, "error_code", REBALANCE))
 def test_a_heartbeat_before_the_assignment_is_fine(driver: GroupDriver) -> None:
     member, reply = driver.join()

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.broker import Broker, Topic, expect, only
 from conformance.cases.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
-from conformance.clause import clause, sweep
+from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, defect
 from conformance.targets.base import STOP_NODE
@@ -104,6 +104,7 @@ def test_an_older_epoch_is_refused(producer: IdempotentProducer, sequence: int) 
 
 
 @clause("IDM-6", "next")
+@era("2.5")  # before, a producer that is unknown had to begin at 0
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, OUT_OF_ORDER))
 def test_the_sequence_goes_on_at_0(producer: IdempotentProducer) -> None:
     producer.sent(LAST_SEQUENCE)
@@ -112,6 +113,7 @@ def test_the_sequence_goes_on_at_0(producer: IdempotentProducer) -> None:
 
 
 @clause("IDM-6", "inside")
+@era("2.5")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, OUT_OF_ORDER))
 def test_the_sequence_wraps_inside_of_a_batch(producer: IdempotentProducer) -> None:
     producer.sent(LAST_SEQUENCE - 1, 4)

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
-from conformance.clause import clause, sweep
+from conformance.clause import CODECS, clause, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, defect, one_more
 from reference.wire.compression import Compression
@@ -31,7 +31,7 @@ def test_an_empty_log_begins_where_it_ends(leader: Broker, topic: Topic) -> None
 
 
 @clause("LST-10")
-@pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("codec", CODECS)
 @defect(Reply(ListOffsetsRequest, OFFSET, 0), Reply(ListOffsetsRequest, TIMESTAMP, NOW_MS))
 def test_a_time_is_found_inside_a_batch(leader: Broker, topic: Topic, codec: Compression) -> None:
     records = [(NOW_MS + 1000 * number, b"k", b"v", ()) for number in range(5)]

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.broker import expect, only
 from conformance.cases.members import GroupDriver
-from conformance.clause import clause, sweep
+from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, Silence, defect, forgives, one_less, one_more
 from reference.wire.messages.consumer_protocol import (
@@ -344,6 +344,7 @@ def test_heartbeats_keep_a_member(cluster: Cluster, driver: GroupDriver) -> None
 
 
 @clause("GRP-42", "completing")
+@era("1.1")  # before, it was called AwaitingSync
 @defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
 def test_a_group_without_its_assignment_is_completing(driver: GroupDriver) -> None:
     driver.join()

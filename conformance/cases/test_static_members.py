@@ -5,7 +5,7 @@ import pytest
 from conformance.broker import Topic, expect, only
 from conformance.cases.committed import commit
 from conformance.cases.members import GroupDriver, Member
-from conformance.clause import clause, sweep
+from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, defect, forgives, one_more
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
@@ -132,12 +132,14 @@ def test_a_join_that_waits_is_fenced_by_the_next(driver: GroupDriver) -> None:
 
 
 @clause("GRP-45", "heartbeat")
+@era("3.9")
 @defect(Request(HeartbeatRequest, "group_instance_id", None))
 def test_an_instance_that_never_joined_is_unknown(driver: GroupDriver) -> None:
     expect("error code", UNKNOWN_MEMBER, _of_another_instance(driver).heartbeat_error())
 
 
 @clause("GRP-45", "sync")
+@era("3.9")
 @defect(Request(SyncGroupRequest, "group_instance_id", None))
 def test_an_instance_that_never_joined_gets_no_assignment(driver: GroupDriver) -> None:
     expect("error code", UNKNOWN_MEMBER, _of_another_instance(driver).sync_error())
