@@ -169,12 +169,13 @@ def test_an_assignment_stands_instead_of_counts(cluster: Cluster) -> None:
 
 
 @clause("ADM-1", "configs")
+@era("2.0")
 @defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param({"no.such.config": "1"}, id="unknown"),
-        pytest.param({"retention.ms": "soon"}, id="not a number", marks=era("2.0")),
+        pytest.param({"retention.ms": "soon"}, id="not a number"),
         pytest.param({"cleanup.policy": "burn"}, id="not a policy"),
         pytest.param({"retention.ms": None}, id="null", marks=KRAFT),
         pytest.param({"min.insync.replicas": "0"}, id="too small"),

@@ -369,6 +369,6 @@ def test_a_group_that_waits_for_members_is_preparing(cluster: Cluster, driver: G
 @clause("GRP-42", "empty")
 @defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
 def test_a_group_that_all_have_left_is_empty(cluster: Cluster, driver: GroupDriver) -> None:
-    driver.stable_member().leave_error()
+    expect("error code of the leave", 0, driver.stable_member().leave_error())
     cluster.eventually("an empty group", lambda: driver.state() == "Empty")
     expect("members", 0, len(driver.describe().members))

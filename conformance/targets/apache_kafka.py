@@ -25,6 +25,8 @@ TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
+SCRAM_USERS_SINCE: Final = (3, 5)  # that the storage tool writes (KIP-900)
+PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
 JAVA_FLAGS: Final = (
     "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=128m", "-Xss512k",
     "-XX:-UsePerfData",
@@ -85,8 +87,8 @@ class ApacheKafka:
         self.addresses: Mapping[int, str] = {
             node: f"127.0.0.1:{port}" for node, port in enumerate(self._ports[:brokers], 1)
         }
-        login = f"127.0.0.1:{self._logins[0]}"
-        self._login = SaslListener(login, "highwater", "highwater-secret", ("PLAIN", "SCRAM-SHA-256"))
+        mechanisms = (PLAIN, SCRAM) if release_number(version) >= SCRAM_USERS_SINCE else (PLAIN,)
+        self._login = SaslListener(f"127.0.0.1:{self._logins[0]}", "highwater", "highwater-secret", mechanisms)
         self.sasl = self._login if self._kraft else None
         self.folder = Path(tempfile.mkdtemp(prefix="highwater-kafka-"))
         self.nodes = Nodes(self.folder, self._write_configs())
@@ -144,7 +146,8 @@ class ApacheKafka:
         tools = []
         for node in self.addresses:
             line = self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node)))
-            line += ["--add-scram", f"SCRAM-SHA-256=[name={self._login.user},password={self._login.password}]"]
+            if SCRAM in self._login.mechanisms:
+                line += ["--add-scram", f"{SCRAM}=[name={self._login.user},password={self._login.password}]"]
             tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for tool in tools:
             said, _ = tool.communicate(timeout=TOOL_TIMEOUT_S)
@@ -193,7 +196,7 @@ class ApacheKafka:
             "advertised.listeners": f"{plain},{login}",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
-            "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.login.sasl.enabled.mechanisms": ",".join(self._login.mechanisms),
             "listener.name.login.plain.sasl.jaas.config": (
                 f'{PLAIN_USER} required {user} user_{self._login.user}="{self._login.password}";'
             ),
