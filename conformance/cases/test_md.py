@@ -73,9 +73,7 @@ DOTS = [pytest.param(name, marks=era("2.8")) for name in (".", "..")]
 
 @clause("MD-4")
 @defect(Reply(MetadataRequest, "topics.error_code", UNKNOWN_TOPIC))
-@pytest.mark.parametrize(
-    "name", [pytest.param(".", marks=DOTS), pytest.param("..", marks=DOTS), "a b", "a/b", "x" * 250, "ä"]
-)
+@pytest.mark.parametrize("name", [*DOTS, "a b", "a/b", "x" * 250, "ä"])
 def test_an_illegal_name_is_refused(broker: Broker, name: str) -> None:
     expect("error code", INVALID_TOPIC, only(broker.metadata(name).topics).error_code)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from conformance.targets.discovery import restart_dead, wait_until_whole
+from conformance.targets.discovery import restart_dead, wait_until_coordinated, wait_until_whole
 from conformance.targets.nodes import Nodes
 from conformance.targets.quick_settings import QUICK_SETTINGS
 from spec.formats.verdict import UsageError
@@ -140,6 +140,7 @@ class ApacheKafka:
         for node in self.addresses:
             self.nodes.start(node)
         wait_until_whole(self.addresses, self.nodes.check)
+        wait_until_coordinated(self.addresses)
 
     def _format_all(self) -> None:
         """Kafka's own storage tool, which also writes the feature levels and the users; one beside the other."""

@@ -2,14 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from conformance.access import OPEN, Access
 from conformance.connection import Connection
 from conformance.failures import TargetFailure
-from reference.wire.messages.metadata import MetadataRequest
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest
+from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from spec.formats.verdict import UsageError
 
 METADATA_VERSION = 1
+COORDINATOR_VERSION = 0
+OFFSETS = "__consumer_offsets"
 TIMEOUT_S = 3.0
 READY_TIMEOUT_S = 60.0
 POLL_S = 0.05
@@ -44,6 +48,31 @@ def wait_until_whole(
             if time.monotonic() > deadline:
                 raise UsageError(f"no cluster of {len(addresses)} after {READY_TIMEOUT_S:g} s", where=address)
             time.sleep(POLL_S)
+
+
+def wait_until_coordinated(addresses: Mapping[int, str]) -> None:
+    """Until groups have a coordinator whose topic has all its replicas: the first to ask is asked to wait.
+
+    UsageError after a minute.
+    """
+    deadline, first = time.monotonic() + READY_TIMEOUT_S, next(iter(addresses.values()))
+    while not all(_has_offsets(each) for each in addresses.values()):
+        with suppress(TargetFailure), Connection(first, timeout_s=TIMEOUT_S) as connection:
+            connection.exchange(FindCoordinatorRequest(key="highwater"), COORDINATOR_VERSION)
+        if time.monotonic() > deadline:
+            raise UsageError(f"no coordinator of groups after {READY_TIMEOUT_S:g} s", where=first)
+        time.sleep(POLL_S)
+
+
+def _has_offsets(address: str) -> bool:
+    asked = MetadataRequest(topics=(MetadataRequestTopic(name=OFFSETS),))
+    with suppress(TargetFailure), Connection(address, timeout_s=TIMEOUT_S) as connection:
+        (topic,) = connection.exchange(asked, METADATA_VERSION).topics
+        parts = topic.partitions
+        return bool(parts) and all(
+            part.leader_id >= 0 and set(part.isr_nodes) == set(part.replica_nodes) for part in parts
+        )
+    return False
 
 
 def restart_dead(
