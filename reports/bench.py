@@ -80,8 +80,9 @@ def broker(brokers: int, acks: str) -> str:
     from confluent_kafka import Producer
 
     from conformance.targets.reference import ReferenceCluster
+    from fuzz.processes.load import TOPIC, Load
     from fuzz.processes.producers import silent_logger
-    from fuzz.processes.workload import TOPIC, Load, create_topic
+    from fuzz.processes.topic import create_topic
 
     with ReferenceCluster(brokers) as cluster:
         create_topic(cluster.bootstrap, Load(partitions=1, replicas=brokers, min_insync_replicas=min(brokers, 2)))

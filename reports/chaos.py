@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 SEARCHED = 20
+ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
 
 
 def chaos_command(
@@ -18,7 +19,8 @@ def chaos_command(
     seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
     search: Annotated[bool, typer.Option(help="One drawn schedule after the other until something is found.")] = False,
     runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
-    workload: Annotated[str, typer.Option(help="Which clients: send, poll, subscribe.")] = "send,poll,subscribe",
+    workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
+    rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
     faults: Annotated[
         bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
     ] = False,
@@ -46,7 +48,7 @@ def chaos_command(
             return
         told: list[dict[str, Any]] = []
         for each in range(seed, seed + (runs if search else 1)):
-            told.append(_one(target, given, seconds, each, workload, quiet=json_))
+            told.append(_one(target, given, seconds, each, workload, rate, quiet=json_))
             if told[-1]["verdict"] is Verdict.INVALID:
                 break
     if json_:
@@ -66,7 +68,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _one(target: str, schedule: Any, seconds: float, seed: int, workload: str, *, quiet: bool) -> dict[str, Any]:
+def _one(
+    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, quiet: bool
+) -> dict[str, Any]:
     """Run, audit, print; the object that `--json` prints."""
     from rich.console import Console
 
@@ -75,28 +79,33 @@ def _one(target: str, schedule: Any, seconds: float, seed: int, workload: str, *
     from reports.command_line import show
     from reports.report import report
     from spec.formats.run import new_folder
+    from spec.formats.verdict import worst
 
     folder = new_folder("chaos", target=target, seed=seed)
     console = Console(highlight=False, quiet=quiet)
     with console.status(f"starting {target}") as status:
         path = chaos(
-            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload,
+            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate,
             say=lambda line: status.update(f"seed {seed}: {line}"),
         )  # fmt: skip
-    result = audit(path)
-    write_verdict(folder, result)
-    page = report(folder)
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
+    results = []
+    for history in [path, *folder.glob(f"*/{path.name}")]:
+        results.append(audit(history))
+        write_verdict(history.parent, results[-1])
+        if not quiet:
+            show(results[-1])
+    page = report(folder)
+    again += f" --rate {rate}" if rate else ""
     if not quiet:
-        show(result)
         typer.echo(f"again: {again}\npage:  {page}")
     return {
-        "verdict": result.verdict,
-        "operations": result.operations,
-        "findings": result.findings,
+        "verdict": worst([result.verdict for result in results]),
+        "operations": sum(result.operations for result in results),
+        "findings": [finding for result in results for finding in result.findings],
         "seed": seed,
         "target": target,
-        "history": str(path),
+        "folder": str(folder),
         "again": again,
     }
 

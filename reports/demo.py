@@ -209,7 +209,8 @@ class Demo:
 
     def break_cluster(self, half: Half) -> str:
         from conformance.targets.reference import ReferenceCluster
-        from fuzz.processes.workload import Load, run_workload
+        from fuzz.processes.load import Load
+        from fuzz.processes.workload import run_workload
 
         folder = self.folder / half.folder
         folder.mkdir()

@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from conformance.targets.reference import ReferenceCluster
+from fuzz.processes.load import TOPIC, Load
 from fuzz.processes.nemesis import STORE
-from fuzz.processes.workload import TOPIC, Load, run_workload
+from fuzz.processes.workload import run_workload
 from fuzz.schedule import Fault, Schedule, write_schedule
 from reports.audit import audit, write_verdict
 from spec.formats.run import new_folder

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fuzz.chaos.settings import CHECKPOINT, SESSION
-from fuzz.processes.workload import TOPIC
+from fuzz.processes.load import TOPIC
 from fuzz.schedule import KINDS, Fault, Option, Schedule
 from reference.drivers.simulation.chance import Chance
 

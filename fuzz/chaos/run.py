@@ -10,7 +10,8 @@ from fuzz.chaos.draw import draw_schedule, draw_settings
 from fuzz.chaos.field import Field, launched, open_field
 from fuzz.chaos.means import refuse_unsupported, supported
 from fuzz.chaos.settings import load_of
-from fuzz.processes.workload import Load, Workload, consumer_names
+from fuzz.processes.load import Load, consumer_names
+from fuzz.processes.workload import Workload
 from fuzz.schedule import Option, Schedule, check, write_schedule
 from spec.formats.verdict import UsageError
 
@@ -18,23 +19,26 @@ WORKLOADS = {
     "send": ("confluent_producers", "kafka_python_producers"),
     "poll": ("assigned_consumers", "raw_readers"),
     "subscribe": ("group_members",),
+    "wander": ("wanderers",),
+    "transact": ("transactional_producers",),
+    "observe": ("group_observers",),
 }
 """By name: the parts of a `Load` that are left out with them."""
 SCHEDULE = "schedule.json"
 
 
-def chosen_load(schedule: Schedule, brokers: int, workloads: str) -> Load:
+def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
     """The topic of the schedule, and of all clients those that are named; UsageError for one that is not known."""
     names = workloads.split(",")
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise UsageError(f"no workload {unknown[0]!r}", where="--workload", mend=f"known: {', '.join(WORKLOADS)}")
     left_out: dict[str, Any] = {part: 0 for name, parts in WORKLOADS.items() if name not in names for part in parts}
-    return replace(load_of(schedule, brokers), **left_out)
+    return replace(load_of(schedule, brokers), rate=rate, **left_out)
 
 
 def chaos(
-    target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str,
+    target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
 ) -> Path:  # fmt: skip
     """Run `schedule`, or one drawn from `seed`, and return the path of the history.
@@ -46,11 +50,11 @@ def chaos(
     if told is not None:
         if schedule is None:
             frame = Schedule(duration_ms=1, seed=seed, node_settings=draw_settings(seed, told.brokers))
-        load = chosen_load(frame, told.brokers, workloads)
+        load = chosen_load(frame, told.brokers, workloads, rate)
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
     with open_field(target, frame) as field:
-        load = chosen_load(frame, len(field.addresses), workloads)
+        load = chosen_load(frame, len(field.addresses), workloads, rate)
         schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
         refuse_unsupported(schedule, field, target)

@@ -1,9 +1,10 @@
 """The settings of a schedule, which have Kafka's names, as each kind of cluster takes them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from fuzz.processes.workload import Load
+from fuzz.processes.load import Load
 from fuzz.schedule import Option, Schedule
 from spec.formats.verdict import UsageError
 
@@ -22,6 +23,7 @@ RENAMED: Final = {
     BALANCE: "leader_imbalance_check_interval_ms",
 }
 FACTOR: Final = {BALANCE: 1000}
+EVERYBODY: Final = Load(wanderers=1, transactional_producers=2, group_observers=1)
 TRUTH: Final = {"true": True, "false": False}
 
 
@@ -51,7 +53,8 @@ def load_of(schedule: Schedule, brokers: int) -> Load:
         if not isinstance(value, int) or value < 1:
             raise UsageError(f"{name} is {value!r}", where="node_settings of *", mend="give a number from 1 on")
     replicas = min(3, brokers)
-    load = Load(**{"replicas": replicas, "min_insync_replicas": max(1, replicas - 1), **told})  # type: ignore[arg-type]
+    least = max(1, replicas - 1)
+    load = replace(EVERYBODY, **{"replicas": replicas, "min_insync_replicas": least, **told})  # type: ignore[arg-type]
     if load.replicas > brokers:
         raise UsageError(f"{load.replicas} replicas on {brokers} brokers", where="node_settings of *")
     return load

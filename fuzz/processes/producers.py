@@ -44,10 +44,10 @@ class ConfluentProducer:
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, processes: range, values: Values, recorder: Recorder,
-        acks: str, idempotence: bool,
+        acks: str, idempotence: bool, rate: int = 0,
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions, self._acks = bootstrap, topic, partitions, acks
-        self._idempotence = idempotence
+        self._idempotence, self._pause_s = idempotence, 1 / rate if rate else 0.001
         self._values, self._recorder = values, recorder
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for process in processes:
@@ -84,7 +84,7 @@ class ConfluentProducer:
             except KafkaException:  # a fatal error ends an idempotent producer; the next one has a new id
                 self._give_up(producer)
                 producer = self._make()
-            stop.wait(0.001)
+            stop.wait(self._pause_s)
         self._give_up(producer, SEND_TIMEOUT_MS / 1000 + 1)
 
     def _turn(self, producer: Any, partition: int) -> None:
@@ -139,9 +139,10 @@ class KafkaPythonProducer:
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, process: int, values: Values, recorder: Recorder, acks: str,
-        idempotence: bool,
+        idempotence: bool, rate: int = 0,
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions, self._process = bootstrap, topic, partitions, process
+        self._pause_s = 1 / rate if rate else 0.004
         self._values, self._recorder, self._acks, self._idempotence = values, recorder, acks, idempotence
         with warnings.catch_warnings():  # it uses what Python has deprecated; not ours to mend
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -192,6 +193,6 @@ class KafkaPythonProducer:
 
     def _turns(self, stop: threading.Event) -> Iterator[int]:
         turn = 0
-        while not stop.wait(0.004):
+        while not stop.wait(self._pause_s):
             yield turn % self._partitions
             turn += 1

@@ -159,6 +159,12 @@ class RawClient:
         """The broker that coordinates a group, or -1."""
         return int(self.ask_any(FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION, avoid).node_id)
 
+    def coordinator_address(self, group: str) -> str:
+        reply = self.ask_any(FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION)
+        if reply.error_code != ErrorCode.NONE:
+            raise RawError(ErrorCode(reply.error_code).name, ErrorCode(reply.error_code))
+        return f"{reply.host}:{reply.port}"
+
     def fetch(self, leader: Leadership, topic: str, partition: int, offset: int, max_wait_ms: int = 200) -> Fetched:
         """Records from `offset` as (offset, integer value)."""
         asked = FetchPartition(

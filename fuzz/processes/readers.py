@@ -10,7 +10,7 @@ from fuzz.processes.recorder import Recorder
 BATCH = 200
 
 
-def _key(topic: str, partition: int) -> str:
+def key_of(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
@@ -18,7 +18,7 @@ def _by_partition(messages: list[Any]) -> dict[str, list[list[int]]]:
     found: dict[str, list[list[int]]] = {}
     for message in messages:
         if message.error() is None:
-            key = _key(message.topic(), message.partition())
+            key = key_of(message.topic(), message.partition())
             found.setdefault(key, []).append([message.offset(), int(message.value())])
     return found
 
@@ -33,39 +33,16 @@ class ConfluentConsumer:
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, process: int, recorder: Recorder, group: str | None,
-        name: str = "",
+        name: str = "", isolation: str = "read_uncommitted",
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self._process, self._recorder, self._group, self.name = process, recorder, group, name
+        self._isolation = isolation
         self.stalled = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self._group or f"alone-{self._process}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": self._group is not None,
-                "auto.commit.interval.ms": 500,
-                "session.timeout.ms": 6_000,
-                "heartbeat.interval.ms": 500,
-                "isolation.level": "read_uncommitted",
-                "fetch.wait.max.ms": 100,
-                "socket.timeout.ms": 4_000,
-                "reconnect.backoff.max.ms": 500,
-                "metadata.max.age.ms": 5_000,
-            },
-            logger=silent_logger(),
-        )
-        if self._group is None:
-            keys = [_key(self._topic, partition) for partition in range(self._partitions)]
-            self._recorder.record(self._process, "invoke", "assign", value=keys, client=self.client)
-            consumer.assign([TopicPartition(self._topic, partition, 0) for partition in range(self._partitions)])
-            self._recorder.record(self._process, "ok", "assign", value=keys, client=self.client)
-        else:
-            consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        consumer = self._make()
+        self._begin(consumer)
         while not stop.is_set():
             if self.stalled.is_set():
                 stop.wait(0.05)
@@ -73,24 +50,70 @@ class ConfluentConsumer:
                 self._poll(consumer)
         consumer.close()
 
-    def _poll(self, consumer: Any) -> None:
-        from confluent_kafka import KafkaException
+    def read_all(self, deadline: threading.Event) -> bool:
+        """From the start of every partition to its end; False when the deadline was set before."""
+        consumer = self._make()
+        self._begin(consumer)
+        ended: set[int] = set()
+        while len(ended) < self._partitions and not deadline.is_set():
+            ended |= self._poll(consumer)
+        consumer.close()
+        return len(ended) == self._partitions
+
+    def _make(self) -> Any:
+        from confluent_kafka import Consumer
+
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group or f"alone-{self._process}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": self._group is not None,
+                "enable.partition.eof": True,
+                "auto.commit.interval.ms": 500,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "isolation.level": self._isolation,
+                "fetch.wait.max.ms": 100,
+                "socket.timeout.ms": 4_000,
+                "reconnect.backoff.max.ms": 500,
+                "metadata.max.age.ms": 5_000,
+            },
+            logger=silent_logger(),
+        )
+
+    def _begin(self, consumer: Any) -> None:
+        from confluent_kafka import TopicPartition
+
+        if self._group is None:
+            keys = [key_of(self._topic, partition) for partition in range(self._partitions)]
+            self._recorder.record(self._process, "invoke", "assign", value=keys, client=self.client)
+            consumer.assign([TopicPartition(self._topic, partition, 0) for partition in range(self._partitions)])
+            self._recorder.record(self._process, "ok", "assign", value=keys, client=self.client)
+        else:
+            consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def _poll(self, consumer: Any) -> set[int]:
+        """One poll, recorded; the partitions whose end it met."""
+        from confluent_kafka import KafkaError, KafkaException
 
         self._recorder.record(self._process, "invoke", "poll", client=self.client)
         try:
             messages = consumer.consume(BATCH, timeout=0.2)
         except KafkaException as error:
             self._recorder.record(self._process, "info", "poll", error=str(error), client=self.client)
-            return
+            return set()
         self._recorder.record(self._process, "ok", "poll", value=_by_partition(messages), client=self.client)
+        errors = [(each.partition(), each.error()) for each in messages if each.error() is not None]
+        return {partition for partition, error in errors if error.code() == KafkaError._PARTITION_EOF}
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         """Where reading goes on is the group's committed offset; the history says that polls restart here."""
-        keys = [_key(each.topic, each.partition) for each in partitions]
+        keys = [key_of(each.topic, each.partition) for each in partitions]
         self._recorder.record(self._process, "info", "assign", value=keys, client=self.client)
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
-        keys = [_key(each.topic, each.partition) for each in partitions]
+        keys = [key_of(each.topic, each.partition) for each in partitions]
         self._recorder.record(self._process, "info", "revoke", value=keys, client=self.client)
 
 

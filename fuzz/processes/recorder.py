@@ -17,6 +17,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._started_ns = time.monotonic_ns()
         self.counts: dict[str, int] = {}
+        self.beside: list[Recorder] = []
+        """Histories of the same run, which are told of the same faults."""
 
     def record(self, process: int | str, kind: str, f: str, **fields: Any) -> None:
         with self._lock:
@@ -30,6 +32,8 @@ class Recorder:
     def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
         self.record(NEMESIS, "info", f, value=value, node=node)
         self.flush()
+        for other in self.beside:
+            other.nemesis(f, value, node)
 
     def flush(self) -> None:
         if not self._file.closed:

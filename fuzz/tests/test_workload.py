@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from conformance.targets.reference import ReferenceCluster
-from fuzz.processes.workload import TOPIC, Load, run_workload
+from fuzz.processes.load import TOPIC, Load
+from fuzz.processes.workload import run_workload
 from fuzz.schedule import Fault, Schedule
 from spec.formats.history import NEMESIS, read_history
 

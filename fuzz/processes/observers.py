@@ -1,0 +1,63 @@
+"""Observers of a group: its state and members, and what it has committed, from whoever coordinates it."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fuzz.processes.load import GROUP
+from fuzz.processes.raw import RawClient, RawError
+from fuzz.processes.readers import key_of
+from fuzz.processes.recorder import Recorder
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.describe_groups import DescribeGroupsRequest
+from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+DESCRIBE_VERSION, OFFSET_FETCH_VERSION = 4, 5
+EVERY_S = 0.2
+
+
+class GroupObserver:
+    """Asks in turn, from one process."""
+
+    client = "raw"
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, process: int, recorder: Recorder) -> None:
+        self._client = RawClient(bootstrap, timeout_s=1.5)
+        self._topic, self._partitions, self._process, self._recorder = topic, partitions, process, recorder
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(EVERY_S):
+            self._observe("group", self._describe)
+            self._observe("committed", self._committed)
+        self._client.close()
+
+    def _observe(self, what: str, ask: Callable[[str], Any]) -> None:
+        self._recorder.record(self._process, "invoke", what, client=self.client)
+        try:
+            value = ask(self._client.coordinator_address(GROUP))
+        except RawError as error:
+            self._recorder.record(self._process, "fail", what, error=str(error), client=self.client)
+        else:
+            self._recorder.record(self._process, "ok", what, value=value, client=self.client)
+
+    def _describe(self, coordinator: str) -> dict[str, Any]:
+        reply = self._client.ask(coordinator, DescribeGroupsRequest(groups=(GROUP,)), DESCRIBE_VERSION)
+        (group,) = reply.groups
+        _raise_for(group.error_code)
+        return {"state": group.group_state, "members": sorted(member.member_id for member in group.members)}
+
+    def _committed(self, coordinator: str) -> dict[str, int]:
+        topics = (OffsetFetchRequestTopic(name=self._topic, partition_indexes=tuple(range(self._partitions))),)
+        reply = self._client.ask(coordinator, OffsetFetchRequest(group_id=GROUP, topics=topics), OFFSET_FETCH_VERSION)
+        _raise_for(reply.error_code)
+        found: dict[str, int] = {}
+        for topic in reply.topics:
+            for partition in topic.partitions:
+                _raise_for(partition.error_code)
+                found[key_of(topic.name, partition.partition_index)] = partition.committed_offset
+        return found
+
+
+def _raise_for(code: int) -> None:
+    if code != ErrorCode.NONE:
+        raise RawError(ErrorCode(code).name, ErrorCode(code))
