@@ -61,7 +61,8 @@ def run_suite(
 ) -> dict[str, Any]:
     """The `conform` object of design.md, section 4. `on_progress` gets the target and each result.
 
-    UsageError for a target that is unknown or cannot be reached; `Interrupted` on Ctrl-C.
+    UsageError for a target that is unknown, or the only one and cannot be had; of several it is told as an error row.
+    `Interrupted` on Ctrl-C.
     """
     from conformance.targets import check_target
 
@@ -70,7 +71,12 @@ def run_suite(
     options = options or Options()
     told: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:
-        entry, is_whole = _run_target(name, options, on_progress)
+        try:
+            entry, is_whole = _run_target(name, options, on_progress)
+        except UsageError as error:
+            if len(targets) == 1:
+                raise
+            entry, is_whole = _entry(name, "unknown", {}, [_suite_error(f"unsupported: {error}")]), True
         told["targets"].append(entry)
         if not is_whole:
             raise Interrupted(told)
@@ -120,14 +126,17 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         tail = output.read().decode(errors="replace").strip()[-TAIL:]
         results.append(_suite_error(f"the suite ended with pytest's code {process.returncode}: {tail}"))
     output.close()
-    entry = {
+    return _entry(name, version, features, results), is_whole
+
+
+def _entry(name: str, version: str, features: dict[str, list[int]], results: list[CaseResult]) -> dict[str, Any]:
+    return {
         "target": name,
         "version": version,
         "features": features,
         "verdicts": count_verdicts(results),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
-    return entry, is_whole
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
