@@ -28,6 +28,9 @@ def conform_command(
     command_config: Annotated[
         Path | None, typer.Option(help="Client properties of TLS and SASL, as Apache Kafka's tools take.")
     ] = None,
+    guard_off: Annotated[
+        list[str] | None, typer.Option(help="A guard that the reference is to lack, see highwater guards; repeatable.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with the bytes behind each verdict here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
@@ -52,7 +55,7 @@ def conform_command(
     options = Options(
         areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
         dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
-        command_config=command_config,
+        command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
     _check(list(options.areas), list(options.clauses))
     if dry_run:

@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("highwater", "conformance of a Kafka broker")
     group.addoption("--hw-target", help=KNOWN)
     group.addoption("--hw-command-config", help="client properties of TLS and SASL, as Apache Kafka's tools take")
+    group.addoption("--hw-guard-off", action="append", default=[], help="a guard that the reference is to lack")
     group.addoption("--hw-area", action="append", default=[], help="only this area, e.g. FRM; repeatable")
     group.addoption("--hw-clause", action="append", default=[], help="only this clause or case; repeatable")
     group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
@@ -181,7 +182,8 @@ def _open_target(config: pytest.Config) -> None:
 
 def _launch(config: pytest.Config) -> Target:
     command_config = config.getoption("hw_command_config")
-    return launch_target(config.getoption("hw_target"), Path(command_config) if command_config else None)
+    path = Path(command_config) if command_config else None
+    return launch_target(config.getoption("hw_target"), path, config.getoption("hw_guard_off"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -40,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     no_slow: bool = False
     repeat: int = 1
     command_config: Path | None = None
+    guards_off: Sequence[str] = ()
 
     def arguments(self) -> list[str]:
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]
@@ -51,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += ["--hw-no-slow"] if self.no_slow else []
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []
+        found += [f"--hw-guard-off={guard}" for guard in self.guards_off]
         # One case at a time to each worker, since some take a thousand times as long as others.
         side_by_side = ["-n", str(self.jobs), "--dist=load", "--maxschedchunk=1"]
         return found + (side_by_side if self.jobs > 1 and not self.dry_run else ["-p", "no:xdist"])

@@ -1,13 +1,14 @@
 """Targets by name: launchers, or the address of somebody's broker."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from conformance.targets.base import Target
 from spec.formats.verdict import UsageError
+from spec.guards import find_guard
 from spec.releases import NEWEST
 
 TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi"
@@ -72,9 +73,14 @@ def _launched(name: str) -> re.Match[str] | None:
     return found if found and found[1] in LAUNCHERS and (not found[2] or found[1] == VERSIONED) else None
 
 
-def launch_target(name: str, command_config: Path | None = None) -> Target:
-    """Start or find it; UsageError if it is unknown or cannot be reached. The caller closes it."""
+def launch_target(name: str, command_config: Path | None = None, guards_off: Sequence[str] = ()) -> Target:
+    """Start or find it; UsageError if it is unknown or cannot be reached. The caller closes it.
+
+    `guards_off` plants historical bugs, rules of `spec/guards.toml`, in the reference.
+    """
     check_target(name)
+    if guards_off:
+        return _without_guards(name, guards_off)
     if name.endswith(".toml"):
         from conformance.targets.commands import CommandTarget
 
@@ -85,6 +91,16 @@ def launch_target(name: str, command_config: Path | None = None) -> Target:
 
         return ExternalTarget(name, command_config)
     return LAUNCHERS[launched[1]](launched[2] or NEWEST, int(launched[3] or 1))
+
+
+def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
+    from conformance.targets.reference import ReferenceTarget
+
+    known = [find_guard(guard).id for guard in guards_off]
+    launched = _launched(name)
+    if launched is None or launched[1] != "reference":
+        raise UsageError("only the reference has guards to switch off", where=name)
+    return ReferenceTarget(int(launched[3] or 1), guards_off=known)
 
 
 @contextmanager
