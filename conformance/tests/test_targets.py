@@ -269,3 +269,24 @@ def test_a_target_that_dies_in_the_middle_is_named() -> None:
     assert {case["verdict"] for case in broken if case["case"] != "suite"} == {"fail"}
     assert len(report["targets"][0]["cases"]) < 20, "it ended soon after"
     assert exit_code(report) is ExitCode.VIOLATED
+
+
+def test_a_guard_that_is_off_breaks_its_clause() -> None:
+    (target,) = run_suite(["reference"], Options(clauses=["GRP-2"], jobs=1, guards_off=["RequireMemberId"]))["targets"]
+    assert target["verdicts"]["fail"] > 0
+    with pytest.raises(UsageError, match="no guard 'Nope'; known"):
+        launch_target("reference", guards_off=["Nope"])
+    with pytest.raises(UsageError, match="only the reference"):
+        launch_target("kfake", guards_off=["RequireMemberId"])
+
+
+def test_one_of_several_that_cannot_be_had_does_not_lose_the_others(tmp_path: Path) -> None:
+    with ReferenceCluster(1) as cluster:
+        ports = Ports(1)
+        report = run_suite([f"127.0.0.1:{ports[0]}", cluster.bootstrap], Options(clauses=["FRM-9"], jobs=1))
+        ports.release()
+    first, second = report["targets"]
+    assert [case["verdict"] for case in first["cases"]] == ["error"]
+    assert "unsupported" in first["cases"][0]["message"]
+    assert second["verdicts"]["pass"] == 1
+    assert exit_code(report) is ExitCode.UNDECIDED
