@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -95,40 +95,45 @@ class Interrupted(KeyboardInterrupt):
 
 def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> tuple[dict[str, Any], bool]:
     """The entry of one target, and whether it was let end."""
+    with tempfile.TemporaryFile() as output:  # a pipe that nobody reads would stop pytest when it is full
+        process, reader = _start(name, options, output)
+        version, results, is_whole = "unknown", [], True
+        features: dict[str, list[int]] = {}
+        try:
+            with os.fdopen(reader, "rb") as lines:
+                for line in lines:
+                    event = msgspec.json.decode(line)
+                    version, features = event.get("target", version), event.get("features", features)
+                    if "usage" in event:
+                        raise UsageError(event["usage"])
+                    if "result" in event:
+                        results.append(msgspec.convert(event["result"], CaseResult))
+                        if on_progress:
+                            on_progress(name, results[-1])
+            process.wait()
+        except KeyboardInterrupt:
+            is_whole = False
+            results.append(_suite_error("interrupted: what follows was not run"))
+        finally:
+            _end(process)
+        output.seek(0)
+        if is_whole and process.returncode not in ENDED:
+            tail = output.read().decode(errors="replace").strip()[-TAIL:]
+            results.append(_suite_error(f"the suite ended with pytest's code {process.returncode}: {tail}"))
+    return _entry(name, version, features, results), is_whole
+
+
+def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.Popen[bytes], int]":
+    """A pytest of its own, and where to read what it tells."""
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
     command += ["-p", "conformance.plugin", f"--hw-target={name}", f"--hw-report-fd={writer}", *options.arguments()]
-    output = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe that nobody reads would stop pytest when it is full
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         pass_fds=[writer], start_new_session=True,
     )  # fmt: skip
     os.close(writer)
-    version, results, is_whole = "unknown", [], True
-    features: dict[str, list[int]] = {}
-    try:
-        with os.fdopen(reader, "rb") as lines:
-            for line in lines:
-                event = msgspec.json.decode(line)
-                version, features = event.get("target", version), event.get("features", features)
-                if "usage" in event:
-                    raise UsageError(event["usage"])
-                if "result" in event:
-                    results.append(msgspec.convert(event["result"], CaseResult))
-                    if on_progress:
-                        on_progress(name, results[-1])
-        process.wait()
-    except KeyboardInterrupt:
-        is_whole = False
-        results.append(_suite_error("interrupted: what follows was not run"))
-    finally:
-        _end(process)
-    output.seek(0)
-    if is_whole and process.returncode not in ENDED:
-        tail = output.read().decode(errors="replace").strip()[-TAIL:]
-        results.append(_suite_error(f"the suite ended with pytest's code {process.returncode}: {tail}"))
-    output.close()
-    return _entry(name, version, features, results), is_whole
+    return process, reader
 
 
 def _entry(name: str, version: str, features: dict[str, list[int]], results: list[CaseResult]) -> dict[str, Any]:

@@ -288,5 +288,5 @@ def test_one_of_several_that_cannot_be_had_does_not_lose_the_others(tmp_path: Pa
     first, second = report["targets"]
     assert [case["verdict"] for case in first["cases"]] == ["error"]
     assert "unsupported" in first["cases"][0]["message"]
-    assert second["verdicts"]["pass"] == 1
+    assert second["verdicts"]["pass"] > 0
     assert exit_code(report) is ExitCode.UNDECIDED
