@@ -9,35 +9,46 @@ import typer
 def simulate_command(
     seeds: Annotated[str, typer.Option(help="Which seeds, FROM:TO (TO is not run).")] = "0:100",
     truncation: Annotated[str, typer.Option(help="kip320 or high_watermark.")] = "kip320",
-    guard_off: Annotated[list[str] | None, typer.Option(help="Switch a guard off; repeatable.")] = None,
+    guard: Annotated[
+        list[str] | None, typer.Option("--guard", "--guard-off", help="NAME=off switches a guard off; repeatable.")
+    ] = None,
     min_insync_replicas: Annotated[int, typer.Option(help="min.insync.replicas of the topic.")] = 2,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Play these faults (JSON), under the seed that it names.")
+    ] = None,
+    wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the seed that shows the guard's absence in this folder.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; 0 is one for each core.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the trace of one seed here (NDJSON).")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Run the reference broker in virtual time, with crashes, pauses and broken links drawn from each seed.
+    """Run the reference broker and its clients in virtual time, with faults of every kind drawn from each seed.
 
-    After every event: nothing acknowledged is lost, logs agree below the high watermark, the high watermark
-    never falls; at the end writing goes on. Exit code 1 if a seed breaks one of these.
+    What must hold is looked at after every event, and progress is demanded at the end. Exit code 1 if a seed breaks
+    an invariant; with a guard off the first such seed ends the run.
 
-    Examples: highwater simulate --seeds 0:200 · highwater simulate --seeds 8:9 --guard-off AckAfterCommit
+    Examples: highwater simulate --seeds 0:200 · highwater simulate --guard AckAfterCommit=off
     """
-    from fuzz.search import run_seed
+    from fuzz.schedule import read_schedule
     from fuzz.simulated_cluster import Settings
-    from reference.guards import Guards
     from spec.formats.verdict import ExitCode
 
-    guards_off = tuple(guard_off or ())
-    Guards().without(*guards_off)  # refuses an unknown name at once
-    settings = Settings(truncation=truncation, guards_off=guards_off, min_insync_replicas=min_insync_replicas)
-    chosen = _range(seeds)
+    given = read_schedule(schedule) if schedule is not None else None
+    settings = Settings(
+        truncation=truncation, guards_off=_guards_off(guard or []), min_insync_replicas=min_insync_replicas, wire=wire,
+        node_settings=given.node_settings if given is not None else {},
+    )  # fmt: skip
+    chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
     if trace is not None:
+        from fuzz.search import run_seed
         from spec.formats.trace import write_trace
 
-        write_trace(trace, run_seed(chosen[0], settings, tracing=True).steps)
+        write_trace(trace, run_seed(chosen[0], settings, schedule=given, tracing=True).steps)
         typer.echo(f"trace of seed {chosen[0]} in {trace}")
         raise typer.Exit(ExitCode.HELD)
-    summary = simulate(chosen, settings, jobs=jobs, quiet=json_)
+    summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
     if json_:
         import msgspec
 
@@ -45,6 +56,16 @@ def simulate_command(
     else:
         _print(summary)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _guards_off(given: list[str]) -> tuple[str, ...]:
+    from spec.formats.verdict import UsageError
+    from spec.guards import find_guard
+
+    for text in given:
+        if text.partition("=")[2] not in {"", "off"}:
+            raise UsageError(f"{text!r}", where="--guard", mend="a guard is on unless you say NAME=off")
+    return tuple(find_guard(text.partition("=")[0]).id for text in given)
 
 
 def _range(text: str) -> range:
@@ -59,65 +80,73 @@ def _range(text: str) -> range:
     return chosen
 
 
-def simulate(seeds: range, settings: Any, *, jobs: int = 0, quiet: bool = False) -> dict[str, Any]:
+SHRUNK = 3
+
+
+def simulate(
+    seeds: range, settings: Any, *, schedule: Any = None, jobs: int = 0, quiet: bool = False, keep: Path | None = None
+) -> dict[str, Any]:
     """Run the seeds and shrink what was found; the object that `--json` prints (design.md, section 4)."""
+    from fuzz.findings import find_smallest, options
+    from fuzz.kept import Kept, write_kept
     from fuzz.search import sweep_parallel
-    from fuzz.shrink import shrink
     from spec.formats.progress import progress
+    from spec.formats.run import new_folder
 
     with progress("simulating", len(seeds), quiet=quiet) as step:
-        found = sweep_parallel(seeds, settings, jobs=jobs, on_result=lambda result: step())
+        found = sweep_parallel(
+            seeds, settings, schedule=schedule, jobs=jobs, on_result=lambda result: step(),
+            until_found=bool(settings.guards_off),
+        )  # fmt: skip
     findings: list[dict[str, Any]] = []
     for result in found.findings:
-        violation = result.violation
-        assert violation is not None
-        smallest = shrink(result.seed, settings, violation.invariant) if len(findings) < SHRUNK else None
-        findings.append(
-            {
-                "seed": result.seed,
-                "invariant": violation.invariant,
-                "message": str(violation),
-                "faults": result.faults,
-                "schedule": [f"{f.at_ms} ms {f.verb} broker {f.target}" for f in smallest.faults] if smallest else None,
-                "replay": how_to_replay(result.seed, settings),
-            }
-        )
+        assert result.violation is not None
+        finding: dict[str, Any] = {
+            "seed": result.seed,
+            "invariant": result.violation.invariant,
+            "operator": result.violation.operator,
+            "message": str(result.violation),
+            "faults": result.faults,
+            "replay": f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}",
+        }
+        if len(findings) < SHRUNK:
+            folder = new_folder("simulate", seed=result.seed)
+            smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant)
+            smallest.keep(folder)
+            finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
+            finding["lines"] = smallest.lines(folder)
+            if keep is not None and len(settings.guards_off) == 1:
+                write_kept(
+                    Kept(
+                        guard=settings.guards_off[0], invariant=smallest.violation.invariant, schedule=smallest.schedule
+                    ),
+                    keep,
+                )
+        findings.append(finding)
     return {
         "seeds": len(found.results),
         "events": found.events,
         "events_per_second": round(found.events_per_second),
         "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
         "acknowledged": sum(result.acked for result in found.results),
-        "seen": sorted(set().union(*(result.seen for result in found.results))),
+        "seen": found.coverage(),
         "findings": findings,
     }
 
 
-SHRUNK = 3
-
-
-def how_to_replay(seed: int, settings: Any) -> str:
-    off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
-    rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
-    members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
-    return f"highwater simulate --seeds {seed}:{seed + 1}{rule}{off}{members}"
-
-
 def _print(summary: dict[str, Any]) -> None:
-    for finding in summary["findings"][:SHRUNK]:
-        typer.echo(f"seed {finding['seed']}: {finding['message']}")
-        typer.echo(f"  replay:   {finding['replay']}")
-        for line in finding["schedule"] or []:
-            typer.echo(f"  needs:    {line}")
-    more = len(summary["findings"]) - SHRUNK
-    if more > 0:
-        typer.echo(f"and {more} more seeds with a violation")
+    for finding in summary["findings"]:
+        for line in finding.get("lines", [f"seed {finding['seed']}: {finding['message']}: {finding['replay']}"]):
+            typer.echo(line)
     verdict = f"{len(summary['findings'])} violations" if summary["findings"] else "clean"
+    typer.echo("seen in so many seeds:")
+    rows = [f"{name:<28}{count:>7}" for name, count in summary["seen"].items()]
+    for start in range(0, len(rows), 3):
+        typer.echo("  " + "  ".join(rows[start : start + 3]))
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
         f"{summary['events_per_second']:,} events/s, {summary['acknowledged']:,} records acknowledged: {verdict}"
     )
-    typer.echo(f"seen on the way: {', '.join(summary['seen'])}")
 
 
 def fuzz_command(

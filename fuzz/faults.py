@@ -1,101 +1,317 @@
-"""Faults of a simulation: drawn from the seed as an absolute schedule, and kept within the fault budget."""
+"""Carries a fault schedule out on a simulated cluster, within the fault budget.
 
+The budget: some member of each ISR always has all that was committed. A crash loses the unflushed tail only while
+another running member of the ISR holds everything. Until the loser has caught up again, a crash that would take the
+last such member is spared: to the protocol every unclean restart may have lost its tail, so that would be one tail too
+many for min.insync.replicas = 2 (KIP-966).
+"""
+
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
-from fuzz.invariants import Invariants
-from fuzz.simulated_cluster import SimulatedCluster
-from reference.drivers.simulation.chance import Chance
-from reference.events import broker_peer
-from spec.formats.schedule import Fault, Schedule, Verb
+from fuzz.invariants.every import Invariants
+from fuzz.schedule import ROLE, Fault, Schedule, check
+from fuzz.simulated_cluster import TOPIC, SimulatedCluster
+from reference.broker import Broker
+from reference.clients.application import Application
+from reference.drivers.simulation.disk import Lose, SimulatedDisk
+from reference.events import STORE, broker_peer
+from reference.wire.records import HEADER_SIZE
 
-LOAD_MS = 6_000
-MAX_FAULTS = 6
-KINDS: list[tuple[Verb, Verb]] = [("kill", "restart"), ("pause", "resume")]
-
-
-def draw_schedule(seed: int, brokers: int) -> Schedule:
-    """Swarm testing: first which kinds of fault this run has, then when and whom they hit."""
-    chance = Chance(seed)
-    kinds = [kind for n, kind in enumerate(KINDS) if chance.draw("kinds", n, 3) > 0] or KINDS[:1]
-    faults: list[Fault] = []
-    for n in range(1 + chance.draw("faults", 0, MAX_FAULTS)):
-        at_ms = chance.draw("at", n, LOAD_MS)
-        lasts_ms = (40, 150, 700, 2_000)[chance.draw("lasts", n, 4)] + chance.draw("lasts more", n, 60)
-        verb, undo = kinds[chance.draw("verb", n, len(kinds))]
-        target = str(1 + chance.draw("target", n, brokers))
-        faults += [
-            Fault(at_ms=at_ms, verb=verb, target=target),
-            Fault(at_ms=at_ms + lasts_ms, verb=undo, target=target),
-        ]
-    return Schedule(faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)), duration_ms=LOAD_MS)
+Undo = Callable[[], None]
+PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
+CRC_COVERS: Final = 21  # from the attributes of a batch on
+BATCH_OVERHEAD: Final = 12  # base offset and length, which the length does not count
+LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer is cut short
 
 
 class Injector:
-    """Carries a schedule out within the fault budget: some member of each ISR always has all that was committed.
-
-    (TLC shows that a zombie leader makes more necessary: all that the member has acknowledged to its leader.)
-
-    A crash loses the unflushed tail only while another running member of the ISR holds everything. Until the loser
-    has caught up again, a crash that would take the last such member is spared: to the protocol every unclean
-    restart may have lost its tail, so that would be one tail too many for min.insync.replicas = 2 (KIP-966).
-    """
+    """`log` tells what was done, line by line."""
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
-        self._cluster, self._invariants, self._world = cluster, invariants, cluster.world
-        self._lost_tail: set[int] = set()
+        self._cluster, self._invariants, self._seen = cluster, invariants, invariants.seen
+        self._world = cluster.world
+        self._undo: dict[int, list[Undo]] = {}
+        self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
+        self._failing_disk: set[int] = set()
         self.log: list[str] = []
+        self._begin: dict[str, Callable[[Fault, str], Undo | None]] = {
+            "kill": self._kill,
+            "bounce": self._bounce,
+            "pause": self._pause,
+            "cut": lambda fault, node: self._spoil(fault, node, cut=1),
+            "clog": lambda fault, node: self._spoil(fault, node, clog=1),
+            "delay": lambda fault, node: self._spoil(
+                fault, node, delay_ms=fault.number("ms"), spread_ms=fault.number("spread_ms")
+            ),
+            "loss": lambda fault, node: self._spoil(fault, node, loss_per_mille=fault.number("per_mille")),
+            "duplicate": lambda fault, node: self._spoil(fault, node, duplicate_per_mille=fault.number("per_mille")),
+            "disconnect": self._disconnect,
+            "slow_flush": self._slow_flush,
+            "fail_flush": partial(self._spoil_disk, attribute="flush_fails"),
+            "full_disk": partial(self._spoil_disk, attribute="full"),
+            "rot": self._rot,
+            "clock": self._jump,
+            "expire": self._expire,
+            "stall": self._stall,
+        }
+
+    # -- a schedule --------------------------------------------------------------------------------
 
     def arrange(self, schedule: Schedule) -> None:
-        for fault in schedule.faults:
-            self._world.schedule(fault.at_ms, partial(self.inject, fault))
+        """All faults of it, counted from now; UsageError for one that the simulator has not, or a node it has not."""
+        check(schedule, [self._id(name) for name in self._world.hosts])
+        for number, fault in enumerate(schedule.in_order()):
+            self._world.schedule(fault.at_ms, partial(self._inject, number, fault))
 
-    def inject(self, fault: Fault) -> None:
-        broker_id = int(fault.target)
-        peer = broker_peer(broker_id)
-        note = ""
-        match fault.verb:
-            case "kill":
-                note = self._kill(broker_id, wants_loss=self._world.chance.draw("lose", fault.at_ms, 4) > 0)
-            case "restart":
-                if not self._world.is_up(peer):
-                    self._world.start(peer)
-            case "pause":
-                self._world.pause(peer)
-                self._invariants.seen.add("pause")
-            case "resume":
-                self._world.resume(peer)
-        self.log.append(f"{self._world.now_ms:>6} ms  {fault.verb} broker {fault.target}{note}")
+    def _inject(self, number: int, fault: Fault) -> None:
+        begin = self._begin.get(fault.kind)
+        if begin is None:
+            self._tell(f"{fault.kind}: unsupported, virtual messages have no size in time")
+            return
+        for node in self._resolve(fault.nodes):
+            self._tell(f"{fault.kind} {self._id(node)}")
+            undo = begin(fault, node)
+            if undo is not None:
+                self._undo.setdefault(number, []).append(undo)
+        if fault.for_ms:
+            self._world.schedule(fault.for_ms, partial(self._end, number))
+        self._seen.add(fault.kind)
 
-    def _kill(self, broker_id: int, *, wants_loss: bool) -> str:
-        if not self._world.is_up(broker_peer(broker_id)):
-            return ", which is down"
-        others_hold = self._others_hold(broker_id)
-        self._lost_tail = {b for b in self._lost_tail if not self._holds_all(b)}
-        if self._lost_tail - {broker_id} and not others_hold:
-            return " is spared by the fault budget"
-        lose = wants_loss and others_hold
-        self._world.crash(broker_peer(broker_id), lose_unflushed=lose)
-        self._invariants.seen.add("lost tail" if lose else "crash")
-        if lose:
-            self._lost_tail.add(broker_id)
-        return ", which loses what was not flushed" if lose else ""
+    def _end(self, number: int) -> None:
+        for undo in self._undo.pop(number, []):
+            undo()
+
+    def heal(self) -> None:
+        """Every fault is over, and everything runs."""
+        for number in list(self._undo):
+            self._end(number)
+        for host in self._world.hosts.values():
+            host.disk.heal()
+            if self._id(host.name) in map(str, self._rotten) and host.node is not None:
+                self._world.crash(host.name)  # a replica that met bad data is offline until the next start
+            self._start(host.name)
+        self._invariants.readable_again()
+        self._tell("all faults are over")
+
+    def _tell(self, what: str) -> None:
+        self.log.append(f"{self._world.now_ms:>6} ms  {what}")
+
+    # -- whom ----------------------------------------------------------------------------------------
+
+    def _id(self, host: str) -> str:
+        return host.removeprefix("broker:")
+
+    def _resolve(self, nodes: tuple[str, ...]) -> list[str]:
+        """Names of hosts; a role that nobody has right now is nobody."""
+        found: dict[str, None] = {}
+        for node in nodes:
+            found.update(dict.fromkeys(self._role(node)))
+        return list(found)
+
+    def _role(self, node: str) -> Iterator[str]:
+        cluster = self._cluster
+        if ROLE.fullmatch(node) and node != "all" and not self._world.is_up(STORE):
+            return
+        if node == "all":
+            yield from map(broker_peer, cluster.broker_ids)
+        elif node == "controller" or node.startswith("coordinator("):
+            broker_id = cluster.controller() if node == "controller" else cluster.coordinator_of(node[12:-1])
+            if broker_id > 0:
+                yield broker_peer(broker_id)
+        elif role := PARTITION.fullmatch(node):
+            state = cluster.stored(int(role["number"])) if role["topic"] == TOPIC else None
+            if state is not None:
+                is_leader = role[1] == "leader"
+                yield from (broker_peer(b) for b in cluster.broker_ids if (b == state.leader) is is_leader)
+        else:
+            yield broker_peer(int(node)) if node.isdigit() else node
+
+    def _links(self, fault: Fault, node: str) -> Iterator[tuple[str, str]]:
+        mine = set(self._resolve(fault.nodes))
+        of, direction = str(fault.option("of")), fault.option("direction")
+        for other in self._world.hosts:
+            is_broker = other.startswith("broker:")
+            wanted = {
+                "others": other not in mine,
+                "brokers": is_broker and other not in mine,
+                "clients": not is_broker and other != STORE,
+            }.get(of, self._id(other) == of)
+            if not wanted or other == node:
+                continue
+            if direction != "in":
+                yield node, other
+            if direction != "out":
+                yield other, node
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def _start(self, host: str) -> None:
+        if self._world.is_up(host):
+            self._world.resume(host)
+        else:
+            self._world.start(host)
+
+    def _kill(self, fault: Fault, node: str) -> Undo | None:
+        if not self._world.is_up(node):
+            return None
+        lose: Lose = fault.option("lose")  # type: ignore[assignment]  # checked by the table of kinds
+        if node.startswith("broker:"):
+            broker_id = int(self._id(node))
+            others_hold = self._others_hold(broker_id)
+            self._lost_tail.difference_update([other for other in self._lost_tail if self._holds_all(other)])
+            if (self._lost_tail - {broker_id} or broker_id in self._rotten) and not others_hold:
+                self._tell(f"{self._id(node)} is spared by the fault budget")
+                return None
+            lose = lose if others_hold and not self._failing_disk - {broker_id} else "nothing"
+            if lose != "nothing" or broker_id in self._rotten:
+                self._lost_tail.add(broker_id)
+        if lose != "nothing":
+            self._seen.add("lost tail")
+            self._tell(f"{self._id(node)} loses what was not flushed ({lose})")
+        self._world.crash(node, lose=lose)
+        return lambda: self._start(node)
+
+    def _bounce(self, fault: Fault, node: str) -> Undo | None:
+        broker = self._world.hosts[node].node
+        if not isinstance(broker, Broker):
+            return self._kill(Fault(at_ms=0, kind="kill", nodes=fault.nodes), node)
+        self._world.enter(node, broker.leave)
+        self._stop_when_done(node, broker, self._world.now_ms + LEAVING_MS)
+
+        def undo() -> None:
+            self._stop_when_done(node, broker, 0)
+            self._start(node)
+
+        return undo
+
+    def _stop_when_done(self, node: str, broker: Broker, until_ms: int) -> None:
+        host = self._world.hosts[node]
+        if host.node is not broker:
+            return
+        if not broker.may_stop and self._world.now_ms < until_ms:
+            self._world.schedule(20, lambda: self._stop_when_done(node, broker, until_ms))
+            return
+        if not host.paused and not host.disk.full:
+            self._world.enter(node, broker.stop)
+            host.disk.flush_all()
+        self._world.crash(node)
+
+    def _pause(self, fault: Fault, node: str) -> Undo:
+        self._world.pause(node)
+        return lambda: self._world.resume(node)
+
+    def _stall(self, fault: Fault, node: str) -> Undo | None:
+        application = self._world.hosts[node].node
+        if not isinstance(application, Application):
+            return None
+        application.polling = False
+        return lambda: setattr(application, "polling", True)
+
+    def _expire(self, fault: Fault, node: str) -> None:
+        if self._world.is_up(STORE):
+            self._world.enter(STORE, lambda now: self._cluster.store().expire(now, node))
+
+    # -- network -------------------------------------------------------------------------------------
+
+    def _spoil(self, fault: Fault, node: str, **more: int) -> Undo:
+        links, spoil = list(self._links(fault, node)), self._world.network.spoil
+        for source, target in links:
+            spoil(source, target, **more)
+        less = {name: -amount for name, amount in more.items()}
+
+        def undo() -> None:
+            for source, target in links:
+                spoil(source, target, **less)
+
+        return undo
+
+    def _disconnect(self, fault: Fault, node: str) -> None:
+        for source, target in self._links(fault, node):
+            if source == node:
+                self._world.network.disconnect(source, target)
+
+    # -- disk and clock ------------------------------------------------------------------------------
+
+    def _slow_flush(self, fault: Fault, node: str) -> Undo:
+        disk = self._world.hosts[node].disk
+        before, disk.flush_ms = disk.flush_ms, fault.number("ms")
+        return lambda: setattr(disk, "flush_ms", before)
+
+    def _spoil_disk(self, fault: Fault, node: str, attribute: str) -> Undo | None:
+        """It may end the process, or take replicas offline until the next start; nothing is lost by that."""
+        if not node.startswith("broker:"):
+            return None
+        broker_id = int(self._id(node))
+        if self._lost_tail or self._failing_disk or not self._others_hold(broker_id):
+            self._tell(f"{broker_id} is spared by the fault budget")
+            return None
+        host = self._world.hosts[node]
+        setattr(host.disk, attribute, True)
+        self._failing_disk.add(broker_id)
+
+        def undo() -> None:
+            setattr(host.disk, attribute, False)
+            self._failing_disk.discard(broker_id)
+            if self._world.is_up(node):
+                self._world.crash(node)
+            self._start(node)
+
+        return undo
+
+    def _rot(self, fault: Fault, node: str) -> Undo | None:
+        """Counts as a lost tail: recovery may cut the log there."""
+        broker_id = int(self._id(node)) if node.startswith("broker:") else 0
+        if not broker_id or self._lost_tail or self._failing_disk or not self._others_hold(broker_id):
+            self._tell(f"{self._id(node)} is spared by the fault budget")
+            return None
+        self._world.crash(node)
+        self._lost_tail.add(broker_id)
+        if rot_newest_segment(self._world.hosts[node].disk, f"{TOPIC}-0", fault.number("bit")):
+            self._rotten.add(broker_id)
+        return lambda: self._start(node)
+
+    def _jump(self, fault: Fault, node: str) -> Undo:
+        host = self._world.hosts[node]
+        by_ms = -fault.number("by_ms") if fault.option("back") else fault.number("by_ms")
+        host.wall_offset_ms += by_ms
+        return lambda: setattr(host, "wall_offset_ms", host.wall_offset_ms - by_ms)
+
+    # -- the budget ----------------------------------------------------------------------------------
 
     def _holds_all(self, broker_id: int) -> bool:
-        return all(self._invariants.holds_committed(broker_id, number) for number in self._invariants.committed)
+        """All that was committed of each partition of which it has a replica."""
+        broker = self._cluster.broker(broker_id)
+        return broker is not None and all(
+            self._invariants.holds_committed(broker_id, key)
+            for key in self._invariants.partitions
+            if key in broker.replicas.partitions
+        )
 
     def _others_hold(self, broker_id: int) -> bool:
-        """Is there for each partition another running member of the ISR that holds all that was committed?"""
-        for partition in self._invariants.committed:
-            state = self._cluster.stored(partition)
-            members = [member for member in state.isr if member != broker_id] if state else []
-            if not any(self._invariants.holds_committed(member, partition) for member in members):
+        """Is there for each partition another running, sound member of the ISR that holds all that was committed?"""
+        if not self._world.is_up(STORE):
+            return False
+        unsound = {broker_id} | self._rotten | self._failing_disk
+        for key in self._invariants.partitions:
+            state = self._cluster.stored(key[1], key[0])
+            members = [member for member in state.isr if member not in unsound] if state else []
+            if state is not None and not any(self._invariants.holds_committed(member, key) for member in members):
                 return False
         return True
 
-    def heal(self) -> None:
-        for broker_id in self._cluster.broker_ids:
-            peer = broker_peer(broker_id)
-            if self._world.is_up(peer):
-                self._world.resume(peer)
-            else:
-                self._world.start(peer)
+
+def rot_newest_segment(disk: SimulatedDisk, folder: str, bit: int) -> bool:
+    """Flip a bit that a CRC covers; offsets and leader epochs have none that could tell, in Apache Kafka neither."""
+    paths = [f"{folder}/{name}" for name in disk.names(folder) if name.endswith(".log")]
+    covered: list[int] = []
+    position, size = 0, disk.size(paths[-1]) if paths else 0
+    while position + HEADER_SIZE <= size:
+        length = int.from_bytes(disk.read(paths[-1], position + 8, 4), "big")
+        covered += range(position + CRC_COVERS, min(position + BATCH_OVERHEAD + length, size))
+        position += BATCH_OVERHEAD + length
+    if covered:
+        disk.rot(paths[-1], covered[bit // 8 % len(covered)], 1 << bit % 8)
+    return bool(covered)

@@ -2,42 +2,51 @@
 
 import os
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
-from fuzz.clients import Producer
-from fuzz.faults import LOAD_MS, Injector, draw_schedule
-from fuzz.invariants import Invariants, Violation, ViolationError
-from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
-from reference.drivers.simulation.chance import Chance
-from spec.formats.schedule import Schedule
+import msgspec
+
+from fuzz.faults import Injector
+from fuzz.invariants.every import Invariants
+from fuzz.invariants.watch import Seen, Violation, ViolationError
+from fuzz.load import Clients, start_clients
+from fuzz.progress import demand_progress
+from fuzz.schedule import Schedule
+from fuzz.simulated_cluster import Settings, SimulatedCluster
+from fuzz.swarm import draw_schedule, settings_of
 from spec.formats.trace import Step
+from spec.formats.verdict import UsageError
 
 HEAL_MS = 6_000
-PRODUCERS = 2
 
 
 @dataclass(slots=True)
 class SeedResult:
+    """`fingerprint` of all events; `steps` only of a traced run."""
+
     seed: int
     events: int
     simulated_ms: int
     acked: int
+    fingerprint: int
+    schedule: Schedule
     violation: Violation | None = None
     faults: list[str] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    seen: Seen = field(default_factory=Seen)
     steps: list[Step] = field(default_factory=list)
 
-
-def settings_of(seed: int, base: Settings) -> Settings:
-    """Each seed has its own network: how far delays spread, and whether connections break."""
-    chance = Chance(seed)
-    spread_ms = (1, 4, 20)[chance.draw("spread", 0, 3)]
-    loss = (0, 0, 2, 8)[chance.draw("loss", 0, 4)]
-    return replace(base, spread_ms=spread_ms, loss_per_mille=loss)
+    @property
+    def trace_hash(self) -> str:
+        encoder = msgspec.json.Encoder()
+        return sha256(b"\n".join(map(encoder.encode, self.steps))).hexdigest()
 
 
 def run_seed(
@@ -50,54 +59,41 @@ def run_seed(
     world = cluster.world
     world.after_event = invariants.after_event
     injector = Injector(cluster, invariants)
-    producers: list[Producer] = []
+    clients = Clients([], {})
     violation = None
+    members = tuple(f"member:{number}" for number in range(len(settings.load.members)))
+    schedule = schedule or draw_schedule(seed, settings, members)
     try:
         cluster.start()
+        clients = start_clients(cluster, invariants.acknowledged)
+        if clients.members:
+            invariants.watch_group(clients.members)
         began_ms = world.now_ms
-        producers = _start_producers(cluster, invariants)
-        injector.arrange(schedule or draw_schedule(seed, settings.brokers))
-        world.run_until(began_ms + (schedule.duration_ms if schedule else LOAD_MS))
+        injector.arrange(schedule)
+        world.run_until(began_ms + schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()
+        if clients.administrator is not None:
+            clients.administrator.stopped = True
         world.run_until(world.now_ms + HEAL_MS)
-        _demand_progress(cluster, invariants, producers)
+        demand_progress(cluster, invariants, clients)
     except ViolationError as error:
         violation = error.violation
+    except UsageError:
+        raise
+    except Exception as error:  # whatever a node was given, it must go on
+        message = f"{type(error).__name__}: {error} ({error_place(error)})"
+        violation = Violation("NodeGoesOn", world.now_ms, world.events, invariants.last_moved, message)
     return SeedResult(
-        seed, world.events, world.now_ms, sum(p.acked for p in producers), violation, injector.log, invariants.seen,
-        world.steps,
+        seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
+        schedule, violation, injector.log, invariants.seen, world.steps,
     )  # fmt: skip
 
 
-def _start_producers(cluster: SimulatedCluster, invariants: Invariants) -> list[Producer]:
-    producers = []
-    for number in range(PRODUCERS):
-        producer = Producer(
-            cluster.broker_ids, TOPIC, number % cluster.settings.partitions, first=number, stride=PRODUCERS,
-            pause_ms=5 + 20 * number, on_ack=invariants.acknowledged,
-        )  # fmt: skip
-        cluster.world.add(f"client:{number}", lambda disk, p=producer: p)  # type: ignore[misc]
-        cluster.world.start(f"client:{number}")
-        producers.append(producer)
-    return producers
-
-
-def _demand_progress(cluster: SimulatedCluster, invariants: Invariants, producers: list[Producer]) -> None:
-    """Faults are over: writes must be acknowledged again, and every replica must be in the ISR."""
-    world = cluster.world
-    before = [producer.acked for producer in producers]
-    world.run_until(world.now_ms + 1_500)
-
-    def stuck(message: str) -> ViolationError:
-        return ViolationError(Violation("Progress", world.now_ms, world.events, -1, message))
-
-    if any(producer.acked == count for producer, count in zip(producers, before, strict=True)):
-        raise stuck("no write was acknowledged within 1.5 s, 6 s after the last fault")
-    for partition in invariants.committed:
-        state = cluster.stored(partition)
-        if state is None or set(state.isr) != set(cluster.broker_ids):
-            raise stuck(f"the ISR is {state.isr if state else None} 7.5 s after the last fault")
+def error_place(error: Exception) -> str:
+    """File and line where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 @dataclass(slots=True)
@@ -115,24 +111,36 @@ class Sweep:
     def events(self) -> int:
         return sum(result.events for result in self.results)
 
+    def coverage(self) -> dict[str, int]:
+        """Of each interesting situation, the number of seeds that saw it; the most frequent first."""
+        seeds: Counter[str] = Counter()
+        for result in self.results:
+            seeds.update(result.seen.keys())
+        return dict(sorted(seeds.items(), key=lambda item: (-item[1], item[0])))
+
     @property
     def events_per_second(self) -> float:
         return self.events / self.seconds if self.seconds else 0.0
 
 
 def sweep_parallel(
-    seeds: Sequence[int], base: Settings, *, jobs: int = 0, on_result: Callable[[SeedResult], None] | None = None
-) -> Sweep:
-    """Seeds over processes (0: one for each core); results in the order of the seeds."""
+    seeds: Sequence[int], base: Settings, *, schedule: Schedule | None = None, jobs: int = 0,
+    on_result: Callable[[SeedResult], None] | None = None, until_found: bool = False,
+) -> Sweep:  # fmt: skip
+    """Seeds over processes (0: one for each core); results in the order of the seeds, at most to the first finding."""
     workers = min(jobs or os.cpu_count() or 1, len(seeds))
     found = Sweep()
     started = time.perf_counter()
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
-        run = partial(run_seed, base=base)
+        run = partial(run_seed, base=base, schedule=schedule)
         results = pool.map(run, seeds, chunksize=4) if pool else map(run, seeds)
         for result in results:
             found.results.append(result)
             found.seconds = time.perf_counter() - started
             if on_result is not None:
                 on_result(result)
+            if until_found and result.violation is not None:
+                if pool is not None:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                break
     return found

@@ -10,13 +10,16 @@ from reference.context import from_json
 from reference.controller.cluster import parse_topic
 from reference.controller.paths import CONTROLLER, TOPICS
 from reference.drivers.simulation.disk import SimulatedDisk
+from reference.drivers.simulation.wire import through_the_wire
 from reference.drivers.simulation.world import World
 from reference.events import STORE, Node, broker_peer
 from reference.metadata_store import MetadataStore
 from reference.replication.partition import Partition, Role
 from reference.replication.states import PartitionState, state_path
+from reference.wire.errors import ErrorCode
 
 TOPIC = "t"
+OFFSETS_TOPIC = "__consumer_offsets"
 
 # Quick time-outs: a run of some virtual seconds sees sessions expire, ISRs shrink and leaders change.
 QUICK: dict[str, Any] = {
@@ -28,31 +31,57 @@ QUICK: dict[str, Any] = {
     "log_flush_interval_ms": 250,
     "request_timeout_ms": 1_000,
     "offsets_topic_num_partitions": 1,
+    "group_min_session_timeout_ms": 500,
     "log_segment_bytes": 4096,
     "log_index_interval_bytes": 512,
 }
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How many clients of which kind; `members` each by their assignors; every `twins` of them share an instance id."""
+
+    producers: int = 2
+    idempotent: int = 0
+    members: tuple[str, ...] = ()
+    twins: int = 0
+    administrator: bool = False
+    deletes: bool = False  # the administrator makes and deletes a topic, too
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """What one run is made of; everything else follows from the seed."""
+    """What one run is made of; everything else follows from the seed. `replication_factor` 0: one on every broker."""
 
     brokers: int = 3
     partitions: int = 1
+    replication_factor: int = 0
+    load: Load = Load()
     min_insync_replicas: int = 2
     truncation: str = "kip320"
     guards_off: tuple[str, ...] = ()
     spread_ms: int = 4
     loss_per_mille: int = 0
+    reorder: bool = False  # each kind of request has a connection of its own
+    wire: bool = False  # every message is encoded and decoded
     assigned: tuple[int, ...] = ()
     racks: tuple[str, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)
+    node_settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # by broker id
+
+    @property
+    def replicas(self) -> int:
+        return self.replication_factor or self.brokers
 
 
 class SimulatedCluster:
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
         self.settings = settings
-        self.world = World(seed, spread_ms=settings.spread_ms, loss_per_mille=settings.loss_per_mille)
+        self.world = World(
+            seed, spread_ms=settings.spread_ms, loss_per_mille=settings.loss_per_mille, reorder=settings.reorder
+        )
+        if settings.wire:
+            self.world.network.through_the_wire = through_the_wire
         self.broker_ids = list(range(1, settings.brokers + 1))
 
         def make_store(disk: SimulatedDisk) -> Node:
@@ -65,13 +94,16 @@ class SimulatedCluster:
                 port=9091 + broker_id,
                 truncation=settings.truncation,  # type: ignore[arg-type]
                 min_insync_replicas=settings.min_insync_replicas,
-                default_replication_factor=settings.brokers,
-                offsets_topic_replication_factor=settings.brokers,
+                default_replication_factor=settings.replicas,
+                offsets_topic_replication_factor=settings.replicas,
                 guards_off=settings.guards_off,
                 broker_rack=settings.racks[broker_id - 1] if settings.racks else None,
-                **{**QUICK, **settings.broker_settings},
+                **{**QUICK, **settings.broker_settings, **self._of_node(broker_id)},
             )
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=tracing))  # type: ignore[misc]
+
+    def _of_node(self, broker_id: int) -> dict[str, Any]:
+        return self.settings.node_settings.get("*", {}) | self.settings.node_settings.get(str(broker_id), {})
 
     def start(self) -> None:
         """Start everything and create the topic; ends when every broker knows its leaders."""
@@ -80,7 +112,7 @@ class SimulatedCluster:
             self.world.start(broker_peer(broker_id))
         self.world.run_until(self.world.now_ms + 300)
         wanted = self.settings
-        creator = topic_creator(self.broker_ids, TOPIC, wanted.partitions, wanted.brokers, wanted.assigned)
+        creator = topic_creator(self.broker_ids, TOPIC, wanted.partitions, wanted.replicas, wanted.assigned)
         self.ask("client:admin", creator, patience_ms=20_000)
         if not creator.done:
             raise AssertionError("the simulated cluster did not come up within 20 virtual seconds")
@@ -100,6 +132,9 @@ class SimulatedCluster:
         assert isinstance(node, MetadataStore), "the store is down"
         return node
 
+    def store_if_up(self) -> MetadataStore | None:
+        return self.store() if self.world.is_up(STORE) else None
+
     def broker(self, broker_id: int) -> Broker | None:
         node = self.world.hosts[broker_peer(broker_id)].node
         return node if isinstance(node, Broker) else None
@@ -108,9 +143,9 @@ class SimulatedCluster:
         broker = self.broker(broker_id)
         return broker.replicas.partitions.get((TOPIC, partition)) if broker else None
 
-    def stored(self, partition: int) -> PartitionState | None:
+    def stored(self, partition: int, topic: str = TOPIC) -> PartitionState | None:
         """What the metadata store holds of a partition."""
-        return self.store().peek(state_path(TOPIC, partition), PartitionState.from_bytes)
+        return self.store().peek(state_path(topic, partition), PartitionState.from_bytes)
 
     def assigned(self, partition: int) -> tuple[int, ...]:
         """The replicas that the metadata store assigns; none when the topic is gone."""
@@ -120,6 +155,16 @@ class SimulatedCluster:
     def controller(self) -> int:
         """The broker whose claim the store holds, or -1."""
         return self.store().peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
+
+    def coordinator_of(self, group: str) -> int:
+        """The running broker that takes itself for the group's coordinator in the newest leader epoch, or -1."""
+        found = {-1: -1}
+        for broker_id in self.broker_ids:
+            broker = self.broker(broker_id)
+            if broker is not None and broker.groups.check(group) is ErrorCode.NONE:
+                log = broker.replicas.partitions[OFFSETS_TOPIC, broker.groups.partition_for(group)]
+                found[log.leader_epoch] = broker_id
+        return found[max(found)]
 
     def leader(self, partition: int) -> int:
         """The broker that acts as leader in the epoch that the store holds, or -1."""

@@ -1,62 +1,38 @@
-"""Seeds that must be clean, and seeds that must not be once a guard is off."""
+"""Seeds that must be clean, runs that must be the same, and demands that must be made."""
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from fuzz.invariants.watch import Seen
+from fuzz.schedule import Fault, Schedule
 from fuzz.search import SeedResult, run_seed, sweep_parallel
-from fuzz.shrink import pairs, shrink
-from fuzz.simulated_cluster import Settings
+from fuzz.simulated_cluster import Load, Settings
+from fuzz.swarm import draw_load, draw_schedule, settings_of
 from reference.drivers.simulation.chance import Chance
-from reference.drivers.simulation.disk import SimulatedDisk
-from spec.formats.schedule import Fault, Schedule
+from spec.formats.verdict import UsageError
+
+GROUP = Settings(load=Load(producers=1, members=("range", "range")))
 
 
 def test_seeds_are_clean_with_all_guards_on() -> None:
-    found = sweep_parallel(range(12), Settings(), jobs=1)
+    found = sweep_parallel(range(10), Settings(), jobs=1)
     assert [str(result.violation) for result in found.findings] == []
-    seen = set().union(*(result.seen for result in found.results))
-    assert {"crash", "lost tail", "pause", "leader change"} <= seen, "the faults never got interesting"
-
-
-@pytest.mark.parametrize(
-    ("settings", "seed"),
-    [
-        (Settings(guards_off=("AckAfterCommit",)), 0),
-        (Settings(guards_off=("HwNeedsWholeIsr",)), 8),
-        (Settings(guards_off=("UncleanRestartLeavesIsr",)), 0),
-        (Settings(guards_off=("IsrCas",)), 21),
-        (Settings(truncation="high_watermark"), 12),
-    ],
-    ids=lambda value: "+".join(value.guards_off) or value.truncation if isinstance(value, Settings) else str(value),
-)
-def test_a_guard_that_is_off_loses_data(settings: Settings, seed: int) -> None:
-    violation = run_seed(seed, settings).violation
-    assert violation is not None
-    assert violation.invariant in {"AcknowledgedNotLost", "LogMatching"}
-    assert run_seed(seed).violation is None, "the same seed is clean with the guard on"
-
-
-def test_a_smaller_schedule_still_breaks_the_same_invariant() -> None:
-    settings = Settings(guards_off=("AckAfterCommit",))
-    smallest = shrink(0, settings, "AcknowledgedNotLost")
-    again = run_seed(0, settings, schedule=smallest)
-    assert len(smallest.faults) <= 2
-    assert again.violation is not None
-    assert again.violation.invariant == "AcknowledgedNotLost"
-
-
-def test_pairs_keep_a_fault_with_its_undoing() -> None:
-    kill, pause = Fault(at_ms=1, verb="kill", target="1"), Fault(at_ms=2, verb="pause", target="2")
-    resume, restart = Fault(at_ms=3, verb="resume", target="2"), Fault(at_ms=4, verb="restart", target="1")
-    schedule = Schedule(faults=(restart, pause, kill, resume), duration_ms=9)
-    assert pairs(schedule) == [(kill, restart), (pause, resume)]
+    seen = sum((result.seen for result in found.results), Seen())
+    assert {"kill", "lost tail", "pause", "leader change", "truncation", "isr shrink", "group Stable"} <= seen.keys()
 
 
 def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
-    """No order may depend on hashing: two interpreters with other hash seeds see the same last step."""
-    script = "from fuzz.search import run_seed; r = run_seed(6, tracing=True); print(r.events, r.acked, r.steps[-1])"
+    """No order may depend on hashing: two interpreters with other hash seeds leave the same trace."""
+    script = (
+        "from fuzz.search import run_seed; from fuzz.schedule import *; from fuzz.simulated_cluster import *;"
+        "kill = Fault(at_ms=300, for_ms=300, kind='kill', nodes=('leader(t,0)',), options={'lose': 'torn'});"
+        "r = run_seed(6, Settings(load=Load(members=('range', 'range'))), tracing=True,"
+        " schedule=Schedule(duration_ms=900, seed=6, faults=(kill,)));"
+        "print(r.events, r.acked, r.fingerprint, r.trace_hash)"
+    )
     outputs = {
         subprocess.run(
             [sys.executable, "-c", script], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
@@ -66,13 +42,41 @@ def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     assert len(outputs) == 1
 
 
+def test_a_run_is_the_same_with_every_message_encoded_and_decoded() -> None:
+    schedule = Schedule(
+        duration_ms=1_500, seed=4, faults=(Fault(at_ms=500, for_ms=500, kind="kill", nodes=("leader(t,0)",)),)
+    )
+    objects, encoded = (
+        run_seed(4, replace(GROUP, wire=wire), schedule=schedule, tracing=True) for wire in (False, True)
+    )
+    assert objects.violation is None
+    assert (objects.fingerprint, objects.trace_hash) == (encoded.fingerprint, encoded.trace_hash)
+
+
 def test_progress_is_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose brokers never come back is stuck, and said to be."""
     monkeypatch.setattr("fuzz.faults.Injector.heal", lambda self: None)
-    schedule = Schedule(faults=(Fault(at_ms=100, verb="kill", target="1"),), duration_ms=1_000)
+    schedule = Schedule(duration_ms=1_000, faults=(Fault(at_ms=100, kind="kill", nodes=("1",)),))
     result: SeedResult = run_seed(3, schedule=schedule)
     assert result.violation is not None
-    assert result.violation.invariant == "Progress"
+    assert result.violation.operator.endswith("liveness)")
+
+
+def test_what_a_node_cannot_bear_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("reference.broker.Broker._role_changed", broken)
+    violation = run_seed(3, schedule=Schedule(duration_ms=100)).violation
+    assert violation is not None
+    assert violation.invariant == "NodeGoesOn"
+    assert "ZeroDivisionError: planted (test_simulation.py:" in violation.message
+
+
+def test_a_schedule_that_names_nobody_is_refused() -> None:
+    schedule = Schedule(duration_ms=100, faults=(Fault(at_ms=1, kind="kill", nodes=("9",)),))
+    with pytest.raises(UsageError, match="fault 0: unknown node '9'; known: store, 1, 2, 3"):
+        run_seed(1, schedule=schedule)
 
 
 def test_draws_do_not_depend_on_other_draws() -> None:
@@ -82,16 +86,12 @@ def test_draws_do_not_depend_on_other_draws() -> None:
     assert [Chance(5).draw("x", n, 10) for n in range(20)] != [Chance(6).draw("x", n, 10) for n in range(20)]
 
 
-def test_a_crash_takes_back_what_was_not_flushed() -> None:
-    disk = SimulatedDisk()
-    disk.append("log", b"kept")
-    disk.flush("log")
-    disk.append("log", b" lost")
-    disk.append("never", b"flushed")
-    disk.write("config", b"old")
-    disk.flush("config")
-    disk.write("config", b"new, not flushed")
-    disk.lose_unflushed()
-    assert disk.read("log", 0, 99) == b"kept"
-    assert not disk.exists("never")
-    assert disk.read("config", 0, 99) == b"old"
+def test_seeds_draw_every_fault_and_every_load() -> None:
+    loads = [draw_load(Chance(seed)) for seed in range(60)]
+    assert {bool(load.members) for load in loads} == {load.administrator for load in loads} == {True, False}
+    assert {load.members[0] for load in loads if load.members} >= {"range", "cooperative-sticky"}
+    faults = [f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings()), ("m",)).faults]
+    assert {fault.kind for fault in faults} == {
+        "kill", "bounce", "pause", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
+        "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
+    }  # fmt: skip

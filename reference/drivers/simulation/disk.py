@@ -29,7 +29,7 @@ class File:
 
 @dataclass(slots=True)
 class Flushing:
-    """A flush under way: `size` bytes as they were when it began, or all of `content` where a file is replaced whole."""
+    """A flush under way: `size` bytes as they were when it began, or `content` where a file is replaced whole."""
 
     file: File
     size: int
@@ -89,6 +89,8 @@ class SimulatedDisk:
         file.flushed_size = min(file.flushed_size, size)
         for flushing in file.flushing:
             flushing.size = min(flushing.size, size)  # what comes in its place was not there when the flush began
+        if path in self._rotten:
+            self._rotten[path] = {at: bits for at, bits in self._rotten[path].items() if at < size}
         file.durable = None if file.durable is None else file.durable[:size]
 
     def rename(self, old: str, new: str) -> None:
@@ -131,6 +133,10 @@ class SimulatedDisk:
         """At once."""
         if path in self._files:
             self.end_flush(self.begin_flush(path))
+
+    def flush_all(self) -> None:
+        for path in self._files:
+            self.flush(path)
 
     def lose_unflushed(self) -> None:
         """The power went: every file is as it was when it was last flushed, or gone if it never was."""

@@ -1,0 +1,84 @@
+"""All invariants of a simulated cluster, attached to its world."""
+
+from collections.abc import Mapping
+
+from fuzz.invariants.groups import ObservedGroup
+from fuzz.invariants.metadata import StoredState
+from fuzz.invariants.replication import ReplicatedPartition
+from fuzz.invariants.watch import Seen, Violation, ViolationError
+from fuzz.load import Consumer
+from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
+from reference.broker import Broker
+from reference.drivers.simulation.world import Host
+from reference.events import STORE
+from reference.replication.states import PartitionState
+
+
+class Invariants:
+    """Attach `after_event` to a world; raises ViolationError at the first event that breaks one."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster, self._world = cluster, cluster.world
+        self.last_moved = ""
+        settings = cluster.settings
+        self.seen = Seen()
+        self.unclean: set[int] = set()
+        self.unreadable: set[int] = set()  # brokers whose disk rots: what they read is not what they wrote
+        keys = [(TOPIC, number) for number in range(settings.partitions)]
+        keys += [(OFFSETS_TOPIC, 0)] if settings.load.members else []
+        doubtful = (self.unclean, self.unreadable)
+        self.partitions = {
+            key: ReplicatedPartition(
+                settings.replicas, settings.min_insync_replicas, doubtful, self.seen, self.violated
+            )
+            for key in keys
+        }
+        self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
+        self.group: ObservedGroup | None = None
+
+    def watch_group(self, members: Mapping[str, Consumer]) -> ObservedGroup:
+        self.group = ObservedGroup(self._cluster, members, self.seen, self.violated)
+        for member in members.values():
+            member.on_committed = self.group.committed
+        return self.group
+
+    def acknowledged(self, partition: int, offset: int, value: int) -> None:
+        self.partitions[TOPIC, partition].acknowledged(offset)
+
+    def _stored(self, key: tuple[str, int], before: PartitionState | None) -> None:
+        self.partitions[key].stored(self.stored.states[key], before)
+
+    def after_event(self, host: Host) -> None:
+        self.last_moved = host.name
+        node = host.node
+        if isinstance(node, Broker):
+            broker_id = node.config.broker_id
+            if broker_id not in self.unreadable:
+                replicas = node.replicas.partitions
+                for key, partition in self.partitions.items():
+                    replica = replicas.get(key)
+                    if replica is not None:
+                        partition.look(host, broker_id, replica)
+                    elif broker_id in partition.replicas:
+                        partition.gone(host, broker_id)
+            if self.group is not None:
+                self.group.broker_moved(node)
+        elif host.name == STORE and node is not None:
+            self.stored.after_event()
+        elif self.group is not None and isinstance(node, Consumer):
+            self.group.member_moved()
+
+    def readable_again(self) -> None:
+        """Disks are sound; what they hold is read anew."""
+        for partition in self.partitions.values():
+            partition.forget(self.unreadable)
+        self.unreadable.clear()
+
+    def holds_committed(self, broker_id: int, key: tuple[str, int]) -> bool:
+        """Has this running broker every committed record? (for the fault budget)"""
+        broker = self._cluster.broker(broker_id)
+        up = broker is not None and key in broker.replicas.partitions
+        return up and self.partitions[key].holds_committed(broker_id)
+
+    def violated(self, invariant: str, message: str) -> None:
+        raise ViolationError(Violation(invariant, self._world.now_ms, self._world.events, self.last_moved, message))

@@ -1,0 +1,133 @@
+"""A consumer group as its coordinator has it, and what its members have."""
+
+from collections.abc import Mapping
+
+from fuzz.invariants.replication import Violated
+from fuzz.invariants.watch import Seen
+from fuzz.load import GROUP, Consumer
+from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
+from reference.broker import Broker
+from reference.clients.assignors import ASSIGNORS
+from reference.clients.judge import quarrels
+from reference.clients.member_states import MemberState
+from reference.clients.subscriptions import Partition, unpack_assignment
+from reference.groups.group import Group, GroupState
+from reference.replication.states import PartitionState, state_path
+from reference.wire.errors import DecodeError
+
+OFFSETS_STATE = state_path(OFFSETS_TOPIC, 0)
+
+
+class ObservedGroup:
+    """The coordinator is whom the store says; what a former one still believes commits nobody to anything."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, members: Mapping[str, Consumer], seen: Seen, violated: Violated
+    ) -> None:
+        self._cluster, self._members, self._seen, self._violated = cluster, members, seen, violated
+        self._raw: object = None
+        self._coordinator = -1
+        self._last: Group | None = None
+        self._state = GroupState.EMPTY
+        self._generation = 0
+        self._stable_generation = 0
+        self._acknowledged: dict[Partition, int] = {}
+        self._topic = {(TOPIC, number) for number in range(cluster.settings.partitions)}
+
+    def _coordinates(self, broker: Broker) -> bool:
+        store = self._cluster.store_if_up()
+        if store is not None:
+            raw = store.peek(OFFSETS_STATE, lambda data, version: (data, version))
+            if raw != self._raw:
+                self._raw = raw
+                self._coordinator = PartitionState.from_bytes(*raw).leader if raw else -1
+        return broker.config.broker_id == self._coordinator
+
+    def broker_moved(self, broker: Broker) -> None:
+        group = broker.groups.groups.get(GROUP)
+        if group is None or not self._coordinates(broker):
+            return
+        if group is not self._last:
+            if self._last is not None:
+                self._seen.add("coordinator change")
+            self._last, self._state, self._generation = group, GroupState.EMPTY, -1
+        self._look_at_offsets(group)
+        if group.generation_id < self._generation:
+            self._violated("OwnershipKept", f"generation {self._generation} to {group.generation_id}")
+        self._generation = group.generation_id
+        if group.state is not self._state:
+            self._state = group.state
+            self._moved(group)
+        self._look_for_ghosts(group)
+
+    def committed(self, partitions: frozenset[Partition], offset: int) -> None:
+        """A member was told that its commit counts."""
+        for key in partitions:
+            self._acknowledged[key] = max(offset, self._acknowledged.get(key, -1))
+
+    def member_moved(self) -> None:
+        """OneOwner: no two members of the present generation have one partition."""
+        if self._last is not None:
+            for each in quarrels(self._members, self._last):
+                self._violated("OneOwner", each)
+
+    def _moved(self, group: Group) -> None:
+        self._seen.add(f"group {group.state}")
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._check_barrier(group)
+        elif group.state is GroupState.STABLE:
+            if group.generation_id < self._stable_generation:
+                self._violated(
+                    "OwnershipKept", f"generation {group.generation_id} is stable after {self._stable_generation} was"
+                )
+            self._stable_generation = group.generation_id
+            self._check_assignment(group)
+
+    def _look_at_offsets(self, group: Group) -> None:
+        """A commit that was acknowledged counts until a later one does: nobody but the holder may undo it."""
+        for key, acknowledged in self._acknowledged.items():
+            committed = group.offsets.get(key)
+            if committed is None or committed.offset < acknowledged:
+                told = committed.offset if committed else "none"
+                self._violated("OwnershipKept", f"{key[0]}-{key[1]} is committed at {told}, after {acknowledged}")
+
+    def _check_barrier(self, group: Group) -> None:
+        """When a generation is complete, none of its dynamic members owns anything (eager)."""
+        if ASSIGNORS[group.protocol or "range"].is_cooperative:
+            return
+        for name, application in self._members.items():
+            member = group.members.get(application.member.member_id)
+            if member is not None and member.instance_id is None and application.member.owned:
+                self._violated("Barrier", f"generation {group.generation_id} begins while {name} owns partitions")
+
+    def _check_assignment(self, group: Group) -> None:
+        """AllAssigned, NothingTaken: every partition is given to a member, and to one of the present ones."""
+        given: set[tuple[str, int]] = set()
+        for member in group.members.values():
+            try:
+                given |= unpack_assignment(member.assignment)
+            except DecodeError:
+                continue
+        cooperative = ASSIGNORS[group.protocol or "range"].is_cooperative
+        if self._topic - given and not cooperative:  # a cooperative one withholds what is still to be revoked
+            self._violated("AllAssigned", f"generation {group.generation_id} leaves {sorted(self._topic - given)} out")
+
+    def _look_for_ghosts(self, group: Group) -> None:
+        """No member of which its process never heard."""
+        for member in group.members.values():
+            known = member.instance_id is not None or any(member.member_id in m.ids for m in self._members.values())
+            if not known:
+                self._violated("NoGhosts", f"{member.member_id} is a member, and nobody knows it")
+
+    def settled(self) -> str:
+        """What is missing before the group is Stable and each partition owned by one; empty when nothing is."""
+        group = self._last
+        applications = [each for each in self._members.values() if each.member.state is not MemberState.CLOSED]
+        owned = sorted(each for application in applications for each in application.member.owned)
+        if group is None or group.state is not GroupState.STABLE:
+            return f"the group is {group.state if group else 'unknown'}"
+        if owned != sorted(self._topic):
+            return f"owned are {owned}"
+        if set(group.members) != {application.member.member_id for application in applications}:
+            return f"the coordinator's members are {sorted(group.members)}"
+        return ""

@@ -1,0 +1,216 @@
+"""Replicas of one partition: what was committed or acknowledged is kept, and logs agree."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fuzz.invariants.watch import Seen
+from reference.drivers.simulation.world import Host
+from reference.replication.partition import Partition, Role
+from reference.replication.states import PartitionState
+
+Batch = tuple[int, int, int, int]  # base offset, last offset, leader epoch, CRC
+Violated = Callable[[str, str], None]
+RECENT = 64
+"""So many batches are compared by epoch with those of other replicas; older ones were when they were new."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """A replica as it was when last looked at."""
+
+    life: int
+    role: Role = Role.NONE
+    leader_epoch: int = -1
+    high_watermark: int = 0
+    log_end_offset: int = 0
+    isr: tuple[int, ...] = ()
+    proposed_isr: tuple[int, ...] | None = None
+    batches: list[Batch] = field(default_factory=list)
+    matched: int = 0  # so many batches were found equal to what was committed
+
+
+class ReplicatedPartition:
+    """`doubtful`: brokers that lost their tail and have not joined the ISR again, and those whose disk rots."""
+
+    def __init__(
+        self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], seen: Seen,
+        violated: Violated,
+    ) -> None:  # fmt: skip
+        self._enough = min(min_insync_replicas, brokers)
+        self._unclean, self._unreadable = doubtful
+        self._seen, self._violated = seen, violated
+        self.replicas: dict[int, Replica] = {}
+        self.state: PartitionState | None = None
+        self.committed: list[Batch] = []  # what any leader ever had below its high watermark
+        self.committed_end = 0
+        self.acknowledged_end = 0
+        self._known: dict[tuple[int, int], Batch] = {}  # (base offset, leader epoch) -> the one batch that has both
+        self._leaders: dict[int, int] = {}  # leader epoch -> who led
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def acknowledged(self, offset: int) -> None:
+        if offset >= self.acknowledged_end:
+            self.acknowledged_end = offset + 1
+            self._check_eligible("acknowledged", self.acknowledged_end)
+
+    def stored(self, state: PartitionState, before: PartitionState | None) -> None:
+        """The store holds another state."""
+        self.state = state
+        if before is not None:
+            self._unclean.difference_update(set(state.isr) - set(before.isr))
+        self._check_eligible("committed", self.committed_end)
+        leader = self.replicas.get(state.leader)
+        if leader is not None:
+            self._check_counts(state.leader, leader)
+
+    def forget(self, broker_ids: set[int]) -> None:
+        for broker_id in broker_ids:
+            self.replicas.pop(broker_id, None)
+
+    def gone(self, host: Host, broker_id: int) -> None:
+        """The broker runs, and has no such replica: it was deleted, or never made in this life."""
+        last = self.replicas.get(broker_id)
+        if last is not None and (last.log_end_offset or last.life != host.life):
+            self.replicas[broker_id] = Replica(host.life)
+            self._check_eligible("committed", self.committed_end)
+
+    def look(self, host: Host, broker_id: int, replica: Partition) -> None:
+        """A broker has moved. Most steps change nothing here."""
+        last = self.replicas.get(broker_id)
+        if last is None or last.life != host.life:
+            last = self.replicas[broker_id] = Replica(host.life)
+        end = replica.log.log_end_offset
+        if (
+            last.log_end_offset == end
+            and last.high_watermark == replica.high_watermark
+            and last.leader_epoch == replica.leader_epoch
+            and last.role is replica.role
+            and last.isr is replica.isr
+            and last.proposed_isr is replica.proposed_isr
+        ):
+            return
+        if end != last.log_end_offset:
+            self._read(last, replica, end)
+        self._check_role(broker_id, last, replica)
+        before, last.high_watermark = last.high_watermark, replica.high_watermark
+        same_office = replica.leader_epoch == last.leader_epoch and replica.role is last.role is Role.LEADER
+        last.leader_epoch, last.role, last.log_end_offset = replica.leader_epoch, replica.role, end
+        last.isr, last.proposed_isr = replica.isr, replica.proposed_isr
+        self._check_high_watermark(last, before, same_office=same_office)
+        if replica.role is Role.LEADER:
+            self._check_counts(broker_id, last)
+
+    # -- logs --------------------------------------------------------------------------------------
+
+    def _read(self, last: Replica, replica: Partition, end: int) -> None:
+        """Take in what was appended, or forget what was cut."""
+        batches = last.batches
+        if end < last.log_end_offset:
+            self._seen.add("truncation")
+            while batches and batches[-1][1] >= end:
+                batches.pop()
+            last.matched = min(last.matched, len(batches))
+        start = batches[-1][1] + 1 if batches else 0
+        if start >= end:
+            return
+        for header in replica.log.headers(start):
+            batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
+            if batches and batch[2] < batches[-1][2]:
+                self._violated("EpochsAscend", f"epoch {batch[2]} at offset {batch[0]} after epoch {batches[-1][2]}")
+            known = self._known.setdefault((batch[0], batch[2]), batch)
+            if known != batch:
+                self._violated(
+                    "LogMatching", f"offset {batch[0]} of epoch {batch[2]} is another batch than on another replica"
+                )
+            batches.append(batch)
+
+    def _check_high_watermark(self, last: Replica, before: int, *, same_office: bool) -> None:
+        if last.high_watermark > last.log_end_offset:
+            self._violated("HwWithinLog", f"high watermark {last.high_watermark}, log end {last.log_end_offset}")
+        if same_office and last.high_watermark < before:
+            self._violated("HwNeverFalls", f"from {before} to {last.high_watermark} in epoch {last.leader_epoch}")
+        if last.role is Role.LEADER and last.high_watermark > self.committed_end:
+            self._match(last, "LeadersAgree")
+            self._commit(last)
+        else:
+            self._match(last, "LeadersAgree" if last.role is Role.LEADER else "ReadersAgree")
+
+    def _commit(self, leader: Replica) -> None:
+        """What a leader commits is committed for good."""
+        for batch in leader.batches[len(self.committed) :]:
+            if batch[1] >= leader.high_watermark:
+                break
+            self.committed.append(batch)
+        leader.matched = len(self.committed)
+        self.committed_end = leader.high_watermark
+        holders = sum(each.log_end_offset >= self.committed_end for each in self.replicas.values())
+        if holders + len(self._unreadable) < self._enough:
+            self._violated(
+                "EnoughHold", f"{self.committed_end} records are committed, and {holders} replicas have them"
+            )
+        self._check_eligible("committed", self.committed_end)
+
+    def _match(self, last: Replica, invariant: str) -> None:
+        """Below its high watermark every replica holds what was committed there."""
+        for index in range(last.matched, min(len(last.batches), len(self.committed))):
+            held, committed = last.batches[index], self.committed[index]
+            if held[1] >= last.high_watermark:
+                break
+            if held != committed:
+                self._violated(
+                    invariant,
+                    f"offset {held[0]} holds epoch {held[2]}; committed was {committed[0]} of epoch {committed[2]}",
+                )
+            last.matched = index + 1
+
+    # -- roles -------------------------------------------------------------------------------------
+
+    def _check_role(self, broker_id: int, last: Replica, replica: Partition) -> None:
+        epoch, state = replica.leader_epoch, self.state
+        if epoch < last.leader_epoch:
+            self._violated("BrokersGoForward", f"leader epoch {last.leader_epoch} to {epoch}")
+        if state is not None and epoch > state.leader_epoch:
+            self._violated("BrokersNotAhead", f"acts in leader epoch {epoch}, the store holds {state.leader_epoch}")
+        if replica.role is not Role.LEADER:
+            return
+        if last.role is not Role.LEADER or epoch != last.leader_epoch:
+            self._seen.add("leader change" if self._leaders else "first leader")
+            other = self._leaders.setdefault(epoch, broker_id)
+            if other != broker_id:
+                self._violated("OneLeaderPerEpoch", f"leads in epoch {epoch}, as {other} did")
+        present = state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch)
+        if present and replica.log.log_end_offset < self.acknowledged_end:
+            self._violated(
+                "AckedSurvives",
+                f"leads in epoch {epoch} with a log that ends at {replica.log.log_end_offset}; "
+                f"offset {self.acknowledged_end - 1} was acknowledged",
+            )
+
+    def _check_counts(self, broker_id: int, leader: Replica) -> None:
+        """The leader counts everybody whom the store has in the ISR."""
+        state = self.state
+        if state is None or leader.role is not Role.LEADER:
+            return
+        if (state.leader, state.leader_epoch) == (broker_id, leader.leader_epoch):
+            missing = set(state.isr) - set(leader.isr) - set(leader.proposed_isr or ())
+            if missing:
+                self._violated("LeaderCountsIsr", f"the ISR is {state.isr}, and leader {broker_id} counts {leader.isr}")
+
+    def _check_eligible(self, what: str, end: int) -> None:
+        """Whoever may be elected has all of it, but for those that lost their tail and are about to leave the ISR."""
+        if self.state is None:
+            return
+        for member in (*self.state.isr, *self.state.elr):
+            replica = self.replicas.get(member)
+            doubtful = member in self._unclean or member in self._unreadable
+            if replica is not None and replica.log_end_offset < end and not doubtful:
+                self._violated(
+                    "CommittedOnEligible",
+                    f"{member} may be elected and ends at {replica.log_end_offset}; everything below {end} is {what}",
+                )
+
+    def holds_committed(self, broker_id: int) -> bool:
+        """Has this broker every committed record? (for the fault budget)"""
+        replica = self.replicas.get(broker_id)
+        return replica is not None and replica.log_end_offset >= self.committed_end

@@ -1,0 +1,58 @@
+"""The kept seeds: of each guard a schedule that breaks an invariant once it is off (`fuzz/seeds/<guard>.json`)."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fuzz.schedule import Schedule, check
+from fuzz.search import SeedResult, run_seed
+from fuzz.simulated_cluster import Load, Settings
+from spec.formats.verdict import UsageError
+
+FOLDER: Final = Path(__file__).parent / "seeds"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`also_off`: guards that would mask this one. `load`, where the one that the seed draws would not do."""
+
+    guard: str
+    invariant: str
+    schedule: Schedule
+    also_off: tuple[str, ...] = ()
+    min_insync_replicas: int = 2
+    isr_update: str = ""
+    load: Load | None = None
+
+    def settings(self, *, off: bool = True) -> Settings:
+        """Those of the run; with `off` False the guard is on."""
+        return Settings(
+            guards_off=((self.guard,) if off else ()) + self.also_off,
+            min_insync_replicas=self.min_insync_replicas,
+            load=self.load or Load(),
+            broker_settings={"isr_update": self.isr_update} if self.isr_update else {},
+        )
+
+    def run(self, *, off: bool = True, tracing: bool = False) -> SeedResult:
+        return run_seed(self.schedule.seed, self.settings(off=off), schedule=self.schedule, tracing=tracing)
+
+
+def read_kept(path: Path) -> Kept:
+    """UsageError for a file that is none."""
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"not a kept seed: {error}", where=str(path)) from error
+    check(kept.schedule, where=str(path))
+    return kept
+
+
+def write_kept(kept: Kept, folder: Path = FOLDER) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{kept.guard}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    return path
+
+
+def kept_seeds() -> list[Path]:
+    return sorted(FOLDER.glob("*.json"))

@@ -1,0 +1,195 @@
+"""The clients of a run: plain and idempotent producers, group members of both protocols, an administrator."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fuzz.clients import Client, Producer
+from fuzz.simulated_cluster import TOPIC, SimulatedCluster
+from reference.clients.application import POLL, Application
+from reference.clients.member import MemberConfig
+from reference.clients.producer import Delivery, ProducerConfig
+from reference.clients.producer import Producer as IdempotentProducer
+from reference.clients.subscriptions import Partition
+from reference.drivers.simulation.chance import Chance
+from reference.effects import Effect, Send, SetTimer
+from reference.events import Instant, Response
+from reference.guards import Guards
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from reference.wire.messages.delete_topics import DeleteTopicsRequest
+from reference.wire.messages.elect_leaders import ElectLeadersRequest
+from reference.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+GROUP: Final = "g"
+SIDE_TOPIC: Final = "side"
+WRITE: Final = "write"
+POLLS_A_COMMIT: Final = 4
+GENERATION: Final = 10_000_000
+"""A commit is its generation times this and the time: what is committed later, or in a later generation, is more."""
+
+OnAck = Callable[[int, int, int], None]
+
+
+class Writer:
+    """A reference producer and what gives it records: one each `pause_ms`."""
+
+    def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck) -> None:
+        self._number, self._pause_ms, self._on_ack = number, pause_ms, on_ack
+        self._producer = IdempotentProducer(brokers, ProducerConfig(request_timeout_ms=800), self._delivered)
+        self._written = 0
+        self.acked = 0
+        self.stopped = False
+
+    def _delivered(self, delivery: Delivery) -> None:
+        if delivery.error is ErrorCode.NONE:
+            self.acked += 1
+            if delivery.offset >= 0:
+                self._on_ack(delivery.partition, delivery.offset, self._written)
+
+    def start(self, now: Instant) -> list[Effect]:
+        return [*self._producer.start(now), SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
+
+    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        return self._producer.receive(now, source, message)
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        if timer != WRITE:
+            return self._producer.fire(now, timer)
+        self._written += 1
+        effects = [] if self.stopped else self._producer.send(now, TOPIC, b"once %d %d" % (self._number, self._written))
+        return [*effects, SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        return []
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        return self._producer.closed(now, peer)
+
+
+class Consumer(Application):
+    """A member that commits as it goes, for whatever it may process."""
+
+    def __init__(self, name: str, bootstrap: list[int], config: MemberConfig) -> None:
+        super().__init__(name, bootstrap, config)
+        self._polls = 0
+        self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
+        self.on_committed: Callable[[frozenset[Partition], int], None] = lambda partitions, offset: None
+        self.ids: set[str] = set()  # all that it ever had
+
+    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        commit, body = self._commits.pop(message.correlation_id, None), message.body
+        if commit is not None and isinstance(body, OffsetCommitResponse):
+            errors = {part.error_code for topic in body.topics for part in topic.partitions}
+            if errors == {ErrorCode.NONE}:
+                self.on_committed(*commit)
+        effects = super().receive(now, source, message)
+        self.ids.add(self.member.member_id)
+        return effects
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        effects = super().fire(now, timer)
+        if timer == POLL and self.polling:
+            self._polls += 1
+            owned = self.member.fetchable
+            if owned and self._polls % POLLS_A_COMMIT == 0:
+                effects += self._commit(now, owned, self.member.generation_id * GENERATION + now.monotonic_ms)
+        return effects
+
+    def _commit(self, now: Instant, owned: frozenset[Partition], offset: int) -> list[Effect]:
+        effects = self.commit(now, dict.fromkeys(owned, offset))
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message.body, OffsetCommitRequest):
+                self._commits[effect.message.correlation_id] = owned, offset
+        return effects
+
+
+class Administrator(Client):
+    """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often."""
+
+    def __init__(self, brokers: list[int], chance: Chance, replicas: int, *, deletes: bool) -> None:
+        super().__init__(brokers)
+        self._chance, self._replicas = chance, replicas
+        self._works = [self._reassign, self._elect, *([self._create, self._delete] if deletes else [])]
+        self._turns = 0
+        self.stopped = False
+
+    def _go_on(self) -> None:
+        if self.stopped:
+            return
+        self._turns += 1
+        self._works[self._chance.draw("work", self._turns, len(self._works))]()
+        self._wake(200 + self._chance.draw("pause", self._turns, 600))
+
+    def _answered(self, body: object) -> None:
+        """Whatever it is: there will be another turn."""
+
+    def _reassign(self) -> None:
+        first = self._chance.draw("move", self._turns, len(self._brokers))
+        target = tuple(self._brokers[(first + n) % len(self._brokers)] for n in range(self._replicas))
+        partition = ReassignablePartition(partition_index=0, replicas=target)
+        topic = ReassignableTopic(name=TOPIC, partitions=(partition,))
+        self._ask(self._next_broker(), AlterPartitionReassignmentsRequest(topics=(topic,)), 0)
+
+    def _elect(self) -> None:
+        self._ask(self._next_broker(), ElectLeadersRequest(election_type=0, topic_partitions=None), 2)
+
+    def _create(self) -> None:
+        topic = CreatableTopic(name=SIDE_TOPIC, num_partitions=1, replication_factor=self._replicas)
+        self._ask(self._next_broker(), CreateTopicsRequest(topics=(topic,), timeout_ms=500), 5)
+
+    def _delete(self) -> None:
+        self._ask(self._next_broker(), DeleteTopicsRequest(topic_names=(SIDE_TOPIC,), timeout_ms=500), 3)
+
+
+@dataclass(slots=True)
+class Clients:
+    """Those of one run, by what is asked of them in the end."""
+
+    writers: list[Producer | Writer]
+    members: dict[str, Consumer]
+    administrator: Administrator | None = None
+
+
+def start_clients(cluster: SimulatedCluster, on_ack: OnAck) -> Clients:
+    """Start what `Settings.load` asks for."""
+    load, brokers, partitions = cluster.settings.load, cluster.broker_ids, cluster.settings.partitions
+    clients = Clients([], {})
+
+    def start(name: str, node: Producer | Writer | Consumer | Administrator) -> None:
+        cluster.world.add(name, lambda disk: node)
+        cluster.world.start(name)
+
+    for number in range(load.producers):
+        producer = Producer(
+            brokers, TOPIC, number % partitions, first=number, stride=load.producers, pause_ms=5 + 20 * number,
+            on_ack=on_ack,
+        )  # fmt: skip
+        start(f"producer:{number}", producer)
+        clients.writers.append(producer)
+    for number in range(load.idempotent):
+        writer = Writer(brokers, number, 20, on_ack)
+        start(f"idempotent:{number}", writer)
+        clients.writers.append(writer)
+    guards = Guards().without(*cluster.settings.guards_off)
+    for number, assignors in enumerate(load.members):
+        name = f"member:{number}"
+        instance = f"i{number // load.twins}" if load.twins else None
+        config = MemberConfig(
+            GROUP, frozenset({TOPIC}), tuple(assignors.split("+")), group_instance_id=instance,
+            session_timeout_ms=1_500, heartbeat_interval_ms=200, max_poll_interval_ms=2_500, request_timeout_ms=500,
+            guards=guards,
+        )  # fmt: skip
+        clients.members[name] = Consumer(name, brokers, config)
+        start(name, clients.members[name])
+    if load.administrator:
+        clients.administrator = Administrator(
+            brokers, cluster.world.chance, cluster.settings.replicas, deletes=load.deletes
+        )
+        start("administrator:0", clients.administrator)
+    return clients

@@ -1,0 +1,54 @@
+"""What is told of a broken invariant, and the seeds that are kept."""
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.findings import event_table, find_smallest
+from fuzz.kept import Kept, kept_seeds, read_kept, write_kept
+from fuzz.schedule import read_schedule
+from fuzz.search import run_seed
+from fuzz.simulated_cluster import Settings
+from spec.formats.trace import read_trace
+from spec.formats.verdict import UsageError
+from spec.guards import find_guard
+
+NO_GUARD = Settings(guards_off=("AckAfterCommit",))
+
+
+def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
+    result = run_seed(0, NO_GUARD)
+    assert result.violation is not None
+    finding = find_smallest(0, NO_GUARD, result.schedule, result.violation.invariant)
+    finding.keep(tmp_path)
+    lines = finding.lines(tmp_path)
+    assert lines[0].startswith("CommittedOnEligible (IsrCommit; CommittedOnIsr of HwTruncation) is broken at ")
+    assert (
+        lines[1].strip() == f"again:  highwater simulate --schedule {tmp_path}/schedule.json --guard AckAfterCommit=off"
+    )
+    assert lines[2].strip() == "seed 0, no faults:"
+    assert lines[3].split() == ["ms", "node", "role", "epoch", "LEO", "HW", "ISR", "event"]
+    assert lines[-2].split()[-2:] == ["LeaderAck", "last_offset=0"]
+    assert lines[-1].strip() == f"trace:  {tmp_path}/trace.ndjson"
+    again = run_seed(0, NO_GUARD, schedule=read_schedule(tmp_path / "schedule.json"))
+    assert again.violation == finding.violation
+    assert event_table(read_trace(tmp_path / "trace.ndjson")) == event_table(finding.result.steps)
+
+
+@pytest.mark.parametrize("path", kept_seeds(), ids=lambda path: path.stem)
+def test_a_kept_seed_shows_what_the_guard_is_for(path: Path) -> None:
+    kept = read_kept(path)
+    violation = kept.run().violation
+    assert violation is not None
+    assert violation.invariant == kept.invariant
+    assert path.stem == kept.guard
+    assert find_guard(kept.guard).witnesses.simulator == f"fuzz/seeds/{kept.guard}.json breaks {kept.invariant}"
+
+
+def test_a_kept_seed_is_written_and_read(tmp_path: Path) -> None:
+    result = run_seed(0, NO_GUARD)
+    kept = Kept(guard="AckAfterCommit", invariant="CommittedOnEligible", schedule=result.schedule)
+    assert read_kept(write_kept(kept, tmp_path)) == kept
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"other\.json: not a kept seed"):
+        read_kept(tmp_path / "other.json")
