@@ -18,6 +18,8 @@ from fuzz.schedule import Fault, Schedule
 from spec.ports import Ports
 
 SESSION_MS: Final = 3_000
+CONNECT_MS: Final = 30_000
+"""To ZooKeeper, which starts at the same time: else it is as short as the session."""
 LATE_MS: Final = 2_000
 """Until ZooKeeper or the controller has looked for sessions that are over."""
 
@@ -55,6 +57,7 @@ class _Behind:
         if "zookeeper.connect" in given:
             self._store_port = self._store_port or self._front_store(str(given["zookeeper.connect"]))
             changed["zookeeper.connect"] = f"{HOST}:{self._store_port}"
+            changed["zookeeper.connection.timeout.ms"] = CONNECT_MS
         own = settings_of(node, self._schedule)
         return {**changed, **(of_kraft(own) if self._is_kraft else own)}
 

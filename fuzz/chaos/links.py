@@ -22,6 +22,8 @@ HOST: Final = "127.0.0.1"
 CHUNK: Final = 1 << 16
 WAITING: Final = 64
 """Chunks of a connection that are read ahead of the other side: with more, the sender is told to wait."""
+TURNS: Final = 4
+"""Of the loop, in which asyncio finishes what it has begun with a socket."""
 T = TypeVar("T")
 LASTING: Final = ("cut", "clog", "delay", "loss", "throttle")
 
@@ -69,6 +71,7 @@ class Links:
         self._drawn: dict[str, int] = {}
         self._rules: list[Rule] = []
         self._passages: set[Passage] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
@@ -78,9 +81,10 @@ class Links:
         """Listen at `port` for what is meant for `node`, which itself listens at `real_port`."""
 
         async def serve() -> None:
-            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                with contextlib.suppress(asyncio.CancelledError):  # else asyncio complains of its own cancelling
-                    await self._pass_on(node, real_port, reader, writer)
+            def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                passage = Passage("", node, [writer])
+                self._passages.add(passage)
+                self._spawn(self._pass_on(passage, real_port, reader))
 
             self._servers.append(await asyncio.start_server(connected, HOST, port))
 
@@ -117,21 +121,24 @@ class Links:
 
         async def clog() -> None:
             rule = await self._begin(Fault(at_ms=0, kind="clog", nodes=(node,), options={"of": STORE}), node)
-            self._loop.call_later(for_ms / 1000, lambda: self._loop.create_task(self._end(rule)))
+            self._loop.call_later(for_ms / 1000, lambda: self._spawn(self._end(rule)))
 
         self._do(clog())
         return lambda: None
 
     def close(self) -> None:
         async def end() -> None:
+            await self._turns()  # what was just accepted gets its passage
             for server in self._servers:
                 server.close()
             for passage in list(self._passages):
                 passage.close()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
+            left = list(self._tasks)
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
+            await self._loop.shutdown_default_executor()
+            await self._turns()  # sockets that were ended get closed
 
         if self._thread.is_alive():
             self._do(end())
@@ -144,6 +151,15 @@ class Links:
         return future.result()
 
     # -- in the thread -------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _turns(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
     async def _begin(self, fault: Fault, node: str) -> Rule:
         rule = Rule(fault, node, asyncio.Event())
@@ -159,16 +175,13 @@ class Links:
     def _on(self, kind: str, source: str, target: str) -> list[Rule]:
         return [rule for rule in self._rules if rule.fault.kind == kind and rule.holds(source, target)]
 
-    async def _pass_on(
-        self, node: str, real_port: Callable[[], int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        passage = Passage("", node, [writer])
+    async def _pass_on(self, passage: Passage, real_port: Callable[[], int], reader: asyncio.StreamReader) -> None:
+        (writer,), node = passage.writers, passage.target
         try:
             ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
             passage.source = await asyncio.to_thread(owner_of, *ends, self.folder)
             far_reader, far_writer = await asyncio.open_connection(HOST, real_port())
             passage.writers.append(far_writer)
-            self._passages.add(passage)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._carry(passage, passage.source, node, reader, far_writer))
                 both.create_task(self._carry(passage, node, passage.source, far_reader, writer))

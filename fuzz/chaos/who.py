@@ -1,7 +1,6 @@
 """Whose end of a connection on this machine it is, told by its socket: so a proxy sees links between nodes."""
 
 import contextlib
-import os
 import socket
 import struct
 from pathlib import Path
@@ -29,11 +28,11 @@ def owner_of(near: End, far: End, folder: Path) -> str:
     """
     inode = _inode_of(near, far)
     wanted = f"socket:[{inode}]"
-    for pid, node in _nodes(folder) if inode else ():
+    for process, node in _nodes(folder) if inode else ():
         with contextlib.suppress(OSError):  # it may just have ended
-            for entry in os.scandir(PROC / pid / "fd"):
+            for number in (process / "fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if str(Path(entry.path).readlink()) == wanted:
+                    if str(number.readlink()) == wanted:
                         return node
     return CLIENTS
 
@@ -48,13 +47,13 @@ def _inode_of(near: End, far: End) -> int:
     return 0 if kind == NLMSG_ERROR else int(ANSWER.unpack_from(answer, HEADER.size)[-1])
 
 
-def _nodes(folder: Path) -> list[tuple[str, str]]:
-    """Process ids with the nodes that they are: their last argument is the node's file."""
+def _nodes(folder: Path) -> list[tuple[Path, str]]:
+    """Processes with the nodes that they are: their last argument is the node's file."""
     found = []
-    for entry in os.scandir(PROC):
-        if entry.name.isdigit():
+    for process in PROC.iterdir():
+        if process.name.isdigit():
             with contextlib.suppress(OSError):
-                last = Path((PROC / entry.name / "cmdline").read_text().rstrip("\0").rpartition("\0")[2])
+                last = Path((process / "cmdline").read_text().rstrip("\0").rpartition("\0")[2])
                 if last.parent == folder:
-                    found.append((entry.name, last.stem))
+                    found.append((process, last.stem))
     return found
