@@ -37,7 +37,8 @@ def simulate_command(
 
     given = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
-        truncation=truncation, guards_off=_guards_off(guard or []), min_insync_replicas=min_insync_replicas, wire=wire,
+        swarm=True, truncation=truncation, guards_off=_guards_off(guard or []),
+        min_insync_replicas=min_insync_replicas, wire=wire,
         node_settings=given.node_settings if given is not None else {},
     )  # fmt: skip
     chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)

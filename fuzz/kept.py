@@ -29,7 +29,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return Settings(
             guards_off=((self.guard,) if off else ()) + self.also_off,
             min_insync_replicas=self.min_insync_replicas,
-            load=self.load or Load(),
+            load=self.load,
+            swarm=True,
             broker_settings={"isr_update": self.isr_update} if self.isr_update else {},
         )
 

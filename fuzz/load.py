@@ -1,8 +1,8 @@
 """The clients of a run: plain and idempotent producers, group members of both protocols, an administrator."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from fuzz.clients import Client, Producer
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
@@ -13,7 +13,7 @@ from reference.clients.producer import Producer as IdempotentProducer
 from reference.clients.subscriptions import Partition
 from reference.drivers.simulation.chance import Chance
 from reference.effects import Effect, Send, SetTimer
-from reference.events import Instant, Response
+from reference.events import Instant, Node, Response
 from reference.guards import Guards
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.alter_partition_reassignments import (
@@ -26,6 +26,8 @@ from reference.wire.messages.delete_topics import DeleteTopicsRequest
 from reference.wire.messages.elect_leaders import ElectLeadersRequest
 from reference.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
+N = TypeVar("N", bound=Node)
+
 GROUP: Final = "g"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
@@ -34,6 +36,7 @@ GENERATION: Final = 10_000_000
 """A commit is its generation times this and the time: what is committed later, or in a later generation, is more."""
 
 OnAck = Callable[[int, int, int], None]
+OnCommitted = Callable[[frozenset[Partition], int], None]
 
 
 class Writer:
@@ -75,22 +78,19 @@ class Writer:
 class Consumer(Application):
     """A member that commits as it goes, for whatever it may process."""
 
-    def __init__(self, name: str, bootstrap: list[int], config: MemberConfig) -> None:
+    def __init__(self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted) -> None:
         super().__init__(name, bootstrap, config)
         self._polls = 0
         self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
-        self.on_committed: Callable[[frozenset[Partition], int], None] = lambda partitions, offset: None
-        self.ids: set[str] = set()  # all that it ever had
+        self._on_committed = on_committed
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
         commit, body = self._commits.pop(message.correlation_id, None), message.body
         if commit is not None and isinstance(body, OffsetCommitResponse):
             errors = {part.error_code for topic in body.topics for part in topic.partitions}
             if errors == {ErrorCode.NONE}:
-                self.on_committed(*commit)
-        effects = super().receive(now, source, message)
-        self.ids.add(self.member.member_id)
-        return effects
+                self._on_committed(*commit)
+        return super().receive(now, source, message)
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
         effects = super().fire(now, timer)
@@ -149,47 +149,49 @@ class Administrator(Client):
 
 @dataclass(slots=True)
 class Clients:
-    """Those of one run, by what is asked of them in the end."""
+    """Those of one run, by what is asked of them in the end; a member that is killed is another when it starts."""
 
-    writers: list[Producer | Writer]
-    members: dict[str, Consumer]
+    writers: list[Producer | Writer] = field(default_factory=list)
+    members: dict[str, Consumer] = field(default_factory=dict)
     administrator: Administrator | None = None
 
+    def start(self, cluster: SimulatedCluster, on_ack: OnAck, on_committed: OnCommitted) -> None:
+        """Start what `Settings.load` asks for."""
+        load, brokers = cluster.settings.clients, cluster.broker_ids
+        for number in range(load.producers):
+            producer = Producer(
+                brokers, TOPIC, number % cluster.settings.partitions, first=number, stride=load.producers,
+                pause_ms=5 + 20 * number, on_ack=on_ack,
+            )  # fmt: skip
+            self.writers.append(_started(cluster, f"producer:{number}", producer))
+        for number in range(load.idempotent):
+            writer = Writer(brokers, number, 20, on_ack)
+            self.writers.append(_started(cluster, f"idempotent:{number}", writer))
+        for number in range(len(load.members)):
+            self._start_member(cluster, number, on_committed)
+        if load.administrator:
+            chance, replicas = cluster.world.chance, cluster.settings.replicas
+            administrator = Administrator(brokers, chance, replicas, deletes=load.deletes)
+            self.administrator = _started(cluster, "administrator:0", administrator)
 
-def start_clients(cluster: SimulatedCluster, on_ack: OnAck) -> Clients:
-    """Start what `Settings.load` asks for."""
-    load, brokers, partitions = cluster.settings.load, cluster.broker_ids, cluster.settings.partitions
-    clients = Clients([], {})
+    def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:
+        load, name = cluster.settings.clients, f"member:{number}"
+        config = MemberConfig(
+            GROUP, frozenset({TOPIC}), tuple(load.members[number].split("+")),
+            group_instance_id=f"i{number // load.twins}" if load.twins else None,
+            session_timeout_ms=1_500, heartbeat_interval_ms=200, max_poll_interval_ms=2_500, request_timeout_ms=500,
+            guards=Guards().without(*cluster.settings.guards_off),
+        )  # fmt: skip
 
-    def start(name: str, node: Producer | Writer | Consumer | Administrator) -> None:
-        cluster.world.add(name, lambda disk: node)
+        def make(_: object) -> Consumer:
+            self.members[name] = Consumer(name, cluster.broker_ids, config, on_committed)
+            return self.members[name]
+
+        cluster.world.add(name, make)
         cluster.world.start(name)
 
-    for number in range(load.producers):
-        producer = Producer(
-            brokers, TOPIC, number % partitions, first=number, stride=load.producers, pause_ms=5 + 20 * number,
-            on_ack=on_ack,
-        )  # fmt: skip
-        start(f"producer:{number}", producer)
-        clients.writers.append(producer)
-    for number in range(load.idempotent):
-        writer = Writer(brokers, number, 20, on_ack)
-        start(f"idempotent:{number}", writer)
-        clients.writers.append(writer)
-    guards = Guards().without(*cluster.settings.guards_off)
-    for number, assignors in enumerate(load.members):
-        name = f"member:{number}"
-        instance = f"i{number // load.twins}" if load.twins else None
-        config = MemberConfig(
-            GROUP, frozenset({TOPIC}), tuple(assignors.split("+")), group_instance_id=instance,
-            session_timeout_ms=1_500, heartbeat_interval_ms=200, max_poll_interval_ms=2_500, request_timeout_ms=500,
-            guards=guards,
-        )  # fmt: skip
-        clients.members[name] = Consumer(name, brokers, config)
-        start(name, clients.members[name])
-    if load.administrator:
-        clients.administrator = Administrator(
-            brokers, cluster.world.chance, cluster.settings.replicas, deletes=load.deletes
-        )
-        start("administrator:0", clients.administrator)
-    return clients
+
+def _started(cluster: SimulatedCluster, name: str, node: N) -> N:
+    cluster.world.add(name, lambda disk: node)
+    cluster.world.start(name)
+    return node

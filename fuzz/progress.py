@@ -67,7 +67,7 @@ def _settled(cluster: SimulatedCluster, invariants: Invariants) -> None:
 
 def _written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
     """An idempotent producer writes nothing twice, and in order."""
-    for partition in range(cluster.settings.partitions if cluster.settings.load.idempotent else 0):
+    for partition in range(cluster.settings.partitions if cluster.settings.clients.idempotent else 0):
         leader = cluster.leader(partition)
         replica = cluster.replica(leader, partition) if leader > 0 else None
         if replica is None:

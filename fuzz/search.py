@@ -17,7 +17,7 @@ import msgspec
 from fuzz.faults import Injector
 from fuzz.invariants.every import Invariants
 from fuzz.invariants.watch import Seen, Violation, ViolationError
-from fuzz.load import Clients, start_clients
+from fuzz.load import Clients
 from fuzz.progress import demand_progress
 from fuzz.schedule import Schedule
 from fuzz.simulated_cluster import Settings, SimulatedCluster
@@ -55,19 +55,17 @@ def run_seed(
     """One run: load with faults, then heal and demand that writing goes on and all replicas agree."""
     settings = settings_of(seed, base or Settings())
     cluster = SimulatedCluster(seed, settings, tracing=tracing)
-    invariants = Invariants(cluster)
+    clients = Clients()
+    invariants = Invariants(cluster, clients)
     world = cluster.world
     world.after_event = invariants.after_event
     injector = Injector(cluster, invariants)
-    clients = Clients([], {})
     violation = None
-    members = tuple(f"member:{number}" for number in range(len(settings.load.members)))
+    members = tuple(f"member:{number}" for number in range(len(settings.clients.members)))
     schedule = schedule or draw_schedule(seed, settings, members)
     try:
         cluster.start()
-        clients = start_clients(cluster, invariants.acknowledged)
-        if clients.members:
-            invariants.watch_group(clients.members)
+        clients.start(cluster, invariants.acknowledged, invariants.committed)
         began_ms = world.now_ms
         injector.arrange(schedule)
         world.run_until(began_ms + schedule.duration_ms)

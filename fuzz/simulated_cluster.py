@@ -51,12 +51,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one run is made of; everything else follows from the seed. `replication_factor` 0: one on every broker."""
+    """What one run is made of; everything else follows from the seed. `replication_factor` 0: one on every broker.
 
+    `swarm`: the seed also draws the clients (unless `load` says), how an ISR is changed, and what may overtake what.
+    """
+
+    swarm: bool = False
     brokers: int = 3
     partitions: int = 1
     replication_factor: int = 0
-    load: Load = Load()
+    load: Load | None = None
     min_insync_replicas: int = 2
     truncation: str = "kip320"
     guards_off: tuple[str, ...] = ()
@@ -68,6 +72,10 @@ class Settings:
     racks: tuple[str, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)
     node_settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # by broker id
+
+    @property
+    def clients(self) -> Load:
+        return self.load or Load()
 
     @property
     def replicas(self) -> int:

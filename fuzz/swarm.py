@@ -24,14 +24,24 @@ KINDS: Final = (
 ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky+range")
 
 OF_LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "duplicate"})
+OF_CLIENTS: Final = OF_LINKS | {"kill", "pause"}
 OF_ONE_BROKER: Final = frozenset({"bounce", "rot", "fail_flush", "full_disk", "expire"})
 ROLES: Final = ("leader(t,0)", "followers(t,0)", "controller", "store")
 
 
 def settings_of(seed: int, base: Settings) -> Settings:
-    """Each seed has its own network and its own way to change an ISR."""
+    """Each seed has its own network; under `swarm` its own clients, too, and its own way to change an ISR."""
     chance = Chance(seed)
-    load = base.load if base.load != Load() else draw_load(chance)
+    settings = replace(
+        base,
+        spread_ms=(1, 4, 20)[chance.draw("spread", 0, 3)],
+        loss_per_mille=(0, 0, 2, 8)[chance.draw("loss", 0, 4)],
+    )
+    return _swarm(chance, settings) if base.swarm else settings
+
+
+def _swarm(chance: Chance, base: Settings) -> Settings:
+    load = base.load or draw_load(chance)
     isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
     return replace(
         base,
@@ -39,8 +49,6 @@ def settings_of(seed: int, base: Settings) -> Settings:
         partitions=3 if load.members else base.partitions,
         brokers=base.brokers + load.administrator,
         replication_factor=base.replicas,
-        spread_ms=(1, 4, 20)[chance.draw("spread", 0, 3)],
-        loss_per_mille=(0, 0, 2, 8)[chance.draw("loss", 0, 4)],
         reorder=chance.draw("reorder", 0, 2) > 0,
         broker_settings={"isr_update": isr_update, **base.broker_settings},
     )
@@ -84,6 +92,8 @@ def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings, cl
 
 def _draw_node(chance: Chance, n: int, kind: str, settings: Settings, clients: tuple[str, ...]) -> str:
     if kind == "stall":
+        return clients[chance.draw("client", n, len(clients))]
+    if clients and kind in OF_CLIENTS and chance.draw("of clients", n, 3) == 0:
         return clients[chance.draw("client", n, len(clients))]
     roles = ROLES if kind not in OF_ONE_BROKER else ROLES[:1] + ROLES[2:3]
     which = chance.draw("target", n, settings.brokers + len(roles))

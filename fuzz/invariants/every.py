@@ -1,12 +1,10 @@
 """All invariants of a simulated cluster, attached to its world."""
 
-from collections.abc import Mapping
-
 from fuzz.invariants.groups import ObservedGroup
 from fuzz.invariants.metadata import StoredState
 from fuzz.invariants.replication import ReplicatedPartition
 from fuzz.invariants.watch import Seen, Violation, ViolationError
-from fuzz.load import Consumer
+from fuzz.load import Clients, Consumer
 from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
 from reference.broker import Broker
 from reference.drivers.simulation.world import Host
@@ -17,7 +15,7 @@ from reference.replication.states import PartitionState
 class Invariants:
     """Attach `after_event` to a world; raises ViolationError at the first event that breaks one."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, clients: Clients) -> None:
         self._cluster, self._world = cluster, cluster.world
         self.last_moved = ""
         settings = cluster.settings
@@ -25,7 +23,7 @@ class Invariants:
         self.unclean: set[int] = set()
         self.unreadable: set[int] = set()  # brokers whose disk rots: what they read is not what they wrote
         keys = [(TOPIC, number) for number in range(settings.partitions)]
-        keys += [(OFFSETS_TOPIC, 0)] if settings.load.members else []
+        keys += [(OFFSETS_TOPIC, 0)] if settings.clients.members else []
         doubtful = (self.unclean, self.unreadable)
         self.partitions = {
             key: ReplicatedPartition(
@@ -34,16 +32,16 @@ class Invariants:
             for key in keys
         }
         self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
-        self.group: ObservedGroup | None = None
-
-    def watch_group(self, members: Mapping[str, Consumer]) -> ObservedGroup:
-        self.group = ObservedGroup(self._cluster, members, self.seen, self.violated)
-        for member in members.values():
-            member.on_committed = self.group.committed
-        return self.group
+        self.group = (
+            ObservedGroup(cluster, clients.members, self.seen, self.violated) if settings.clients.members else None
+        )
 
     def acknowledged(self, partition: int, offset: int, value: int) -> None:
         self.partitions[TOPIC, partition].acknowledged(offset)
+
+    def committed(self, partitions: frozenset[tuple[str, int]], offset: int) -> None:
+        if self.group is not None:
+            self.group.committed(partitions, offset)
 
     def _stored(self, key: tuple[str, int], before: PartitionState | None) -> None:
         self.partitions[key].stored(self.stored.states[key], before)

@@ -31,6 +31,7 @@ class ObservedGroup:
         self._state = GroupState.EMPTY
         self._generation = 0
         self._stable_generation = 0
+        self._known: set[str] = set()  # the ids that processes ever had
         self._acknowledged: dict[Partition, int] = {}
         self._topic = {(TOPIC, number) for number in range(cluster.settings.partitions)}
 
@@ -67,6 +68,7 @@ class ObservedGroup:
 
     def member_moved(self) -> None:
         """OneOwner: no two members of the present generation have one partition."""
+        self._known.update(application.member.member_id for application in self._members.values())
         if self._last is not None:
             for each in quarrels(self._members, self._last):
                 self._violated("OneOwner", each)
@@ -115,8 +117,7 @@ class ObservedGroup:
     def _look_for_ghosts(self, group: Group) -> None:
         """No member of which its process never heard."""
         for member in group.members.values():
-            known = member.instance_id is not None or any(member.member_id in m.ids for m in self._members.values())
-            if not known:
+            if member.instance_id is None and member.member_id not in self._known:
                 self._violated("NoGhosts", f"{member.member_id} is a member, and nobody knows it")
 
     def settled(self) -> str:

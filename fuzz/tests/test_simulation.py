@@ -14,11 +14,11 @@ from fuzz.swarm import draw_load, draw_schedule, settings_of
 from reference.drivers.simulation.chance import Chance
 from spec.formats.verdict import UsageError
 
-GROUP = Settings(load=Load(producers=1, members=("range", "range")))
+GROUP = Settings(partitions=3, load=Load(producers=1, members=("range", "range")))
 
 
 def test_seeds_are_clean_with_all_guards_on() -> None:
-    found = sweep_parallel(range(10), Settings(), jobs=1)
+    found = sweep_parallel(range(10), Settings(swarm=True), jobs=1)
     assert [str(result.violation) for result in found.findings] == []
     seen = sum((result.seen for result in found.results), Seen())
     assert {"kill", "lost tail", "pause", "leader change", "truncation", "isr shrink", "group Stable"} <= seen.keys()
@@ -29,7 +29,7 @@ def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     script = (
         "from fuzz.search import run_seed; from fuzz.schedule import *; from fuzz.simulated_cluster import *;"
         "kill = Fault(at_ms=300, for_ms=300, kind='kill', nodes=('leader(t,0)',), options={'lose': 'torn'});"
-        "r = run_seed(6, Settings(load=Load(members=('range', 'range'))), tracing=True,"
+        "r = run_seed(6, Settings(swarm=True, load=Load(members=('range', 'range'))), tracing=True,"
         " schedule=Schedule(duration_ms=900, seed=6, faults=(kill,)));"
         "print(r.events, r.acked, r.fingerprint, r.trace_hash)"
     )
@@ -90,7 +90,9 @@ def test_seeds_draw_every_fault_and_every_load() -> None:
     loads = [draw_load(Chance(seed)) for seed in range(60)]
     assert {bool(load.members) for load in loads} == {load.administrator for load in loads} == {True, False}
     assert {load.members[0] for load in loads if load.members} >= {"range", "cooperative-sticky"}
-    faults = [f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings()), ("m",)).faults]
+    faults = [
+        f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings(swarm=True)), ("m",)).faults
+    ]
     assert {fault.kind for fault in faults} == {
         "kill", "bounce", "pause", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
         "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
