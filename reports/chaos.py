@@ -8,12 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from spec.formats.verdict import ExitCode
+
 SEARCHED = 20
 ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
 
 
 def chaos_command(
-    target: Annotated[str, typer.Argument(help="reference[:N], apache-kafka[:VERSION][:N], HOST:PORT or FILE.toml.")],
+    target: Annotated[
+        str, typer.Argument(help="reference[:N], apache-kafka[:VERSION][:N], FILE.toml, HOST:PORT, simulator[:N].")
+    ],
     schedule: Annotated[Path | None, typer.Option(help="Carry out this schedule; otherwise one is drawn.")] = None,
     seconds: Annotated[float, typer.Option(min=10, help="How long a drawn schedule takes.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
@@ -33,6 +37,7 @@ def chaos_command(
 
     Examples: highwater chaos reference:3 --seconds 60 --seed 7
     · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
+    · highwater chaos simulator:2 --schedule fuzz/schedules/kip101.json
     """
     import msgspec
 
@@ -42,6 +47,8 @@ def chaos_command(
     if schedule is not None and search:
         raise UsageError("--search draws its schedules", where="--schedule", mend="leave one of the two out")
     given = read_schedule(schedule) if schedule else None
+    if target.partition(":")[0] == "simulator":
+        raise typer.Exit(_side_by_side(target, given, json=json_))
     with _terminated_as_interrupted():
         if faults:
             _list_faults(target, json=json_)
@@ -59,10 +66,12 @@ def chaos_command(
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM undoes everything, as Ctrl-C does; a shell may have had the latter ignored."""
+    """SIGTERM undoes everything, as Ctrl-C does; a shell may have had the latter ignored. typer.Abort once it has."""
     old = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        raise typer.Abort from interrupt
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
@@ -108,6 +117,28 @@ def _one(
         "folder": str(folder),
         "again": again,
     }
+
+
+def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:
+    """The schedule in virtual time on the reference, once for each truncation rule; the newest decides."""
+    import msgspec
+
+    from fuzz.chaos.simulated import simulate_schedule
+    from reference.config import RUNGS
+    from spec.formats.verdict import UsageError
+
+    brokers = target.partition(":")[2] or "3"
+    if schedule is None or not (brokers.isdigit() and 1 <= int(brokers) <= 9):
+        mend = "try: highwater chaos simulator:2 --schedule FILE; highwater simulate draws schedules"
+        raise UsageError("the simulator takes a number of brokers and a schedule", where=target, mend=mend)
+    found = {rule: simulate_schedule(schedule, int(brokers), rule).violation for rule in reversed(RUNGS)}
+    if json:
+        told = {rule: str(violation) if violation else None for rule, violation in found.items()}
+        typer.echo(msgspec.json.encode({"target": target, "rules": told}).decode())
+    else:
+        for rule, violation in found.items():
+            typer.echo(f"{rule:<15} {violation or 'nothing found'}")
+    return ExitCode.VIOLATED if found["kip320"] else ExitCode.HELD
 
 
 def _list_faults(target: str, *, json: bool) -> None:
