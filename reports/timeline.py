@@ -7,13 +7,13 @@ from spec.formats.history import NEMESIS, Event, read_history
 
 NS = 1e9
 OUTCOMES = ("ok", "info", "fail")
-ENDS = {"kill": "restart", "pause": "resume"}
+ENDS = {"kill": "restart", "bounce": "restart", "pause": "resume"}
 SLICES = 400  # what a screen can tell apart
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A node was down or paused from `start_s` to `end_s`."""
+    """A node was down, paused or cut off from `start_s` to `end_s`; what takes no time ends as it begins."""
 
     kind: str
     node: str
@@ -113,18 +113,15 @@ def _merge(blocks: list[Block], duration_s: float) -> list[Block]:
 
 
 def _windows(faults: list[Event], duration_s: float) -> list[Window]:
-    """From each kill or pause to the restart or resume of that node, or to the end."""
+    """From each fault to what ends it on that node: `restart`, `resume`, `FAULT over`, a kill, or the end of all."""
+    overs = {*ENDS.values(), *(f.f for f in faults if f.f.endswith(" over"))}
     windows = []
     for number, fault in enumerate(faults):
-        if fault.f not in ENDS:
+        if fault.node is None or fault.f in overs:
             continue
-        end = next(
-            (
-                f.time_ns / NS
-                for f in faults[number:]
-                if f.f in {ENDS[fault.f], "kill"} and f.node == fault.node and f is not fault
-            ),
-            duration_s,
-        )
+        enders = {ENDS.get(fault.f, f"{fault.f} over"), "kill"}
+        later = (f.time_ns / NS for f in faults[number + 1 :] if f.f in enders and f.node == fault.node)
+        momentary = fault.f not in ENDS and f"{fault.f} over" not in overs
+        end = fault.time_ns / NS if momentary else next(later, duration_s)
         windows.append(Window(fault.f, fault.node or "?", fault.time_ns / NS, end))
     return windows

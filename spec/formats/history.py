@@ -16,13 +16,19 @@ assign         ok: `value` = ["topic-0", ...]; replaces; polls restart here (`po
 revoke         info: `value` = ["topic-0", ...]
 commit         ok: `value` = {"topic-0": offset}, `generation_id`, `member_id`
 phase          nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones
-kill, restart, pause, resume  nemesis: `node`, `value` = what the target was resolved from
+group          raw: ok `value` = {"state", "members"}, what the coordinator tells of the group
+committed      raw: ok `value` = {"topic-0": offset}, what the coordinator has as committed, -1 none
+crash          info: a consumer that went without a word; another follows under the same number
+FAULT          nemesis: `node`, `value` = the fault as the schedule has it (fuzz/schedule.py: kill,
+               bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
 =============  ==============================================================================
 """
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import msgspec
 
@@ -96,12 +102,12 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
-    """The header's configuration and the events after it.
+    """The header's configuration and the events after it; a name that ends with `.gz` is of a compressed history.
 
     Raises UsageError with the line number and what was expected there, also while iterating.
     """
     try:
-        source = path.open("rb")
+        source = cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
     except OSError as error:
         raise UsageError(
             f"cannot read this history ({error.strerror})", where=str(path), mend="give the path of a history.ndjson"
@@ -122,10 +128,18 @@ def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
         ) from error
 
 
+def _lines(path: Path, source: IO[bytes]) -> Iterator[bytes]:
+    try:
+        yield from source
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        mend = "take the compressed file as it was written"
+        raise UsageError(f"cannot be decompressed: {error}", where=str(path), mend=mend) from error
+
+
 def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
     decoder = msgspec.json.Decoder(Event)
     with source:
-        for number, line in enumerate(source, 1):
+        for number, line in enumerate(_lines(path, source), 1):
             try:
                 event = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,0 +1,45 @@
+"""The histories under `examples/`: what the table beside them says of each is what the auditor finds."""
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from reports.audit import audit
+from reports.timeline import read_timeline
+from spec.formats.verdict import UsageError
+
+FOLDER = Path("examples/histories")
+ROW = re.compile(r"\| `(?P<file>[^`]+)` \|[^|]+\| (?P<verdict>valid|invalid)(: (?P<lost>\d+) acknowledged)?")
+ROWS = [row for row in map(ROW.match, (FOLDER / "README.md").read_text().splitlines()) if row]
+
+
+def test_every_example_has_its_row() -> None:
+    assert sorted(row["file"] for row in ROWS) == sorted(path.name for path in FOLDER.glob("*.gz"))
+    assert len(ROWS) >= 4
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["file"]))
+def test_an_example_holds_what_is_said_of_it(row: "re.Match[str]") -> None:
+    result = audit(FOLDER / row["file"])
+    assert result.verdict == row["verdict"]
+    lost = [finding.count for finding in result.findings if finding.name == "lost-write"]
+    assert lost == ([int(row["lost"])] if row["lost"] else [])
+
+
+def test_the_page_shades_the_faults_of_an_example() -> None:
+    windows = read_timeline(FOLDER / ROWS[0]["file"]).windows
+    assert [(window.kind, window.node) for window in windows] == [("bounce", "1"), ("kill", "1"), ("kill", "2")]
+    assert all(window.start_s < window.end_s for window in windows)
+
+
+def test_a_compressed_history_that_is_cut_is_named(tmp_path: Path) -> None:
+    whole = (FOLDER / ROWS[0]["file"]).read_bytes()
+    for name, data in {"cut.gz": whole[: len(whole) // 2], "other.gz": b"no gzip at all"}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UsageError, match=rf"{name}: cannot be decompressed"):
+            audit(tmp_path / name)
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(UsageError, match="expected the header"):
+        audit(tmp_path / "empty.gz")
