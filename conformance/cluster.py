@@ -169,6 +169,9 @@ class Cluster:
     def ask_controller(self, request: object) -> Any:
         """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
 
+        with self.connect() as broker:
+            broker.version_of(type(request))
+
         def ask() -> Any:
             with self.connect() as broker:
                 controller = broker.call(MetadataRequest(topics=()), 1).controller_id

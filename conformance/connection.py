@@ -22,7 +22,8 @@ CHUNK: Final = 65536
 class Patience:
     """How long a wait may last at most, whatever was asked for: little where it is known that nothing will come."""
 
-    most_s = math.inf
+    def __init__(self, most_s: float = math.inf) -> None:
+        self.most_s = most_s
 
     def of(self, seconds: float) -> float:
         return min(seconds, self.most_s)

@@ -24,7 +24,7 @@ from conformance.failures import NotApplicable, TargetFailure
 from conformance.judging import TargetGone, Turn, judge
 from conformance.sharing import SharedTarget, TargetServer
 from conformance.targets import KNOWN, launch_target
-from conformance.targets.base import Target
+from conformance.targets.base import PROMPT, Target
 from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from spec.clauses import Clause, find_clause
 from spec.formats.verdict import UsageError
@@ -32,6 +32,7 @@ from spec.formats.verdict import UsageError
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
 EXCHANGES_SHOWN: Final = 8
+PROMPT_S: Final = 5.0
 
 TARGET: Final = pytest.StashKey[Target]()
 SERVER: Final = pytest.StashKey[TargetServer]()
@@ -201,11 +202,15 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
-        keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None),
+        keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None) or _patience(config.stash[TARGET]),
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
     cluster.close()
+
+
+def _patience(target: Target) -> Patience:
+    return Patience(PROMPT_S) if PROMPT in target.capabilities else Patience()
 
 
 @pytest.fixture

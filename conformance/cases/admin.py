@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from conformance.broker import Broker, expect, only
 from conformance.cluster import Cluster
+from conformance.failures import Unsupported
 from reference.wire.messages import alter_configs as whole
 from reference.wire.messages import incremental_alter_configs as incremental
 from reference.wire.messages.create_topics import (
@@ -31,8 +32,14 @@ WITHOUT_DEFAULTS: Final = 4
 """Before this version of CreateTopics -1 asks for nothing (KIP-464)."""
 
 
+CHANGES: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 49, 51})
+"""What a controller is asked for: topics, partitions, settings, elections, reassignments, quotas, SCRAM users."""
+
+
 def controller(cluster: Cluster) -> Broker:
     """A connection to whom Metadata names; in KRaft any broker, which passes on what it is asked (KIP-590)."""
+    if not CHANGES & cluster.advertised.keys():
+        raise Unsupported("nothing that a controller does is advertised")
 
     def look() -> int | None:
         with cluster.connect() as broker:

@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 STOP_NODE: Final = "stop_node"
 PAUSE_NODE: Final = "pause_node"
+PROMPT: Final = "prompt"
+"""All is in memory, and nothing waits for another process: what does not come within seconds never comes."""
 
 
 @dataclass(frozen=True, slots=True)

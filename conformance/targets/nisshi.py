@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from conformance.targets.base import PROMPT
 from conformance.targets.discovery import wait_until_whole
 from conformance.targets.external import ExternalTarget
 from conformance.targets.nodes import Nodes
@@ -23,6 +24,8 @@ BUILD_TIMEOUT_S: Final = 3600
 
 class Nisshi(ExternalTarget):
     """One broker that keeps everything in memory: brought back, it has forgotten all."""
+
+    capabilities = frozenset({PROMPT})
 
     def __init__(self) -> None:
         program, self._ports = fetch_nisshi(), Ports(1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from conformance.failures import TargetFailure
+from conformance.targets.base import PROMPT
 from conformance.targets.discovery import brokers_of
 from conformance.targets.external import ExternalTarget
 from spec.formats.verdict import UsageError
@@ -17,6 +18,8 @@ STOP_TIMEOUT_S: Final = 5.0
 
 class SpokenTarget(ExternalTarget):
     """It has no nodes that could be stopped one by one; brought back, it has forgotten everything."""
+
+    capabilities = frozenset({PROMPT})
 
     def __init__(self, name: str, version: str, command: Sequence[str]) -> None:
         self._own_name, self._command = name, command
