@@ -1,4 +1,4 @@
-"""The clients of a run: plain and idempotent producers, group members of both protocols, an administrator."""
+"""The clients of a run: producers of every kind, group members of both protocols, an administrator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from fuzz.clients import Client, Producer
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
+from fuzz.transactional import TransactionalProducer
 from reference.clients.application import POLL, Application
 from reference.clients.member import MemberConfig
 from reference.clients.producer import Delivery, ProducerConfig
@@ -151,7 +152,7 @@ class Administrator(Client):
 class Clients:
     """Those of one run, by what is asked of them in the end; a member that is killed is another when it starts."""
 
-    writers: list[Producer | Writer] = field(default_factory=list)
+    writers: list[Producer | Writer | TransactionalProducer] = field(default_factory=list)
     members: dict[str, Consumer] = field(default_factory=dict)
     administrator: Administrator | None = None
 
@@ -167,6 +168,10 @@ class Clients:
         for number in range(load.idempotent):
             writer = Writer(brokers, number, 20, on_ack)
             self.writers.append(_started(cluster, f"idempotent:{number}", writer))
+        classic = "EndTxnBumpsEpoch" in cluster.settings.guards_off
+        for number in range(load.transactional):
+            transactional = TransactionalProducer(brokers, number, cluster.settings.partitions, classic=classic)
+            self.writers.append(_started(cluster, f"transactional:{number}", transactional))
         for number in range(len(load.members)):
             self._start_member(cluster, number, on_committed)
         if load.administrator:

@@ -1,11 +1,12 @@
 """What must have happened some time after the last fault."""
 
 from fuzz.invariants.every import Invariants
+from fuzz.invariants.transactions import committed_batches, torn_transactions, wrong_stable_offsets
 from fuzz.load import SIDE_TOPIC, Clients
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
 from reference.controller.cluster import parse_topic
 from reference.controller.paths import TOPICS
-from reference.wire.records import batch_headers, decode_records
+from reference.wire.records import decode_records
 
 PATIENCE_MS = 1_500
 GROUP_PATIENCE_MS = 8_000
@@ -15,9 +16,12 @@ def demand_progress(cluster: SimulatedCluster, invariants: Invariants, clients: 
     """Writes are acknowledged, replicas are in the ISR, moves and deletions have ended, the group is settled."""
     world = cluster.world
     before = [writer.acked for writer in clients.writers]
-    world.run_until(world.now_ms + PATIENCE_MS)
+    world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
     if any(writer.acked == count for writer, count in zip(clients.writers, before, strict=True)):
         invariants.violated("LeaderCommits", "a producer got nothing acknowledged in 1.5 s, 6 s after the last fault")
+    for writer in clients.writers:
+        writer.stopped = True
+    world.run_until(world.now_ms + PATIENCE_MS)
     _moved(cluster, invariants)
     for partition in range(cluster.settings.partitions):
         state, assigned = cluster.stored(partition), cluster.assigned(partition)
@@ -29,6 +33,10 @@ def demand_progress(cluster: SimulatedCluster, invariants: Invariants, clients: 
     _nothing_left(cluster, invariants)
     _settled(cluster, invariants)
     _written_once(cluster, invariants)
+    for torn in torn_transactions(cluster):
+        invariants.violated("TransactionsAreAtomic", torn)
+    for wrong in wrong_stable_offsets(cluster):
+        invariants.violated("LastStableOffset", wrong)
 
 
 def _moved(cluster: SimulatedCluster, invariants: Invariants) -> None:
@@ -72,9 +80,8 @@ def _written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
         replica = cluster.replica(leader, partition) if leader > 0 else None
         if replica is None:
             continue
-        data = replica.log.read(0, 1 << 30, replica.high_watermark, at_least_one=True)
         last: dict[bytes, int] = {}
-        records = [record for position, _ in batch_headers(data) for record in decode_records(data, position)[1]]
+        records = [record for _, batch in committed_batches(replica) for record in decode_records(batch)[1]]
         for record in records:
             if record.value is not None and record.value.startswith(b"once"):
                 _, who, number = record.value.split()

@@ -20,6 +20,7 @@ from reference.wire.errors import ErrorCode
 
 TOPIC = "t"
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 # Quick time-outs: a run of some virtual seconds sees sessions expire, ISRs shrink and leaders change.
 QUICK: dict[str, Any] = {
@@ -32,6 +33,7 @@ QUICK: dict[str, Any] = {
     "request_timeout_ms": 1_000,
     "offsets_topic_num_partitions": 1,
     "group_min_session_timeout_ms": 500,
+    "transaction_state_log_num_partitions": 1,
     "log_segment_bytes": 4096,
     "log_index_interval_bytes": 512,
 }
@@ -43,6 +45,7 @@ class Load:
 
     producers: int = 2
     idempotent: int = 0
+    transactional: int = 0
     members: tuple[str, ...] = ()
     twins: int = 0
     administrator: bool = False

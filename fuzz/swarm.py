@@ -46,7 +46,7 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
     return replace(
         base,
         load=load,
-        partitions=3 if load.members else base.partitions,
+        partitions=3 if load.members or load.transactional else base.partitions,
         brokers=base.brokers + load.administrator,
         replication_factor=base.replicas,
         reorder=chance.draw("reorder", 0, 2) > 0,
@@ -56,10 +56,10 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
 
 def draw_load(chance: Chance) -> Load:
     """A third of the runs has producers alone, a third a group as well, the others an administrator."""
-    idempotent = chance.draw("idempotent", 0, 2)
+    idempotent, transactional = chance.draw("idempotent", 0, 2), int(chance.draw("transactional", 0, 3) == 0)
     match chance.draw("load", 0, 3):
         case 0:
-            return Load(idempotent=idempotent)
+            return Load(idempotent=idempotent, transactional=transactional)
         case 1:
             assignors = ASSIGNORS[chance.draw("assignor", 0, len(ASSIGNORS))]
             twins = (0, 0, 1, 2)[chance.draw("twins", 0, 4)]

@@ -5,7 +5,7 @@ from fuzz.invariants.metadata import StoredState
 from fuzz.invariants.replication import ReplicatedPartition
 from fuzz.invariants.watch import Seen, Violation, ViolationError
 from fuzz.load import Clients, Consumer
-from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
+from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from reference.broker import Broker
 from reference.drivers.simulation.world import Host
 from reference.events import STORE
@@ -24,6 +24,7 @@ class Invariants:
         self.unreadable: set[int] = set()  # brokers whose disk rots: what they read is not what they wrote
         keys = [(TOPIC, number) for number in range(settings.partitions)]
         keys += [(OFFSETS_TOPIC, 0)] if settings.clients.members else []
+        keys += [(TRANSACTIONS_TOPIC, 0)] if settings.clients.transactional else []
         doubtful = (self.unclean, self.unreadable)
         self.partitions = {
             key: ReplicatedPartition(
@@ -31,6 +32,7 @@ class Invariants:
             )
             for key in keys
         }
+        self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
         self.group = (
             ObservedGroup(cluster, clients.members, self.seen, self.violated) if settings.clients.members else None
@@ -53,12 +55,23 @@ class Invariants:
             broker_id = node.config.broker_id
             if broker_id not in self.unreadable:
                 replicas = node.replicas.partitions
-                for key, partition in self.partitions.items():
+                for key, partition in self._partitions:
                     replica = replicas.get(key)
-                    if replica is not None:
+                    last = partition.replicas.get(broker_id)
+                    if replica is None:
+                        if last is not None:
+                            partition.gone(host, broker_id)
+                    elif (
+                        last is None
+                        or last.life != host.life
+                        or last.log_end_offset != replica.log.log_end_offset
+                        or last.high_watermark != replica.high_watermark
+                        or last.leader_epoch != replica.leader_epoch
+                        or last.role is not replica.role
+                        or last.isr is not replica.isr
+                        or last.proposed_isr is not replica.proposed_isr
+                    ):  # most steps change nothing here
                         partition.look(host, broker_id, replica)
-                    elif broker_id in partition.replicas:
-                        partition.gone(host, broker_id)
             if self.group is not None:
                 self.group.broker_moved(node)
         elif host.name == STORE and node is not None:

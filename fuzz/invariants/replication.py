@@ -76,20 +76,11 @@ class ReplicatedPartition:
             self._check_eligible("committed", self.committed_end)
 
     def look(self, host: Host, broker_id: int, replica: Partition) -> None:
-        """A broker has moved. Most steps change nothing here."""
+        """Something of a replica has changed."""
         last = self.replicas.get(broker_id)
         if last is None or last.life != host.life:
             last = self.replicas[broker_id] = Replica(host.life)
         end = replica.log.log_end_offset
-        if (
-            last.log_end_offset == end
-            and last.high_watermark == replica.high_watermark
-            and last.leader_epoch == replica.leader_epoch
-            and last.role is replica.role
-            and last.isr is replica.isr
-            and last.proposed_isr is replica.proposed_isr
-        ):
-            return
         if end != last.log_end_offset:
             self._read(last, replica, end)
         self._check_role(broker_id, last, replica)

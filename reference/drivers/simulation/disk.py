@@ -60,11 +60,15 @@ class SimulatedDisk:
         return len(self._file(path).data)
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        data = self._file(path).data[position : position + size]
-        if self._rotten:
-            for at, bits in self._rotten.get(path, {}).items():
-                if position <= at < position + len(data):
-                    data[at - position] ^= bits
+        with memoryview(self._file(path).data) as data:
+            read = bytes(data[position : position + size])
+        return self._spoiled(path, position, read) if path in self._rotten else read
+
+    def _spoiled(self, path: str, position: int, read: bytes) -> bytes:
+        data = bytearray(read)
+        for at, bits in self._rotten[path].items():
+            if position <= at < position + len(data):
+                data[at - position] ^= bits
         return bytes(data)
 
     def append(self, path: str, data: bytes) -> None:
