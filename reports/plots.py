@@ -8,7 +8,8 @@ from reports.timeline import Timeline
 GREY = "#7d8590"
 WORDS = {"ok": "acknowledged", "info": "unknown", "fail": "refused"}
 COLOURS = {"ok": "#2f81f7", "info": "#d29922", "fail": "#f85149"}
-SHADES = {"kill": "#f85149", "pause": "#d29922"}
+SHADES = {"kill": "#f85149", "bounce": "#f85149", "pause": "#d29922"}
+OTHER_SHADE = "#8957e5"
 BUCKET_S = 0.25
 
 
@@ -44,7 +45,8 @@ def plots(timeline: Timeline) -> str:
         rate.set_xlim(0, timeline.duration_s)
         for axis in (latency, rate):
             for window in timeline.windows:
-                axis.axvspan(window.start_s, window.end_s, color=SHADES[window.kind], alpha=0.13, linewidth=0)
+                shade = SHADES.get(window.kind, OTHER_SHADE)
+                axis.axvspan(window.start_s, window.end_s, color=shade, alpha=0.13, linewidth=0)
         figure.tight_layout()
         sink = io.StringIO()
         figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -1,6 +1,7 @@
 """Apache Kafka as a field: every broker and controller, and ZooKeeper, behind a proxy."""
 
 import re
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
-from fuzz.chaos.field import Field, Launched
+from fuzz.chaos.disk import Disk, disk_faults, mounted
+from fuzz.chaos.field import Field, Launched, reviving
 from fuzz.chaos.links import HOST, Links
 from fuzz.chaos.settings import SESSION, of_kraft, settings_of
 from fuzz.processes.faults import process_faults
@@ -24,16 +26,20 @@ LATE_MS: Final = 2_000
 """Until ZooKeeper or the controller has looked for sessions that are over."""
 
 
-def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack) -> Field:
+def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, *, disks: bool) -> Field:
     is_kraft = told.is_kraft
     behind = _Behind(schedule, stack, is_kraft=is_kraft)
+    if disks:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
+        behind.disks = mounted(folder, map(str, range(1, told.brokers + 1)), stack)
     cluster = ApacheKafka(told.version, told.brokers, node_settings=behind.settings)
     stack.callback(cluster.close)
     faults = {kind: inject if is_kraft else _by_its_name(inject) for kind, inject in process_faults(cluster).items()}
     sessions = [own[SESSION] for own in schedule.node_settings.values() if SESSION in own]
     for_ms = max(int(each) for each in [SESSION_MS, *sessions]) + LATE_MS
     expire = _pausing(cluster, for_ms) if is_kraft else partial(behind.links.expire, for_ms=for_ms)
-    return Field(cluster.addresses, told.nodes, {**faults, **behind.links.faults(), "expire": expire})
+    faults |= {**disk_faults(behind.disks, faults, schedule.seed), **behind.links.faults(), "expire": expire}
+    return Field(cluster.addresses, told.nodes, faults, reviving(cluster))
 
 
 class _Behind:
@@ -44,6 +50,7 @@ class _Behind:
     def __init__(self, schedule: Schedule, stack: ExitStack, *, is_kraft: bool) -> None:
         self._schedule, self._stack, self._is_kraft = schedule, stack, is_kraft
         self._store_port = 0
+        self.disks: dict[str, Disk] = {}
 
     def settings(self, node: int, given: Mapping[str, object]) -> dict[str, object]:
         if not hasattr(self, "links"):
@@ -58,6 +65,8 @@ class _Behind:
             self._store_port = self._store_port or self._front_store(str(given["zookeeper.connect"]))
             changed["zookeeper.connect"] = f"{HOST}:{self._store_port}"
             changed["zookeeper.connection.timeout.ms"] = CONNECT_MS
+        if str(node) in self.disks:
+            changed["log.dirs"] = self.disks[str(node)].place
         own = settings_of(node, self._schedule)
         return {**changed, **(of_kraft(own) if self._is_kraft else own)}
 

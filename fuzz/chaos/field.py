@@ -1,7 +1,7 @@
 """The field of a run: a cluster launched so that faults can get at it, and how each kind of fault is done there."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ from conformance.targets import check_target, launch_target
 from conformance.targets.apache_kafka import KRAFT_SINCE
 from conformance.targets.base import PAUSE_NODE, STOP_NODE
 from fuzz.processes.faults import process_faults
-from fuzz.processes.nemesis import STORE, Inject
+from fuzz.processes.nemesis import STORE, Inject, Processes
 from fuzz.schedule import Schedule
 from spec.formats.verdict import UsageError
 from spec.releases import NEWEST, release_number
@@ -21,11 +21,15 @@ BROKERS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`faults` are the kinds that can be done here, by name; `nodes` brokers, and the store where there is one."""
+    """`faults` are the kinds that can be done here, by name; `nodes` brokers, and the store where there is one.
+
+    `revive` starts whatever is down.
+    """
 
     addresses: Mapping[int, str]
     nodes: tuple[str, ...]
     faults: Mapping[str, Inject]
+    revive: Callable[[], None] = lambda: None
 
     @property
     def bootstrap(self) -> str:
@@ -57,9 +61,20 @@ def launched(target: str) -> Launched | None:
     return Launched(found[1], found[2] or NEWEST, int(found[3] or BROKERS)) if found else None
 
 
+def reviving(cluster: Processes) -> Callable[[], None]:
+    def revive() -> None:
+        for node in cluster.addresses:
+            cluster.start_node(node)
+
+    return revive
+
+
 @contextmanager
-def open_field(target: str, schedule: Schedule) -> Iterator[Field]:
-    """Launch it, and end it however the block ends: processes, proxies, folders. UsageError when it does not start."""
+def open_field(target: str, schedule: Schedule, *, disks: bool = False) -> Iterator[Field]:
+    """Launch it, and end it however the block ends: processes, proxies, mounts. UsageError when it does not start.
+
+    `disks`: each node has one of ours below its log, if this machine can.
+    """
     found = launched(target)
     with ExitStack() as stack:
         if found is None:
@@ -67,11 +82,11 @@ def open_field(target: str, schedule: Schedule) -> Iterator[Field]:
         elif found.kind == "reference":
             from fuzz.chaos.reference import reference_field
 
-            yield reference_field(found, schedule, stack)
+            yield reference_field(found, schedule, stack, disks=disks)
         else:
             from fuzz.chaos.apache_kafka import apache_kafka_field
 
-            yield apache_kafka_field(found, schedule, stack)
+            yield apache_kafka_field(found, schedule, stack, disks=disks)
 
 
 def _foreign(target: str, schedule: Schedule, stack: ExitStack) -> Field:

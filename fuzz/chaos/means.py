@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from fuzz.chaos.disk import missing_for_disk
 from fuzz.chaos.field import Field
 from fuzz.schedule import KINDS, Fault, Schedule
 from spec.formats.verdict import UsageError
@@ -22,17 +23,20 @@ NEEDS: Final[Mapping[str, str]] = {
     "stall": "a client of ours",
 }
 OF_CLIENTS: Final = frozenset({"stall"})
+OF_DISKS: Final = frozenset({"slow_flush", "fail_flush", "full_disk"})
 
 
 def missing(field: Field, kind: str) -> str:
     """What it lacks here; empty when it can be done."""
-    return "" if kind in field.faults or kind in OF_CLIENTS else NEEDS[kind]
+    if kind in field.faults or kind in OF_CLIENTS:
+        return ""
+    return f"{NEEDS[kind]}: {missing_for_disk() or 'reference or apache-kafka'}" if kind in OF_DISKS else NEEDS[kind]
 
 
 def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
     """UsageError at the first fault that cannot be done."""
     for number, fault in enumerate(schedule.faults):
-        lacks = missing(field, fault.kind) or _lacks_disk(fault)
+        lacks = missing(field, "full_disk" if wants_disk(fault) else fault.kind)
         if lacks:
             raise UsageError(
                 f"{fault.kind} is unsupported: it needs {lacks}", where=f"fault {number} on {target}",
@@ -40,10 +44,9 @@ def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
             )  # fmt: skip
 
 
-def _lacks_disk(fault: Fault) -> str:
+def wants_disk(fault: Fault) -> bool:
     """SIGKILL leaves the page cache alone."""
-    loses = fault.kind == "kill" and fault.option("lose") != "nothing"
-    return f"{NEEDS['full_disk']}, to lose={fault.option('lose')}" if loses else ""
+    return fault.kind in OF_DISKS or (fault.kind == "kill" and fault.option("lose") != "nothing")
 
 
 def supported(field: Field) -> Iterable[str]:

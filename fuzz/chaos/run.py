@@ -8,7 +8,7 @@ from typing import Any
 
 from fuzz.chaos.draw import draw_schedule, draw_settings
 from fuzz.chaos.field import Field, launched, open_field
-from fuzz.chaos.means import refuse_unsupported, supported
+from fuzz.chaos.means import refuse_unsupported, supported, wants_disk
 from fuzz.chaos.settings import load_of
 from fuzz.processes.load import Load, consumer_names
 from fuzz.processes.workload import Workload
@@ -53,13 +53,15 @@ def chaos(
         load = chosen_load(frame, told.brokers, workloads, rate)
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
-    with open_field(target, frame) as field:
+    with open_field(target, frame, disks=any(map(wants_disk, frame.faults))) as field:
         load = chosen_load(frame, len(field.addresses), workloads, rate)
         schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
         refuse_unsupported(schedule, field, target)
         write_schedule(folder / SCHEDULE, schedule)
-        workload = Workload(field.bootstrap, field.addresses, field.faults, load, source=target, say=say)
+        workload = Workload(
+            field.bootstrap, field.addresses, field.faults, load, revive=field.revive, source=target, say=say
+        )
         say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
         return workload.run(folder, schedule, stop)
 

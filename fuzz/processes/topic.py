@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuzz.processes.load import TOPIC, Load
@@ -58,12 +59,18 @@ def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssign
     )
 
 
-def settle(bootstrap: str, load: Load, stop: threading.Event, topic: str = TOPIC) -> bool:
-    """Wait until every partition has a leader and its full ISR; False when that takes too long."""
+def settle(
+    bootstrap: str, load: Load, stop: threading.Event, topic: str = TOPIC, revive: Callable[[], None] = lambda: None
+) -> bool:
+    """Wait until every partition has a leader and its full ISR; False when that takes too long.
+
+    `revive` is called again and again: a broker of 0.10 that meets its own session of before ends itself.
+    """
     client = RawClient(bootstrap)
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     try:
         while time.monotonic() < deadline and not stop.is_set():
+            revive()
             try:
                 _, leaders = client.metadata(topic)
             except RawError:

@@ -38,6 +38,7 @@ class Workload:
     addresses: Mapping[int, str]
     faults: Mapping[str, Inject]
     load: Load
+    revive: Callable[[], None] = lambda: None  # starts whatever is down
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
 
@@ -99,7 +100,7 @@ class Workload:
 
     def _settle(self, stop: threading.Event, topics: list[str]) -> None:
         for topic in topics:
-            settle(self.bootstrap, self.load, stop, topic)
+            settle(self.bootstrap, self.load, stop, topic, self.revive)
 
     def _read_all(self, recorder: Recorder, deadline: threading.Event) -> None:
         for partition in range(self.load.partitions):

@@ -77,7 +77,7 @@ def test_a_fault_without_its_means_is_named_with_what_it_lacks() -> None:
         with pytest.raises(UsageError, match=f"{kind} is unsupported: it needs ") as refused:
             refuse_unsupported(schedule_of(kind, "1"), FIELD, "here")
         assert missing(FIELD, kind) in str(refused.value)
-    with pytest.raises(UsageError, match="to lose=torn"):
+    with pytest.raises(UsageError, match="a file system of ours below the log"):
         refuse_unsupported(schedule_of("kill", "1", lose="torn"), FIELD, "here")
 
 

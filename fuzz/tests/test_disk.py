@@ -1,0 +1,138 @@
+"""The disk that forgets: its books against a plain model, and the mount where this machine can."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz.chaos.disk import Disk, missing_for_disk
+from fuzz.chaos.forgetful import PAGE, ForgetfulFiles
+from fuzz.schedule import Fault
+
+NAMES = st.sampled_from(["/a", "/b"])
+STEPS = st.one_of(
+    st.tuples(st.just("write"), NAMES, st.integers(0, 12), st.binary(min_size=1, max_size=8)),
+    st.tuples(st.just("truncate"), NAMES, st.integers(0, 12), st.just(b"")),
+    st.tuples(st.just("flush"), NAMES, st.just(0), st.just(b"")),
+    st.tuples(st.just("rename"), NAMES, st.just(0), st.just(b"")),
+    st.tuples(st.just("delete"), NAMES, st.just(0), st.just(b"")),
+)
+REASON = missing_for_disk()
+needs_mount = pytest.mark.skipif(bool(REASON), reason=f"a mount needs {REASON}")
+
+
+class Model:
+    """What each file holds, and what it would after a crash."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, bytes] = {}
+        self.durable: dict[str, bytes] = {}
+
+    def take(self, step: str, name: str, offset: int, data: bytes) -> None:
+        held = self.now.get(name, b"")
+        match step:
+            case "write":
+                padded = held.ljust(offset, b"\0")
+                self.now[name] = padded[:offset] + data + padded[offset + len(data) :]
+            case "truncate":
+                self.now[name] = held[:offset].ljust(offset, b"\0")
+            case "flush":
+                self.durable[name] = held
+            case "rename":
+                for held_by in (self.now, self.durable):
+                    held_by.pop("/c", None)
+                    if name in held_by:
+                        held_by["/c"] = held_by.pop(name)
+            case "delete":
+                self.now.pop(name)
+                self.durable.pop(name, None)
+
+
+def apply(files: ForgetfulFiles, step: str, name: str, offset: int, data: bytes) -> None:
+    real = files.real(name)
+    match step:
+        case "write":
+            if not real.exists():
+                files.created(name)
+                real.touch()
+            files.overwriting(name, offset, len(data))
+            with real.open("r+b") as file:
+                file.seek(offset)
+                file.write(data)
+        case "truncate":
+            files.overwriting(name, offset, max(0, files.size(name) - offset))
+            os.truncate(real, offset)
+        case "flush":
+            files.flush(name)
+        case "rename":
+            real.rename(files.real("/c"))
+            files.renamed(name, "/c")
+        case "delete":
+            real.unlink()
+            files.deleted(name)
+
+
+@settings(deadline=None)  # files of a busy machine
+@given(st.lists(STEPS, max_size=20))
+def test_what_was_flushed_is_what_a_crash_leaves(steps: list[tuple[str, str, int, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files, model = ForgetfulFiles(Path(folder)), Model()
+        for step in steps:
+            if step[0] == "write" or step[1] in model.now:
+                apply(files, *step)
+                model.take(*step)
+        files.lose()
+        assert {f"/{path.name}": path.read_bytes() for path in Path(folder).iterdir()} == model.durable
+
+
+def test_a_torn_file_keeps_the_first_pages_that_were_added(tmp_path: Path) -> None:
+    files = ForgetfulFiles(tmp_path)
+    apply(files, "write", "/log", 0, b"old")
+    files.flush("/log")
+    apply(files, "write", "/log", 3, b"n" * 3 * PAGE)
+    files.lose(pages=2)
+    assert files.real("/log").read_bytes() == b"old" + b"n" * 2 * PAGE
+
+
+@needs_mount
+def test_a_mounted_disk_forgets_fails_and_is_full(tmp_path: Path) -> None:
+    with closing(Disk(tmp_path / "backing", tmp_path / "disk")) as disk:
+        log = disk.place / "log"
+        with log.open("wb", buffering=0) as file:
+            file.write(b"flushed")
+            os.fsync(file.fileno())
+            file.write(b" and not")
+            disk.tell("fail 1")
+            with pytest.raises(OSError, match="Input/output error"):
+                os.fsync(file.fileno())
+            disk.tell("full 1")
+            with pytest.raises(OSError, match="No space left"):
+                file.write(b"?")
+        disk.tell("lose 0")
+        assert log.read_bytes() == b"flushed"
+        assert disk.place.is_mount()
+    assert not disk.place.is_mount()
+
+
+@needs_mount
+def test_nothing_stays_mounted_when_its_owner_dies(tmp_path: Path) -> None:
+    script = "import os, sys; from pathlib import Path; from fuzz.chaos.disk import Disk; " \
+        "folder = Path(sys.argv[1]); Disk(folder / 'backing', folder / 'disk'); os.kill(os.getpid(), 9)"  # fmt: skip
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=60)
+    while (tmp_path / "disk").is_mount():
+        pass
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+def test_a_kill_that_loses_is_what_needs_it() -> None:
+    from fuzz.chaos.means import wants_disk
+
+    told = {lose: wants_disk(Fault(at_ms=0, kind="kill", nodes=("1",), options={"lose": lose}))
+            for lose in ("nothing", "unflushed", "torn")}  # fmt: skip
+    assert told == {"nothing": False, "unflushed": True, "torn": True}
