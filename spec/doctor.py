@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
+from ctypes.util import find_library
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from spec.toolchain import java, spark_java_home, tlc_jar
 PROBE_TIMEOUT_S: Final = 30
 LEAST_FREE_GB: Final = 2
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+NETLINK_SOCK_DIAG: Final = 4
 COLOURS: Final = re.compile(r"\x1b\[\d*m")
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -148,6 +150,19 @@ def _fuse() -> str:
         return "/dev/fuse"
 
 
+def _libfuse() -> str:
+    """`FUSE_LIBRARY_PATH` first, as mfusepy does."""
+    found = os.environ.get("FUSE_LIBRARY_PATH") or find_library("fuse3") or find_library("fuse")
+    if not found:
+        raise MissingError("no libfuse3 among the system's libraries")
+    return found
+
+
+def _sock_diag() -> str:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG):
+        return "netlink sock_diag"
+
+
 def _network_namespace() -> str:
     """In a child, for the namespace stays with whoever enters it."""
     child = os.fork()
@@ -189,6 +204,9 @@ PROBES: Final = (
     Probe("Go", _program("go", version="version"), "builds kfake as a target", "install Go"),
     Probe("Node.js", _program("node"), "runs kafkajs as a client", "apt-get install nodejs"),
     Probe("browser", _program(*BROWSERS), "looks at report pages in tests", "apt-get install chromium"),
-    Probe("/dev/fuse", _fuse, "a disk that loses what was not flushed", "load the module fuse"),
+    Probe("/dev/fuse", _fuse, "chaos: a disk that loses what was not flushed", "load the module fuse"),
+    Probe("libfuse3", _libfuse, "chaos: the same", "apt-get install libfuse3-3"),
+    Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install mfusepy"),
+    Probe("sockets' owners", _sock_diag, "chaos: tells links between brokers apart", "run on Linux"),
     Probe("network namespaces", _network_namespace, "cuts links between processes", "run as root on Linux"),
 )
