@@ -246,7 +246,7 @@ class Cluster:
 
     def eventually(self, what: str, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
         """Ask until the answer is neither None nor False."""
-        deadline = time.monotonic() + self.patience.of(timeout_s)
+        deadline = time.monotonic() + self.patience.of_polling(timeout_s)
         while True:
             found = look()
             if found is not None and found is not False:

@@ -22,11 +22,15 @@ CHUNK: Final = 65536
 class Patience:
     """How long a wait may last at most, whatever was asked for: little where it is known that nothing will come."""
 
-    def __init__(self, most_s: float = math.inf) -> None:
-        self.most_s = most_s
+    def __init__(self, most_s: float = math.inf, polling_s: float = math.inf) -> None:
+        self.most_s, self.polling_s = most_s, polling_s
 
     def of(self, seconds: float) -> float:
         return min(seconds, self.most_s)
+
+    def of_polling(self, seconds: float) -> float:
+        """For what is asked again and again, each time with an answer."""
+        return min(seconds, self.most_s, self.polling_s)
 
 
 class Connection:

@@ -32,7 +32,8 @@ from spec.formats.verdict import UsageError
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
 EXCHANGES_SHOWN: Final = 8
-PROMPT_S: Final = 5.0
+PROMPT_S: Final = 4.0
+AGAIN_S: Final = 1.0
 
 TARGET: Final = pytest.StashKey[Target]()
 SERVER: Final = pytest.StashKey[TargetServer]()
@@ -202,15 +203,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
-        keep=config.getoption("hw_keep"), patience=config.stash.get(PATIENCE, None) or _patience(config.stash[TARGET]),
+        keep=config.getoption("hw_keep"),
+        patience=config.stash.get(PATIENCE, None) or _patience(config.stash[TARGET], request.node),
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
     cluster.close()
 
 
-def _patience(target: Target) -> Patience:
-    return Patience(PROMPT_S) if PROMPT in target.capabilities else Patience()
+def _patience(target: Target, item: pytest.Item) -> Patience:
+    """What a prompt target did not come to while it was polled is not awaited as long again."""
+    if PROMPT not in target.capabilities:
+        return Patience()
+    has_failed = RESULT in item.stash and item.stash[RESULT].verdict in BROKEN
+    return Patience(PROMPT_S, AGAIN_S if has_failed else PROMPT_S)
 
 
 @pytest.fixture

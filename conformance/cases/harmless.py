@@ -17,7 +17,7 @@ from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.fetch import FetchRequest
 from reference.wire.messages.heartbeat import HeartbeatRequest
 from reference.wire.messages.init_producer_id import InitProducerIdRequest
-from reference.wire.messages.join_group import JoinGroupRequest
+from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from reference.wire.messages.leave_group import LeaveGroupRequest
 from reference.wire.messages.list_groups import ListGroupsRequest
 from reference.wire.messages.list_offsets import ListOffsetsRequest
@@ -33,7 +33,12 @@ REQUESTS: Final[tuple[Any, ...]] = (
     FetchRequest(replica_id=CONSUMER, max_wait_ms=0),
     ListOffsetsRequest(replica_id=CONSUMER),
     MetadataRequest(topics=()),
-    JoinGroupRequest(group_id="", session_timeout_ms=10_000, protocol_type="consumer"),
+    JoinGroupRequest(
+        group_id="",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(JoinGroupRequestProtocol(name="range"),),
+    ),
     HeartbeatRequest(group_id=UNUSED_GROUP, generation_id=1, member_id="m"),
     LeaveGroupRequest(group_id=UNUSED_GROUP),
     SyncGroupRequest(group_id=UNUSED_GROUP, generation_id=1, member_id="m"),
