@@ -25,6 +25,9 @@ def chaos_command(
     runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
     workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
     rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
+    packets: Annotated[
+        bool, typer.Option("--packets", help="Cut and lose packets (nftables) instead of streams (proxy).")
+    ] = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
     ] = False,
@@ -55,7 +58,7 @@ def chaos_command(
             return
         told: list[dict[str, Any]] = []
         for each in range(seed, seed + (runs if search else 1)):
-            told.append(_one(target, given, seconds, each, workload, rate, quiet=json_))
+            told.append(_one(target, given, seconds, each, workload, rate, packets=packets, quiet=json_))
             if told[-1]["verdict"] is Verdict.INVALID:
                 break
     if json_:
@@ -78,7 +81,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _one(
-    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, quiet: bool
+    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, packets: bool, quiet: bool
 ) -> dict[str, Any]:
     """Run, audit, print; the object that `--json` prints."""
     from rich.console import Console
@@ -94,7 +97,7 @@ def _one(
     console = Console(highlight=False, quiet=quiet)
     with console.status(f"starting {target}") as status:
         path = chaos(
-            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate,
+            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
             say=lambda line: status.update(f"seed {seed}: {line}"),
         )  # fmt: skip
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
@@ -105,7 +108,7 @@ def _one(
         if not quiet:
             show(results[-1])
     page = report(folder)
-    again += f" --rate {rate}" if rate else ""
+    again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
     if not quiet:
         typer.echo(f"again: {again}\npage:  {page}")
     return {

@@ -208,5 +208,6 @@ PROBES: Final = (
     Probe("libfuse3", _libfuse, "chaos: the same", "apt-get install libfuse3-3"),
     Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install mfusepy"),
     Probe("sockets' owners", _sock_diag, "chaos: tells links between brokers apart", "run on Linux"),
-    Probe("network namespaces", _network_namespace, "cuts links between processes", "run as root on Linux"),
+    Probe("network namespaces", _network_namespace, "chaos: packets are dropped in one", "run as root on Linux"),
+    Probe("nftables", _program("nft"), "chaos: drops packets", "apt-get install nftables"),
 )

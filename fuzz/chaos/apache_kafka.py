@@ -11,8 +11,9 @@ from typing import Final
 
 from conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
 from fuzz.chaos.disk import Disk, disk_faults, mounted
-from fuzz.chaos.field import Field, Launched, reviving
+from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
+from fuzz.chaos.packets import Packets
 from fuzz.chaos.settings import SESSION, of_kraft, settings_of
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE, Inject, Processes, Undo
@@ -26,10 +27,10 @@ LATE_MS: Final = 2_000
 """Until ZooKeeper or the controller has looked for sessions that are over."""
 
 
-def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, *, disks: bool) -> Field:
+def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, means: Means) -> Field:
     is_kraft = told.is_kraft
     behind = _Behind(schedule, stack, is_kraft=is_kraft)
-    if disks:
+    if means.disks:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
         behind.disks = mounted(folder, map(str, range(1, told.brokers + 1)), stack)
     cluster = ApacheKafka(told.version, told.brokers, node_settings=behind.settings)
@@ -39,6 +40,7 @@ def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, *, 
     for_ms = max(int(each) for each in [SESSION_MS, *sessions]) + LATE_MS
     expire = _pausing(cluster, for_ms) if is_kraft else partial(behind.links.expire, for_ms=for_ms)
     faults |= {**disk_faults(behind.disks, faults, schedule.seed), **behind.links.faults(), "expire": expire}
+    faults |= Packets(behind.links.real_ports).faults() if means.packets else {}
     return Field(cluster.addresses, told.nodes, faults, reviving(cluster))
 
 

@@ -9,11 +9,12 @@ from typing import Final
 from conformance.targets import check_target, launch_target
 from conformance.targets.apache_kafka import KRAFT_SINCE
 from conformance.targets.base import PAUSE_NODE, STOP_NODE
+from fuzz.chaos.packets import own_network
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE, Inject, Processes
 from fuzz.schedule import Schedule
 from spec.formats.verdict import UsageError
-from spec.releases import NEWEST, release_number
+from spec.releases import NEWEST, fetch_release, release_number
 
 LAUNCHED: Final = re.compile(r"(reference|apache-kafka)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
 BROKERS: Final = 3
@@ -34,6 +35,14 @@ class Field:
     @property
     def bootstrap(self) -> str:
         return ",".join(self.addresses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What is put below and between the nodes beside proxies."""
+
+    disks: bool = False
+    packets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +79,34 @@ def reviving(cluster: Processes) -> Callable[[], None]:
 
 
 @contextmanager
-def open_field(target: str, schedule: Schedule, *, disks: bool = False) -> Iterator[Field]:
+def open_field(target: str, schedule: Schedule, *, disks: bool = False, packets: bool = False) -> Iterator[Field]:
     """Launch it, and end it however the block ends: processes, proxies, mounts. UsageError when it does not start.
 
-    `disks`: each node has one of ours below its log, if this machine can.
+    `disks`: each node has one of ours below its log, if this machine can. `packets`: cuts and losses are of packets.
     """
     found = launched(target)
+    means = Means(disks=disks, packets=packets)
     with ExitStack() as stack:
+        if packets:
+            _enter_own_network(found, target, stack)
         if found is None:
             yield _foreign(target, schedule, stack)
         elif found.kind == "reference":
             from fuzz.chaos.reference import reference_field
 
-            yield reference_field(found, schedule, stack, disks=disks)
+            yield reference_field(found, schedule, stack, means)
         else:
             from fuzz.chaos.apache_kafka import apache_kafka_field
 
-            yield apache_kafka_field(found, schedule, stack, disks=disks)
+            yield apache_kafka_field(found, schedule, stack, means)
+
+
+def _enter_own_network(found: Launched | None, target: str, stack: ExitStack) -> None:
+    if found is None:
+        raise UsageError("packets are those of clusters that are launched here", where=target)
+    if found.kind == "apache-kafka":
+        fetch_release(found.version)  # nothing can be fetched in there
+    stack.enter_context(own_network())
 
 
 def _foreign(target: str, schedule: Schedule, stack: ExitStack) -> Field:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from fuzz.chaos.packets import address_of
 from fuzz.chaos.who import owner_of
 from fuzz.processes.nemesis import STORE, Inject, Undo
 from fuzz.schedule import Fault
@@ -71,6 +72,7 @@ class Links:
         self._drawn: dict[str, int] = {}
         self._rules: list[Rule] = []
         self._passages: set[Passage] = set()
+        self._real_ports: dict[str, list[Callable[[], int]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
@@ -79,6 +81,8 @@ class Links:
 
     def front(self, node: str, port: int, real_port: Callable[[], int]) -> None:
         """Listen at `port` for what is meant for `node`, which itself listens at `real_port`."""
+
+        self._real_ports.setdefault(node, []).append(real_port)
 
         async def serve() -> None:
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,6 +103,10 @@ class Links:
     def faults(self) -> dict[str, Inject]:
         """By the names of `fuzz.schedule.KINDS`."""
         return {**dict.fromkeys(LASTING, self.begin), "disconnect": self.disconnect}
+
+    def real_ports(self) -> dict[str, list[int]]:
+        """Where each node listens behind its proxies."""
+        return {node: [port() for port in ports] for node, ports in self._real_ports.items()}
 
     def begin(self, fault: Fault, node: str) -> Undo:
         rule = self._do(self._begin(fault, node))
@@ -180,7 +188,8 @@ class Links:
         try:
             ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
             passage.source = await asyncio.to_thread(owner_of, *ends, self.folder)
-            far_reader, far_writer = await asyncio.open_connection(HOST, real_port())
+            from_ = (address_of(passage.source), 0)
+            far_reader, far_writer = await asyncio.open_connection(HOST, real_port(), local_addr=from_)
             passage.writers.append(far_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._carry(passage, passage.source, node, reader, far_writer))

@@ -9,8 +9,9 @@ from typing import Final
 
 from conformance.targets.reference import ReferenceCluster
 from fuzz.chaos.disk import disk_faults, mounted
-from fuzz.chaos.field import Field, Launched, reviving
+from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
+from fuzz.chaos.packets import Packets
 from fuzz.chaos.settings import of_reference, settings_of
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE
@@ -22,7 +23,7 @@ SESSION_MS: Final = 3_000
 """Until the store has looked for sessions that are over."""
 
 
-def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, *, disks: bool) -> Field:
+def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, means: Means) -> Field:
     brokers = told.brokers
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
     links = stack.enter_context(Links(folder, schedule.seed))
@@ -35,12 +36,13 @@ def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, *, dis
     for node in addresses:
         own = of_reference(settings_of(node, schedule))
         settings.update({f"{node}.{key}": value for key, value in own.items()})
-    places = mounted(folder, map(str, addresses), stack) if disks else {}
+    places = mounted(folder, map(str, addresses), stack) if means.disks else {}
     settings.update({f"{node}.log_dir": str(disk.place) for node, disk in places.items()})
     cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder))
     expire = partial(links.expire, for_ms=SESSION_MS)
     faults = process_faults(cluster)
     faults |= {**disk_faults(places, faults, schedule.seed), **links.faults(), "expire": expire}
+    faults |= Packets(links.real_ports).faults() if means.packets else {}
     return Field(addresses, told.nodes, faults, reviving(cluster))
 
 

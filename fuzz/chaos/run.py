@@ -39,6 +39,7 @@ def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> 
 
 def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
+    packets: bool = False,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
 ) -> Path:  # fmt: skip
     """Run `schedule`, or one drawn from `seed`, and return the path of the history.
@@ -53,7 +54,7 @@ def chaos(
         load = chosen_load(frame, told.brokers, workloads, rate)
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
-    with open_field(target, frame, disks=any(map(wants_disk, frame.faults))) as field:
+    with open_field(target, frame, disks=any(map(wants_disk, frame.faults)), packets=packets) as field:
         load = chosen_load(frame, len(field.addresses), workloads, rate)
         schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
