@@ -67,6 +67,7 @@ class TransactionalProducer:
             for process in self._processes:
                 self._send(producer, process, opened)
             if abort:
+                producer.flush(PATIENCE_S)  # else there is nothing in the log to be taken back
                 producer.abort_transaction(PATIENCE_S)
                 outcome = "fail"
             else:
