@@ -23,7 +23,11 @@ SETTLE_TIMEOUT_S = 20.0
 def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, topic: str = TOPIC) -> None:
     """Create it through the controller and wait until every partition has a leader and a full ISR."""
     client = RawClient(bootstrap)
-    settings = (CreatableTopicConfig(name="min.insync.replicas", value=str(load.min_insync_replicas)),)
+    settings = (
+        CreatableTopicConfig(name="min.insync.replicas", value=str(load.min_insync_replicas)),
+        # A broker of 0.10 would elect anybody, and nobody could tell what it then loses from what it must not.
+        CreatableTopicConfig(name="unclean.leader.election.enable", value="false"),
+    )
     wanted = CreatableTopic(
         name=topic, num_partitions=load.partitions, replication_factor=load.replicas, configs=settings
     )
