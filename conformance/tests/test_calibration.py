@@ -1,0 +1,71 @@
+"""What a MUST rests on, and how runs are written down."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.calibrate import Calibration, calibrated, read_calibration, seen, write_calibration
+from conformance.report import Report, TargetReport
+from conformance.runner import Options, run_suite
+from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
+from spec.clauses import find_clause
+from spec.formats.verdict import UsageError
+
+
+def clauses_with_cases() -> set[str]:
+    return {case["clause"] for case in run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]}
+
+
+def test_a_must_was_seen_to_hold_on_a_real_apache_kafka_and_never_to_break() -> None:
+    found, musts = read_calibration(), {each for each in clauses_with_cases() if find_clause(each).level == "MUST"}
+    assert sorted(musts - found.held.keys()) == []
+    assert sorted(musts & found.broken.keys()) == []
+
+
+def case(clause: str, verdict: CaseVerdict) -> CaseResult:
+    return CaseResult(case=clause, clause=clause, level="MUST", verdict=verdict)
+
+
+def run(target: str, version: str, *cases: CaseResult) -> Report:
+    verdicts = count_verdicts(cases)
+    return Report(targets=[TargetReport(target=target, version=version, verdicts=verdicts, cases=list(cases))])
+
+
+PASS, FAIL, FLAKY, LACKS = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.FLAKY, CaseVerdict.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([PASS, LACKS], {"FRM-1": "held"}),
+        ([PASS, FAIL], {"FRM-1": "broken"}),
+        ([PASS, FLAKY], {}),
+        ([LACKS], {}),
+    ],
+)
+def test_one_failure_breaks_a_clause_and_one_doubt_leaves_it_open(
+    verdicts: list[CaseVerdict], expected: dict[str, str]
+) -> None:
+    assert seen([case("FRM-1", verdict) for verdict in verdicts]) == expected
+
+
+def test_a_new_run_takes_the_place_of_the_one_before_and_leaves_other_releases(tmp_path: Path) -> None:
+    first = calibrated(
+        Calibration(),
+        [
+            run("apache-kafka:2.8.2:3", "2.8.2", case("FRM-10", PASS), case("FRM-2", FAIL)),
+            run("apache-kafka:3", "4.3.1", case("FRM-10", PASS), case("FRM-2", PASS)),
+        ],
+    )
+    second = calibrated(first, [run("apache-kafka", "4.3.1", case("FRM-10", FAIL), case("FRM-2", PASS))])
+    assert second.held == {"FRM-2": ["4.3.1"], "FRM-10": ["2.8.2"]}
+    assert second.broken == {"FRM-2": ["2.8.2"], "FRM-10": ["4.3.1"]}
+    assert second.runs["4.3.1"].target == "apache-kafka"
+    path = tmp_path / "calibration.toml"
+    write_calibration(second, path)
+    assert read_calibration(path) == second
+
+
+def test_only_apache_kafka_calibrates() -> None:
+    with pytest.raises(UsageError, match="not a run on Apache Kafka"):
+        calibrated(Calibration(), [run("kfake", "1", case("FRM-1", PASS))])
