@@ -2,8 +2,28 @@
 
 import pytest
 
+from conformance.broker import Broker
+from conformance.cases.members import GroupDriver
 from conformance.cases.transactions import Transactional, need_transaction_version
 from conformance.cluster import Cluster
+
+
+@pytest.fixture
+def group(cluster: Cluster) -> str:
+    """The name of a group that nobody has used."""
+    return cluster.group()
+
+
+@pytest.fixture
+def coordinator(cluster: Cluster, group: str) -> Broker:
+    """A connection to the group's coordinator."""
+    return cluster.coordinator(group)
+
+
+@pytest.fixture
+def driver(cluster: Cluster, group: str) -> GroupDriver:
+    """Makes members of that group."""
+    return GroupDriver(cluster, group)
 
 
 @pytest.fixture

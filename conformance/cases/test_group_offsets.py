@@ -28,16 +28,6 @@ ERROR = "topics.partitions.error_code"
 OFFSET = "groups.topics.partitions.committed_offset"
 
 
-@pytest.fixture
-def group(cluster: Cluster) -> str:
-    return cluster.group()
-
-
-@pytest.fixture
-def coordinator(cluster: Cluster, group: str) -> Broker:
-    return cluster.coordinator(group)
-
-
 @clause("OFF-13")
 @pytest.mark.parametrize("offset", [0, 1, LARGEST])
 @defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_less))

@@ -28,11 +28,6 @@ UNKNOWN_KIND = 100
 SUBSCRIBED_TO_NOTHING = encode_subscription(ConsumerProtocolSubscription())
 
 
-@pytest.fixture
-def driver(cluster: Cluster) -> GroupDriver:
-    return GroupDriver(cluster, cluster.group())
-
-
 def listed(broker: Broker, **filters: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     """State and type by group."""
     version = broker.version_of(ListGroupsRequest, 5 if "types_filter" in filters else 4)

@@ -23,11 +23,6 @@ NON_FLEXIBLE_JOIN = 5
 """The last version without tags: what reads those wrongly may still read this."""
 
 
-@pytest.fixture
-def driver(cluster: Cluster) -> GroupDriver:
-    return GroupDriver(cluster, cluster.group())
-
-
 @clause("GRP-1", "lookup")
 @defect(Reply(FindCoordinatorRequest, "port", one_more), Reply(FindCoordinatorRequest, "coordinators.port", one_more))
 @sweep(FindCoordinatorRequest)

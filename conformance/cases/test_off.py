@@ -1,7 +1,5 @@
 """Committed offsets: what a group stores is what it gets back."""
 
-import pytest
-
 from conformance.broker import Broker, Topic, expect, only
 from conformance.cases.committed import MANY_GROUPS, commit, committed
 from conformance.cases.members import GroupDriver
@@ -16,16 +14,6 @@ NONE = -1
 ERROR = "topics.partitions.error_code"
 PLACES = ("topics.partitions", "groups.topics.partitions")
 """Of an offset in the replies of older and of newer versions."""
-
-
-@pytest.fixture
-def group(cluster: Cluster) -> str:
-    return cluster.group()
-
-
-@pytest.fixture
-def coordinator(cluster: Cluster, group: str) -> Broker:
-    return cluster.coordinator(group)
 
 
 @clause("OFF-1", "commit")

@@ -24,11 +24,6 @@ HEARTBEAT_ERROR = Reply(HeartbeatRequest, "error_code", forgives(REBALANCE))
 SYNC_ERROR = Reply(SyncGroupRequest, "error_code", forgives(REBALANCE))
 
 
-@pytest.fixture
-def driver(cluster: Cluster) -> GroupDriver:
-    return GroupDriver(cluster, cluster.group())
-
-
 # -- who is in a generation ----------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """Targets are found, ruled and ended as they say; one that cannot be is named within seconds, with advice."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from conformance.targets.commands import CommandTarget
 from conformance.targets.nodes import Nodes
 from conformance.targets.reference import ReferenceCluster
 from conformance.verdicts import CaseResult, exit_code
+from reference.tests.certificates import self_signed
 from spec.formats.verdict import ExitCode, UsageError
 from spec.ports import Ports
 
@@ -32,16 +32,7 @@ FEW = Options(clauses=["FRM-1", "MD-5", "GRP-10", "PRD-4"], jobs=1)
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Self-signed, for 127.0.0.1; key and certificate in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not on PATH")
-    path = tmp_path_factory.mktemp("tls") / "broker.pem"
-    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(path), "-out", f"{path}.crt", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,8 @@
 
 import asyncio
 import itertools
-import shutil
 import socket
 import ssl
-import subprocess
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from reference.drivers.access import Access
 from reference.drivers.client import ClusterClient
 from reference.drivers.cluster import Cluster
 from reference.security.login import Account
+from reference.tests.certificates import self_signed
 from reference.tests.conftest import QUICK
 from reference.tools import topics
 from reference.wire.framing import encode_request
@@ -37,16 +36,7 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Self-signed, for 127.0.0.1; key and certificate in one file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not on PATH")
-    path = tmp_path_factory.mktemp("tls") / "broker.pem"
-    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(path), "-out", f"{path}.crt", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL", "SSL"])
