@@ -20,13 +20,14 @@ from conformance.access import access_of
 from conformance.broker import Advertised, Broker, Topic, advertised_by, features_of
 from conformance.cluster import Cluster
 from conformance.connection import Patience
-from conformance.failures import NotApplicable, TargetFailure
+from conformance.failures import TargetFailure
 from conformance.judging import TargetGone, Turn, judge
+from conformance.selection import case_of, check_era, needs_all, selected
 from conformance.sharing import SharedTarget, TargetServer
 from conformance.targets import KNOWN, launch_target
 from conformance.targets.base import PROMPT, Target
 from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
-from spec.clauses import Clause, find_clause
+from spec.clauses import find_clause
 from spec.formats.verdict import UsageError
 
 PROPERTY: Final = "highwater"
@@ -72,56 +73,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Reporter(descriptor), REPORTER)
 
 
-# -- which cases ------------------------------------------------------------------------------------
-
-LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
-
-
-def case_of(item: pytest.Item) -> tuple[str, Clause]:
-    """`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`, and the clause."""
-    marker = item.get_closest_marker("clause")
-    if marker is None:
-        raise UsageError("a case without a clause", where=item.nodeid, mend="mark it with @clause")
-    clause_id, variant = marker.args
-    callspec = getattr(item, "callspec", None)
-    inside = [part for part in (variant, callspec.id if callspec else "") if part]
-    return clause_id + (f"[{' '.join(inside)}]" if inside else ""), find_clause(clause_id)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select by area, clause, level and pace. Slow ones begin first; those that stop nodes go last."""
     if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
         return
-    chosen, seen = [], set()
-    for item in items:
-        case, clause = case_of(item)
-        if case in seen:
-            raise UsageError(f"two cases are called {case}", where=item.nodeid, mend="give one a variant")
-        seen.add(case)
-        if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
-            chosen.append(item)
-    chosen.sort(key=lambda item: (_needs_all(item), not _is_slow(item)))
+    chosen = selected(config, items)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
-
-
-def _needs_all(item: pytest.Item) -> bool:
-    """It stops nodes, or does something else that all others would notice."""
-    return item.get_closest_marker("cluster_fault") is not None
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    return item.get_closest_marker("slow") is not None
-
-
-def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
-    areas, clauses = config.getoption("hw_area"), config.getoption("hw_clause")
-    return (
-        (not areas or clause.area in areas)
-        and (not clauses or case in clauses or clause.id in clauses)
-        and clause.level in LEVELS[config.getoption("hw_level")]
-    )
 
 
 # -- the target -------------------------------------------------------------------------------------
@@ -200,7 +158,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     config = request.config
     if TARGET not in config.stash:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is gone")
-    _check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
+    check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"),
@@ -235,26 +193,6 @@ def topic(cluster: Cluster) -> Topic:
 def leader(cluster: Cluster, topic: Topic) -> Broker:
     """A connection to the topic's leader."""
     return cluster.leader(topic)
-
-
-def _check_era(version: str, item: pytest.Item) -> None:
-    """Of the clause, and of a case of it that came later or ended earlier. 2.8.2 is of an era that ends with 2.8."""
-    clause = case_of(item)[1]
-    for since, until in [(clause.since, clause.until), *(mark.args for mark in item.iter_markers("era"))]:
-        if version and not _is_within(_numbers(version), since, until):
-            raise NotApplicable(f"{clause.id} holds from {since or 'ever'} to {until or 'now'}, not {version}")
-
-
-def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
-    last = _numbers(until) if until else version
-    return version >= _numbers(since or "0") and version[: len(last)] <= last
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in version.split("."))
-    except ValueError:
-        raise UsageError(f"expected a version such as 2.8, not {version!r}", where="--kafka-version") from None
 
 
 # -- verdicts ---------------------------------------------------------------------------------------
@@ -323,7 +261,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     try:
         result, reports = judge(
-            config.stash[TARGET], config.stash[TURN], run, alone=_needs_all(item), repeat=config.getoption("hw_repeat")
+            config.stash[TARGET], config.stash[TURN], run, alone=needs_all(item), repeat=config.getoption("hw_repeat")
         )
     except TargetGone as gone:
         result, item.session.shouldstop = gone.result, str(gone)

@@ -15,7 +15,8 @@ from _pytest.runner import runtestprotocol
 
 from conformance.connection import Patience
 from conformance.defects import Defect, GuardOff, OfTheBroker, Setting
-from conformance.plugin import PATIENCE, RESULT, TARGET, case_of
+from conformance.plugin import PATIENCE, RESULT, TARGET
+from conformance.selection import case_of
 from conformance.self_test.dishonest import BEHAVIOURS
 from conformance.self_test.items import case_name, defects_of, sweep_of
 from conformance.self_test.listener import Listener

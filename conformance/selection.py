@@ -1,0 +1,73 @@
+"""Which cases a run wants, in which order, and which are not of the target's era."""
+
+from typing import Final
+
+import pytest
+
+from conformance.failures import NotApplicable
+from spec.clauses import Clause, find_clause
+from spec.formats.verdict import UsageError
+
+LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
+
+
+def case_of(item: pytest.Item) -> tuple[str, Clause]:
+    """`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`, and the clause."""
+    marker = item.get_closest_marker("clause")
+    if marker is None:
+        raise UsageError("a case without a clause", where=item.nodeid, mend="mark it with @clause")
+    clause_id, variant = marker.args
+    callspec = getattr(item, "callspec", None)
+    inside = [part for part in (variant, callspec.id if callspec else "") if part]
+    return clause_id + (f"[{' '.join(inside)}]" if inside else ""), find_clause(clause_id)
+
+
+def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+    """By area, clause, level and pace. Slow ones begin first; those that stop nodes go last."""
+    chosen, seen = [], set()
+    for item in items:
+        case, clause = case_of(item)
+        if case in seen:
+            raise UsageError(f"two cases are called {case}", where=item.nodeid, mend="give one a variant")
+        seen.add(case)
+        if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
+            chosen.append(item)
+    return sorted(chosen, key=lambda item: (needs_all(item), not _is_slow(item)))
+
+
+def needs_all(item: pytest.Item) -> bool:
+    """It stops nodes, or does something else that all others would notice."""
+    return item.get_closest_marker("cluster_fault") is not None
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
+    areas, clauses = config.getoption("hw_area"), config.getoption("hw_clause")
+    return (
+        (not areas or clause.area in areas)
+        and (not clauses or case in clauses or clause.id in clauses)
+        and clause.level in LEVELS[config.getoption("hw_level")]
+    )
+
+
+def check_era(version: str, item: pytest.Item) -> None:
+    """Of the clause, and of a case of it that came later or ended earlier. 2.8.2 is of an era that ends with 2.8."""
+    clause = case_of(item)[1]
+    for since, until in [(clause.since, clause.until), *(mark.args for mark in item.iter_markers("era"))]:
+        if version and not _is_within(_numbers(version), since, until):
+            raise NotApplicable(f"{clause.id} holds from {since or 'ever'} to {until or 'now'}, not {version}")
+
+
+def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
+    last = _numbers(until) if until else version
+    return version >= _numbers(since or "0") and version[: len(last)] <= last
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise UsageError(f"expected a version such as 2.8, not {version!r}", where="--kafka-version") from None
