@@ -7,7 +7,7 @@ from typing import Final
 import typer
 from typer._click.exceptions import ClickException
 
-from conformance.command_line import conform_command
+from conformance.command_line import ConformCommand, conform_command
 from conformance.diff_command import diff_command
 from fuzz.command_line import fuzz_command, minimise_command, replay_command, simulate_command
 from reference.command_line import broker_command
@@ -45,7 +45,7 @@ app.command("chaos")(chaos_command)
 app.command("fuzz")(fuzz_command)
 app.command("replay")(replay_command)
 app.command("minimise")(minimise_command)
-app.command("conform")(conform_command)
+app.command("conform", cls=ConformCommand)(conform_command)
 app.command("diff")(diff_command)
 app.command("audit")(audit_command)
 app.command("report")(report_command)

@@ -93,12 +93,14 @@ class Cluster:
     def start(self, node: int) -> None:
         """Back, and known to the others again."""
         self.target.start_node(node)
-        self.eventually(f"broker {node} to answer", lambda: self._answers(node), 20.0)
+        self.eventually(f"broker {node} to be known to all", lambda: self._is_back(node), 20.0)
         self._down.discard(node)
 
-    def _answers(self, node: int) -> bool:
+    def _is_back(self, node: int) -> bool:
+        access = access_of(self.target.command_config)
+        asked = [address for each, address in self.target.addresses.items() if each == node or self._is_up(each)]
         with suppress(TargetFailure):
-            return node in brokers_of(self.target.addresses[node], access_of(self.target.command_config))
+            return all(node in brokers_of(address, access) for address in asked)
         return False
 
     def pause(self, node: int) -> None:

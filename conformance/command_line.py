@@ -1,13 +1,28 @@
 """`highwater conform`: which clauses a broker keeps, breaks or lacks."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from conformance.reports.files import ReportFiles
     from conformance.runner import Options
+
+
+PAGE: Final = "results/conformance.html"
+
+
+class ConformCommand(TyperCommand):
+    """`--html` may stand without a file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for at, argument in enumerate(args):
+            if argument == "--html" and (at + 1 == len(args) or args[at + 1].startswith("-")):
+                Path(PAGE).parent.mkdir(exist_ok=True)
+                args.insert(at + 1, PAGE)
+        return super().parse_args(ctx, args)
 
 
 def conform_command(
@@ -32,7 +47,9 @@ def conform_command(
         list[str] | None, typer.Option(help="A guard that the reference is to lack, see highwater guards; repeatable.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the bytes behind each verdict here.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help=f"Write a page with the bytes behind each verdict; {PAGE} without a file.")
+    ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     badge: Annotated[Path | None, typer.Option(help="Write an SVG badge here; one target.")] = None,

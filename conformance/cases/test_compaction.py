@@ -4,7 +4,7 @@ import pytest
 
 from conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
 from conformance.cases.replicas import log_of
-from conformance.clause import clause
+from conformance.clause import clause, era
 from conformance.cluster import Cluster
 from conformance.defects import Reply, defect, one_more
 from reference.wire.messages.fetch import FetchRequest
@@ -79,6 +79,7 @@ def test_compaction_moves_neither_end_of_the_log(cluster: Cluster, compacted: To
 
 
 @clause("FET-37")
+@era("3.1")  # KIP-534 tells how long a tombstone stays
 @defect(Reply(FetchRequest, "responses.partitions.high_watermark", 0))
 def test_a_key_that_was_deleted_is_gone_in_the_end(cluster: Cluster, compacted: Topic) -> None:
     leader = cluster.leader(compacted)

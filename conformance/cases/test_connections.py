@@ -6,7 +6,7 @@ import pytest
 
 from conformance.broker import Broker, Topic, batch, expect, only, produce_request, records_of
 from conformance.cases.features import NAMED, features
-from conformance.clause import clause
+from conformance.clause import KRAFT, clause
 from conformance.cluster import Cluster
 from conformance.connection import CLIENT_ID
 from conformance.defects import Garbled, HangUp, OneSegment, OutOfTurn, Reply, Silence, defect
@@ -126,6 +126,7 @@ def test_a_connection_may_be_used_as_long_as_one_likes(broker: Broker) -> None:
 
 
 @clause("API-8")
+@KRAFT
 @defect(
     Reply(ApiVersionsRequest, "supported_features", ()),
     Reply(ApiVersionsRequest, "finalized_features.max_version_level", 1000),

@@ -3,6 +3,8 @@
 Apache Kafka 4.0 has done away with both (KIP-724, KIP-896). A broker that serves Fetch 3 is held to the old clauses.
 """
 
+import struct
+
 import pytest
 
 from conformance.broker import NOW_MS, Broker, Topic, batch, expect, produce_request
@@ -20,6 +22,7 @@ FETCH, LAST_OF_MESSAGE_SETS = 1, 3
 MAX_BYTES = 1 << 20
 RECORDS = "responses.partitions.records"
 VALUES = [b"a", b"b", b"c"]
+OFFSET_AND_SIZE = struct.Struct(">qi")
 
 
 def need_message_sets(broker: Broker) -> None:
@@ -27,13 +30,32 @@ def need_message_sets(broker: Broker) -> None:
 
 
 def messages(data: bytes | None) -> list[tuple[int, Record]]:
-    """Magic and record of each whole message, those inside of wrappers too."""
+    """Magic and record of each whole message, those inside of wrappers too; the last one may be cut, or only begun."""
     found, position, data = list[tuple[int, Record]](), 0, data or b""
-    while position < len(data):
+    while _is_whole(data, position):
         header = read_message_header(data, position)
         found += [(header.magic, record) for record in decode_message(data, position, MAX_BYTES)[1]]
         position += header.size
     return found
+
+
+def read_all(leader: Broker, topic: Topic, version: int) -> list[tuple[int, Record]]:
+    """To the end: a broker that converts may fill its reply with as many bytes as the batches had, and no more."""
+    found: list[tuple[int, Record]] = []
+    while True:
+        position = found[-1][1].offset + 1 if found else 0
+        answer = leader.fetch(topic, position, version=version)
+        more = [each for each in messages(answer.records) if each[1].offset >= position]
+        found += more
+        if not more or found[-1][1].offset + 1 >= answer.high_watermark:
+            return found
+
+
+def _is_whole(data: bytes, position: int) -> bool:
+    if len(data) - position < OFFSET_AND_SIZE.size:
+        return False
+    size: int = OFFSET_AND_SIZE.unpack_from(data, position)[1]
+    return len(data) - position - OFFSET_AND_SIZE.size >= size
 
 
 def message_set(magic: int, codec: Compression = Compression.NONE) -> bytes:
@@ -47,7 +69,7 @@ def message_set(magic: int, codec: Compression = Compression.NONE) -> bytes:
 def test_batches_are_read_as_message_sets(leader: Broker, topic: Topic, version: int) -> None:
     leader.need(FetchRequest, version)
     leader.produce(topic, batch(*VALUES))
-    found = messages(leader.fetch(topic, 0, version=version).records)
+    found = read_all(leader, topic, version)
     expect("offsets and values", True, [(r.offset, r.value) for _, r in found] == list(enumerate(VALUES)))
     expect("magic", True, {magic for magic, _ in found} == {1 if version >= 2 else 0})
     expect("times", True, {r.timestamp for _, r in found} == {NOW_MS if version >= 2 else -1})
@@ -58,7 +80,7 @@ def test_batches_are_read_as_message_sets(leader: Broker, topic: Topic, version:
 def test_headers_are_lost_and_the_rest_is_read(leader: Broker, topic: Topic) -> None:
     need_message_sets(leader)
     leader.produce(topic, build_batch([(NOW_MS, b"k", None, (("h", b"1"),)), (NOW_MS, None, b"v", ())]))
-    found = [record for _, record in messages(leader.fetch(topic, 0, version=LAST_OF_MESSAGE_SETS).records)]
+    found = [record for _, record in read_all(leader, topic, LAST_OF_MESSAGE_SETS)]
     expect("keys and values", True, [(r.key, r.value) for r in found] == [(b"k", None), (None, b"v")])
 
 
@@ -68,7 +90,7 @@ def test_headers_are_lost_and_the_rest_is_read(leader: Broker, topic: Topic) -> 
 def test_compressed_batches_are_read_as_message_sets(leader: Broker, topic: Topic, codec: Compression) -> None:
     need_message_sets(leader)
     leader.produce(topic, batch(*VALUES, compression=codec))
-    found = messages(leader.fetch(topic, 0, version=LAST_OF_MESSAGE_SETS).records)
+    found = read_all(leader, topic, LAST_OF_MESSAGE_SETS)
     expect("values", True, [record.value for _, record in found] == VALUES)
 
 
@@ -82,7 +104,7 @@ def test_message_sets_are_taken(leader: Broker, topic: Topic, codec: Compression
     for base_offset in (0, len(VALUES)):
         answer = leader.produce(topic, written, version=version)
         expect("error code and base offset", (0, base_offset), (answer.error_code, answer.base_offset))
-    found = messages(leader.fetch(topic, 0, version=LAST_OF_MESSAGE_SETS).records)
+    found = read_all(leader, topic, LAST_OF_MESSAGE_SETS)
     expect("values", True, [record.value for _, record in found] == VALUES * 2)
 
 
