@@ -202,6 +202,7 @@ PROBES: Final = (
     Probe("Maven", _program("mvn"), "fetches Apache Kafka", "apt-get install maven"),
     Probe("kafka-clients jar", _kafka_clients_jar, "checks the message table", "run the tests once, with Maven"),
     Probe("Go", _program("go", version="version"), "builds kfake as a target", "install Go"),
+    Probe("cargo", _program("cargo"), "builds nisshi as a target", "install Rust, see https://rustup.rs"),
     Probe("Node.js", _program("node"), "runs kafkajs as a client", "apt-get install nodejs"),
     Probe("browser", _program(*BROWSERS), "looks at report pages in tests", "apt-get install chromium"),
     Probe("/dev/fuse", _fuse, "chaos: a disk that loses what was not flushed", "load the module fuse"),
