@@ -44,7 +44,6 @@ SMALL: Final[Mapping[str, object]] = {
     "share.coordinator.state.topic.num.partitions": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
-    "log.cleaner.backoff.ms": 200,
 }
 QUICK_KRAFT: Final[Mapping[str, object]] = {
     "broker.session.timeout.ms": 3000,

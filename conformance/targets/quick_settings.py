@@ -7,6 +7,7 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "group_min_session_timeout_ms": 500,
     "group_max_session_timeout_ms": 60_000,
     "group_max_size": 4,
+    "log_cleaner_backoff_ms": 200,
     "replica_lag_time_max_ms": 2_000,
     "message_max_bytes": 1_048_588,
     "offset_metadata_max_bytes": 4_096,
