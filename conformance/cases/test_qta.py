@@ -212,7 +212,7 @@ def test_entities_are_found_by_name_and_kind(cluster: Cluster) -> None:
     name, other = cluster.name("c"), cluster.name("c")
     for each in (name, other):
         expect("error code", 0, alter(cluster, each, (PRODUCED, 1000.0)))
-    cluster.eventually("both quotas", lambda: quotas(cluster, name) and quotas(cluster, other))
+    cluster.eventually("both quotas", lambda: bool(quotas(cluster, name) and quotas(cluster, other)))
     any_client = ComponentData(entity_type=CLIENT, match_type=ANY, match=None)
     expect("both are clients", True, {((CLIENT, name),), ((CLIENT, other),)} <= set(found(cluster, any_client)))
     exactly = ComponentData(entity_type=CLIENT, match_type=EXACTLY, match=name)

@@ -46,7 +46,7 @@ SMALL: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,
 }
 QUICK_KRAFT: Final[Mapping[str, object]] = {
-    "broker.session.timeout.ms": 3000,
+    "broker.session.timeout.ms": 4500,
     "broker.heartbeat.interval.ms": 500,
     "controller.quorum.fetch.timeout.ms": 1000,
     "controller.quorum.election.timeout.ms": 500,
