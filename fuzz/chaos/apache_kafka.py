@@ -14,6 +14,7 @@ from fuzz.chaos.disk import Disk, disk_faults, mounted
 from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
 from fuzz.chaos.packets import Packets
+from fuzz.chaos.rot import rot_fault
 from fuzz.chaos.settings import SESSION, of_kraft, settings_of
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE, Inject, Processes, Undo
@@ -41,6 +42,7 @@ def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, mea
     expire = _pausing(cluster, for_ms) if is_kraft else partial(behind.links.expire, for_ms=for_ms)
     faults |= {**disk_faults(behind.disks, faults, schedule.seed), **behind.links.faults(), "expire": expire}
     faults |= Packets(behind.links.real_ports).faults() if means.packets else {}
+    faults["rot"] = rot_fault(lambda: behind.kept, faults["kill"])
     return Field(cluster.addresses, told.nodes, faults, reviving(cluster))
 
 
@@ -53,6 +55,7 @@ class _Behind:
         self._schedule, self._stack, self._is_kraft = schedule, stack, is_kraft
         self._store_port = 0
         self.disks: dict[str, Disk] = {}
+        self.kept: dict[str, Path] = {}
 
     def settings(self, node: int, given: Mapping[str, object]) -> dict[str, object]:
         if not hasattr(self, "links"):
@@ -69,6 +72,7 @@ class _Behind:
             changed["zookeeper.connection.timeout.ms"] = CONNECT_MS
         if str(node) in self.disks:
             changed["log.dirs"] = self.disks[str(node)].place
+        self.kept[str(node)] = Path(str(changed.get("log.dirs", given["log.dirs"])))
         own = settings_of(node, self._schedule)
         return {**changed, **(of_kraft(own) if self._is_kraft else own)}
 

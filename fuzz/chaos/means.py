@@ -17,8 +17,8 @@ NEEDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cut", "clog", "delay", "loss", "disconnect", "throttle"), PROXY),
     "duplicate": "a transport that delivers twice, which TCP does not",
     **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a file system of ours below the log"),
-    "rot": "the data folder of a node that is down",
-    "clock": "libfaketime before the nodes start",
+    "rot": "the data folders of the nodes, as reference and apache-kafka have them here",
+    "clock": "a wall clock that can be moved, which the simulator's is",
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
     "stall": "a client of ours",
 }

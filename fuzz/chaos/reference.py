@@ -12,6 +12,7 @@ from fuzz.chaos.disk import disk_faults, mounted
 from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
 from fuzz.chaos.packets import Packets
+from fuzz.chaos.rot import rot_fault
 from fuzz.chaos.settings import of_reference, settings_of
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE
@@ -43,6 +44,8 @@ def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, means:
     faults = process_faults(cluster)
     faults |= {**disk_faults(places, faults, schedule.seed), **links.faults(), "expire": expire}
     faults |= Packets(links.real_ports).faults() if means.packets else {}
+    kept = {str(node): folder / f"broker-{node}" for node in addresses} | {n: d.place for n, d in places.items()}
+    faults["rot"] = rot_fault(lambda: kept, faults["kill"])
     return Field(addresses, told.nodes, faults, reviving(cluster))
 
 

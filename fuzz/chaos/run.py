@@ -25,6 +25,8 @@ WORKLOADS = {
 }
 """By name: the parts of a `Load` that are left out with them."""
 SCHEDULE = "schedule.json"
+BEYOND = frozenset({"rot"})
+"""Never drawn: two of them may be more than a correct Kafka survives."""
 
 
 def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
@@ -69,5 +71,5 @@ def chaos(
 
 def _drawn(field: Field, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]) -> Schedule:
     clients = consumer_names(load)
-    kinds = [kind for kind in supported(field) if kind != "stall" or clients]
+    kinds = [kind for kind in supported(field) if kind not in BEYOND and (kind != "stall" or clients)]
     return draw_schedule(seed, seconds, kinds, field.nodes, clients, settings)

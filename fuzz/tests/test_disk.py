@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from fuzz.chaos.disk import Disk, missing_for_disk
 from fuzz.chaos.forgetful import PAGE, ForgetfulFiles
+from fuzz.chaos.rot import rot_newest_segment
 from fuzz.schedule import Fault
+from reference.wire.log_entries import entries, entry_crc_valid
+from reference.wire.records import build_batch
 
 NAMES = st.sampled_from(["/a", "/b"])
 STEPS = st.one_of(
@@ -136,3 +139,15 @@ def test_a_kill_that_loses_is_what_needs_it() -> None:
     told = {lose: wants_disk(Fault(at_ms=0, kind="kill", nodes=("1",), options={"lose": lose}))
             for lose in ("nothing", "unflushed", "torn")}  # fmt: skip
     assert told == {"nothing": False, "unflushed": True, "torn": True}
+
+
+def test_rot_flips_one_bit_that_a_checksum_covers(tmp_path: Path) -> None:
+    assert not rot_newest_segment(tmp_path, 0)
+    batch = build_batch([(0, b"key", b"value", ())])
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(batch)
+    assert rot_newest_segment(tmp_path, 12_345)
+    flipped = [old ^ new for old, new in zip(batch, segment.read_bytes(), strict=True)]
+    assert sum(each.bit_count() for each in flipped) == 1
+    ((position, header),) = entries(segment.read_bytes())
+    assert not entry_crc_valid(segment.read_bytes(), position, header)
