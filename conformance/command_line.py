@@ -107,10 +107,11 @@ def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: b
     from conformance.runner import Interrupted, run_suite
     from conformance.verdicts import exit_code
     from spec.formats.progress import progress
+    from spec.interruption import interruptible
 
     files.check(len(targets))
     try:
-        with progress("conforming", 0, quiet=json_) as step:
+        with interruptible(), progress("conforming", 0, quiet=json_) as step:
             report = run_suite(targets, options, lambda target, result: step())
     except Interrupted as interrupted:
         report = interrupted.report
@@ -130,10 +131,11 @@ def _self_test(targets: list[str], options: "Options", json_: bool, verbose: boo
     from conformance.self_test.trials import exit_code
     from spec.formats.progress import progress
     from spec.formats.verdict import UsageError
+    from spec.interruption import interruptible
 
     if len(targets) != 1:
         raise UsageError("expected one target whose brokers are spoiled", where="--self-test")
-    with progress("planting", 0, quiet=json_) as step:
+    with interruptible(), progress("planting", 0, quiet=json_) as step:
         report = run_self_test(targets[0], options, step)
     if json_:
         typer.echo(msgspec.json.encode({"self_test": report}).decode())

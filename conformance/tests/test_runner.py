@@ -1,5 +1,12 @@
 """A run that is broken off keeps what it has, and cannot be mistaken for a whole one."""
 
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from conformance.report import report_of
@@ -30,3 +37,28 @@ def test_a_suite_that_breaks_off_is_an_error() -> None:
     assert [case["verdict"] for case in report["targets"][0]["cases"]] == ["error"]
     assert "pytest's code 4" in report["targets"][0]["cases"][0]["message"]
     assert exit_code(report) is ExitCode.UNDECIDED
+
+
+def test_sigterm_ends_everything_and_tells_what_was_run() -> None:
+    command = [sys.executable, "-m", "highwater", "conform", "reference:1", "--json", "--area", "PRD", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        family: set[int] = set()
+        while len(family) < 6 and run.poll() is None:  # pytest, its workers, the supervisor, the store, the broker
+            time.sleep(0.1)
+            family = descendants(run.pid)
+        run.send_signal(signal.SIGTERM)
+        told, _ = run.communicate(timeout=60)
+    assert run.returncode == ExitCode.UNDECIDED
+    assert json.loads(told)["targets"][0]["cases"][-1]["verdict"] == "error"
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [pid for pid in family if Path(f"/proc/{pid}").exists()] == []
+
+
+def descendants(pid: int) -> set[int]:
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return set()
+    return {int(child) for child in listed}.union(*(descendants(int(child)) for child in listed))
