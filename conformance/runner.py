@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from conformance.stamp import stamp_now
-from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
+from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts, read_expectations
 from spec.formats.verdict import UsageError
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
@@ -70,6 +70,7 @@ def run_suite(
 
     for name in targets:
         check_target(name)
+        read_expectations(name)
     options = options or Options()
     told: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:

@@ -12,8 +12,9 @@ import msgspec
 from conformance.exchange import KeptEvent
 from conformance.failures import NotApplicable, TargetFailure, Unsupported
 from reference.wire.errors import DecodeError
-from spec.clauses import find_clause
+from spec.clauses import find_clause, load_clauses
 from spec.formats.verdict import ExitCode, UsageError
+from spec.releases import NEWEST, release_number
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
 
@@ -67,26 +68,36 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`clause` is a clause id, or a whole case id when only that case deviates."""
+    """`clause` is a clause id, or a whole case id when only that case deviates; `since` is a release of the target."""
 
     clause: str
     verdict: CaseVerdict
     reason: str
     link: str = ""
+    since: str = ""
 
     def covers(self, result: CaseResult) -> bool:
         return self.clause in (result.case, result.clause)
 
 
 def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectation]:
-    """Those of the launcher that a target's name begins with; none for somebody else's broker."""
-    path = folder / f"{target.partition(':')[0]}.toml"
+    """Those of the launcher that a target's name begins with, for the release in it; none for somebody else's broker.
+
+    UsageError for a file that is no list of expectations, or that names a clause which does not exist.
+    """
+    launcher, _, release = target.partition(":")
+    path = folder / f"{launcher}.toml"
     if not path.exists():
         return []
     try:
-        return msgspec.convert(tomllib.loads(path.read_text()).get("expectation", []), list[Expectation])
+        listed = msgspec.convert(tomllib.loads(path.read_text()).get("expectation", []), list[Expectation])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"not a list of expectations: {error}", where=str(path)) from error
+    for each in listed:
+        if each.clause.partition("[")[0] not in load_clauses():
+            raise UsageError(f"no clause {each.clause!r}", where=str(path), mend="see spec/clauses")
+    version = release.partition(":")[0] if "." in release else NEWEST
+    return [each for each in listed if not each.since or release_number(version) >= release_number(each.since)]
 
 
 def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expectation | None:

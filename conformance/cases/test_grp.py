@@ -19,8 +19,6 @@ from reference.wire.messages.sync_group import SyncGroupRequest
 NOT_COORDINATOR, ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP = 16, 22, 23, 24
 UNKNOWN_MEMBER, INVALID_SESSION, REBALANCE, NON_EMPTY, NOT_FOUND = 25, 26, 27, 68, 69
 MEMBER_ID_REQUIRED, MAX_SIZE, FENCED_INSTANCE = 79, 81, 82
-NON_FLEXIBLE_JOIN = 5
-"""The last version without tags: what reads those wrongly may still read this."""
 
 
 @clause("GRP-1", "lookup")
@@ -92,14 +90,6 @@ def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver) -> N
     driver.stable_member()
     _, reply = driver.join(protocols=("other",))
     expect("error code", INCONSISTENT_PROTOCOL, reply.error_code)
-
-
-@clause("GRP-6", "none at all")
-@defect(Reply(JoinGroupRequest, "error_code", 0))
-def test_a_member_without_any_protocol_is_refused(driver: GroupDriver) -> None:
-    broker = driver.connect()
-    version = min(broker.version_of(JoinGroupRequest), NON_FLEXIBLE_JOIN)
-    expect("error code", INCONSISTENT_PROTOCOL, broker.call(driver.join_request(protocols=()), version).error_code)
 
 
 @clause("GRP-7")

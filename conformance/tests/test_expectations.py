@@ -1,0 +1,71 @@
+"""What is known of a target names clauses and cases that exist, and fails a run as soon as it is not so."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from conformance.runner import Options, run_suite
+from conformance.tests.reported import failed, passed
+from conformance.verdicts import BROKEN, EXPECTATIONS, CaseVerdict, read_expectations, unexpected
+from spec.clauses import load_clauses
+from spec.formats.verdict import UsageError
+
+FILES = sorted(EXPECTATIONS.glob("*.toml"))
+
+
+@cache
+def known_cases() -> frozenset[str]:
+    cases = run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]
+    return frozenset(case["case"] for case in cases)
+
+
+def listed(folder: Path, name: str, *entries: str) -> Path:
+    """A folder with one file of expectations, each `clause` and further lines."""
+    lines = [f'[[expectation]]\nverdict = "fail"\nreason = "known"\n{entry}\n' for entry in entries]
+    (folder / f"{name}.toml").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_committed_expectation_is_of_a_known_clause_or_case(path: Path) -> None:
+    expectations = read_expectations(path.stem)
+    assert expectations
+    names = [each.clause for each in expectations]
+    assert len(names) == len(set(names))
+    assert set(names) <= known_cases() | load_clauses().keys()
+    for each in expectations:
+        assert each.verdict in BROKEN | {CaseVerdict.FLAKY}
+        assert each.reason
+        assert each.link.startswith("https://")
+
+
+@pytest.mark.parametrize("name", ["PRD-999", "PRD-999[Produce v3]", "produce"])
+def test_an_unknown_clause_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="no clause") as refused:
+        read_expectations("kfake:3", listed(tmp_path, "kfake", f'clause = "{name}"'))
+    assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"),
+    [("apache-kafka", True), ("apache-kafka:3", True), ("apache-kafka:4.0.0:3", True), ("apache-kafka:3.9.1", False)],
+)
+def test_an_expectation_may_begin_with_a_release(tmp_path: Path, target: str, counts: bool) -> None:
+    folder = listed(tmp_path, "apache-kafka", 'clause = "GRP-53"\nsince = "4.0.0"')
+    assert bool(read_expectations(target, folder)) == counts
+
+
+def test_what_is_expected_of_one_case_excuses_no_other(tmp_path: Path) -> None:
+    known = read_expectations("kfake", listed(tmp_path, "kfake", 'clause = "PRD-4[Produce v3]"'))
+    assert unexpected([failed("PRD-4[Produce v3]")], known) == []
+    (line,) = unexpected([failed("PRD-4[Produce v3]"), failed("PRD-4[Produce v4]")], known)
+    assert line.startswith("PRD-4[Produce v4]: fail")
+
+
+def test_an_expectation_that_no_longer_holds_is_told(tmp_path: Path) -> None:
+    known = read_expectations("kfake", listed(tmp_path, "kfake", 'clause = "PRD-7"'))
+    assert unexpected([], known) == []
+    assert unexpected([failed("PRD-7")], known) == []
+    (line,) = unexpected([passed("PRD-7")], known)
+    assert line == "PRD-7: passes, but fail was expected: known"
