@@ -91,7 +91,7 @@ def _one(
     from reports.command_line import show
     from reports.report import report
     from spec.formats.run import new_folder
-    from spec.formats.verdict import worst
+    from spec.formats.verdict import Verdict, worst
 
     folder = new_folder("chaos", target=target, seed=seed)
     console = Console(highlight=False, quiet=quiet)
@@ -107,12 +107,16 @@ def _one(
         write_verdict(history.parent, results[-1])
         if not quiet:
             show(results[-1])
+    verdict = worst([result.verdict for result in results])
+    if verdict is Verdict.VALID and "send" in workload.split(",") and not _was_acknowledged(path):
+        verdict = Verdict.UNKNOWN
+        typer.echo("undecided: nothing was acknowledged, so nothing could be lost", err=True)
     page = report(folder)
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
     if not quiet:
         typer.echo(f"again: {again}\npage:  {page}")
     return {
-        "verdict": worst([result.verdict for result in results]),
+        "verdict": verdict,
         "operations": sum(result.operations for result in results),
         "findings": [finding for result in results for finding in result.findings],
         "seed": seed,
@@ -120,6 +124,13 @@ def _one(
         "folder": str(folder),
         "again": again,
     }
+
+
+def _was_acknowledged(history: Path) -> bool:
+    from spec.formats.history import read_history
+
+    _, events = read_history(history)
+    return any(event.f == "send" and event.type == "ok" for event in events)
 
 
 def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:

@@ -5,15 +5,14 @@ swallowed ends its connection once the cut is over.
 """
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fuzz.chaos.packets import address_of
+from fuzz.chaos.rules import Passage, Rule
 from fuzz.chaos.who import owner_of
 from fuzz.processes.nemesis import STORE, Inject, Undo
 from fuzz.schedule import Fault
@@ -27,41 +26,6 @@ TURNS: Final = 4
 """Of the loop, in which asyncio finishes what it has begun with a socket."""
 T = TypeVar("T")
 LASTING: Final = ("cut", "clog", "delay", "loss", "throttle")
-
-
-@dataclass(eq=False, slots=True)
-class Rule:
-    """A fault that is on: for messages from any of `sources` to any of `targets`. None: everybody but the node."""
-
-    fault: Fault
-    node: str
-    over: asyncio.Event
-    swallowed: set["Passage"] = field(default_factory=set)
-
-    def holds(self, source: str, target: str) -> bool:
-        direction = self.fault.option("direction")
-        out = source == self.node and self._is_other(target) and direction in {"both", "out"}
-        return out or (target == self.node and self._is_other(source) and direction in {"both", "in"})
-
-    def _is_other(self, name: str) -> bool:
-        of = self.fault.option("of")
-        if of == "brokers":
-            return name.isdigit()
-        return of in {"others", name}
-
-
-@dataclass(eq=False, slots=True)
-class Passage:
-    """One connection through the proxy, from `source` to `target`."""
-
-    source: str
-    target: str
-    writers: list[asyncio.StreamWriter]
-
-    def close(self) -> None:
-        for writer in self.writers:
-            with contextlib.suppress(OSError, RuntimeError):
-                writer.transport.abort()
 
 
 class Links:

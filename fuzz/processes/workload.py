@@ -48,7 +48,7 @@ class Workload:
         Transactions have a topic and, in the folder of that name, a history of their own.
         """
         brokers, values = list(self.addresses), Values()
-        idempotence = self.load.acks == "all" and _has_producer_ids(self.bootstrap)
+        idempotence = _has_producer_ids(self.bootstrap) and self.load.acks == "all"
         transactions = idempotence and self.load.transactional_producers > 0
         create_topic(self.bootstrap, self.load, brokers)
         with ExitStack() as stack:
@@ -121,9 +121,14 @@ def run_workload(
 
 
 def _has_producer_ids(bootstrap: str) -> bool:
-    """Since Kafka 0.11 (KIP-98)."""
+    """Since Kafka 0.11 (KIP-98). UsageError for a cluster that does not answer, or has the topic of a run before."""
     client = RawClient(bootstrap)
     try:
+        _, partitions = client.metadata(TOPIC)
+        if partitions:
+            raise UsageError(
+                f"topic {TOPIC} is there already", where=bootstrap, mend="delete it: a run needs a fresh one"
+            )
         return api_of(InitProducerIdRequest).key in client.newest()
     except RawError as error:
         raise UsageError(str(error), where=bootstrap, mend="is the cluster up?") from error

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,14 @@ def test_kip_101_loses_by_the_high_watermark_and_by_no_later_rule() -> None:
     assert found["high_watermark"] is not None
     assert found["kip101"] is None
     assert found["kip320"] is None
+
+
+@pytest.mark.xdist_group("cluster")
+def test_a_target_that_dies_at_its_start_is_named(tmp_path: Path) -> None:
+    schedule = Schedule(duration_ms=1_000, node_settings={"1": {"no.such.setting": 1}})
+    with pytest.raises(UsageError, match="the reference cluster did not start"):
+        chaos("reference:1", schedule, tmp_path, seconds=10, seed=1, workloads="send")
+    assert not [each for each in threading.enumerate() if each.name == "links"]
 
 
 @pytest.mark.xdist_group("cluster")
