@@ -18,6 +18,8 @@ AT_ONCE: Final = 2_500
 """Faults of one burst begin within this: what breaks needs two that meet."""
 SESSIONS_MS: Final = (1_500, 3_000, 3_000, 9_000)
 CHECKPOINTS_MS: Final = (1_000, 5_000)
+OFTEN: Final = ("kill", "kill")
+"""Thrice in all, as most of what breaks needs it."""
 LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "throttle"})
 VALUES: Final[dict[str, Sequence[Option]]] = {
     "direction": ("both", "both", "out", "in"),
@@ -44,7 +46,8 @@ def draw_schedule(
 ) -> Schedule:  # fmt: skip
     """Bursts of one to three faults, each some seconds after the one before, over by the end of `seconds`."""
     chance = Chance(seed)
-    chosen = [kind for n, kind in enumerate(kinds) if chance.draw("kinds", n, 3) == 0] or list(kinds[:1])
+    weighed = [*OFTEN, *kinds] if set(OFTEN) <= set(kinds) else kinds
+    chosen = [kind for n, kind in enumerate(weighed) if chance.draw("kinds", n, 3) == 0] or list(kinds[:1])
     duration_ms = max(MIN_MS, int(seconds * 1000))
     faults: list[Fault] = []
     for burst in range(1, duration_ms // EVERY_MS):
