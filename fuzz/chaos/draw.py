@@ -52,6 +52,9 @@ def draw_schedule(
     faults: list[Fault] = []
     for burst in range(1, duration_ms // EVERY_MS):
         begins_ms = burst * EVERY_MS
+        if "kill" in chosen and chance.draw("everybody", burst, 4) == 0:
+            faults += _power_cut(chance, burst, begins_ms, nodes)
+            continue
         for each in range((1, 1, 2, 3)[chance.draw("burst", burst, 4)]):
             faults.append(_draw_fault(chance, 3 * burst + each, begins_ms, chosen, nodes, clients))
     in_time = tuple(fault for fault in faults if fault.at_ms + fault.for_ms < duration_ms)
@@ -59,6 +62,15 @@ def draw_schedule(
         seed=seed, duration_ms=duration_ms, faults=tuple(sorted(in_time, key=lambda fault: fault.at_ms)),
         node_settings=node_settings,
     )  # fmt: skip
+
+
+def _power_cut(chance: Chance, burst: int, at_ms: int, nodes: Sequence[str]) -> list[Fault]:
+    """All brokers are killed at once, and come back one by one."""
+    brokers = [node for node in nodes if node.isdigit()]
+    return [
+        Fault(at_ms=at_ms, for_ms=LASTS_MS[chance.draw(f"back {node}", burst, 4)], kind="kill", nodes=(node,))
+        for node in brokers
+    ]
 
 
 def _draw_fault(
