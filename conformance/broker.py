@@ -37,6 +37,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 FEATURES_SINCE: Final = 3
 ASKS_BEFORE_IT_CREATES: Final = 4
+SHORT_WAIT_MS: Final = 5
+"""Not 0, which has a case of its own: a broker that then reads nothing should not fail all others."""
 NOW_MS: Final = 1_700_000_000_000
 """A timestamp for records whose time does not matter."""
 
@@ -111,8 +113,9 @@ class Broker(Connection):
         return answer
 
     def fetch(
-        self, topic: Topic, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20,
-        version: int | None = None, leader_epoch: int = -1, timeout_s: float | None = None, **fields: Any,
+        self, topic: Topic, offset: int, *, max_wait_ms: int = SHORT_WAIT_MS, min_bytes: int = 1,
+        max_bytes: int = 1 << 20, version: int | None = None, leader_epoch: int = -1, timeout_s: float | None = None,
+        **fields: Any,
     ) -> PartitionData:  # fmt: skip
         part = FetchPartition(
             partition=topic.partition, fetch_offset=offset, partition_max_bytes=max_bytes,

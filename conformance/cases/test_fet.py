@@ -44,6 +44,16 @@ def test_an_empty_fetch_waits(leader: Broker, topic: Topic) -> None:
         raise TargetFailure(f"expected an answer after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
 
 
+@clause("FET-39")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_a_fetch_that_must_not_wait_brings_what_is_there(leader: Broker, topic: Topic) -> None:
+    expect("error code of Produce", 0, leader.produce(topic, batch(b"a")).error_code)
+    answer = leader.fetch(topic, 0, max_wait_ms=0)
+    expect(
+        "error code and values", (0, [b"a"]), (answer.error_code, [each.value for each in records_of(answer.records)])
+    )
+
+
 @clause("FET-2")
 @defect(Request(FetchRequest, "min_bytes", 1 << 20))
 def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic) -> None:
