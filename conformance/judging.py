@@ -20,7 +20,9 @@ Ended = tuple[CaseResult, T]
 
 
 class Turn(Protocol):
-    def __call__(self, *, alone: bool) -> AbstractContextManager[None]: ...
+    def __call__(self, *, alone: bool) -> AbstractContextManager[int | None]:
+        """How often the target was brought back until now; None where nobody else uses it."""
+        ...
 
 
 class TargetGone(Exception):
@@ -37,10 +39,10 @@ def judge(target: Target, turn: Turn, run: Callable[[], Ended[T]], *, alone: boo
     A verdict that changes is `flaky`. Whoever leaves the target dead when nobody else is there is charged with it; who
     was only beside is judged by the second run. Raises TargetGone.
     """
-    with turn(alone=alone):
+    with turn(alone=alone) as revivals:
         first = run()
     if first[0].verdict in BROKEN:
-        return _judge_again(target, turn, run, first)
+        return _judge_again(target, turn, run, first, revivals)
     for _ in range(repeat - 1):
         with turn(alone=alone):
             other = run()
@@ -49,8 +51,11 @@ def judge(target: Target, turn: Turn, run: Callable[[], Ended[T]], *, alone: boo
     return first
 
 
-def _judge_again(target: Target, turn: Turn, run: Callable[[], Ended[T]], first: Ended[T]) -> Ended[T]:
-    with turn(alone=True):
+def _judge_again(
+    target: Target, turn: Turn, run: Callable[[], Ended[T]], first: Ended[T], revivals: int | None
+) -> Ended[T]:
+    """What failed beside a death, whoever found it dead first, says nothing."""
+    with turn(alone=True) as revivals_now:
         was_dead = who_is_dead(target)
         if was_dead:
             _revive(target, _charged(first[0], was_dead))
@@ -60,7 +65,8 @@ def _judge_again(target: Target, turn: Turn, run: Callable[[], Ended[T]], first:
             charged = _charged(second[0], is_dead)
             _revive(target, charged)
             return charged, second[1]
-    return second if was_dead or second[0].verdict == first[0].verdict else _flaky(first, second[0])
+    was_beside = was_dead or revivals != revivals_now
+    return second if was_beside or second[0].verdict == first[0].verdict else _flaky(first, second[0])
 
 
 def _flaky(first: Ended[T], second: CaseResult) -> Ended[T]:

@@ -40,6 +40,7 @@ class TargetServer:
 
     def __init__(self, target: Target) -> None:
         self._target, self._turns, self._one_at_a_time = target, Turns(), threading.Lock()
+        self._revivals = 0
         self._listener = Listener(family="AF_UNIX", authkey=KEY)
         self.address = str(self._listener.address)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -62,10 +63,11 @@ class TargetServer:
                     turn.enter_context(self._turns.take(alone=arguments[0]))
                 elif name == GIVE:
                     turn.close()
-                worker.send(self._answer(name, arguments) if name in CALLS else (None, None))
+                worker.send(self._answer(name, arguments) if name in CALLS else (self._revivals, None))
 
     def _answer(self, name: str, arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         with self._one_at_a_time:
+            self._revivals += name == "revive"
             try:
                 return CALLS[name](self._target, *arguments), None
             except Unsupported as lacking:
@@ -88,12 +90,12 @@ class SharedTarget:
         self.addresses: Mapping[int, str] = self._call("addresses")
 
     @contextmanager
-    def turn(self, *, alone: bool) -> Iterator[None]:
-        """Addresses may be others than in the last turn."""
-        self._call(TAKE, alone)
+    def turn(self, *, alone: bool) -> Iterator[int]:
+        """How often the target was brought back until then; addresses may be others than in the last turn."""
+        revivals: int = self._call(TAKE, alone)
         try:
             self.addresses = self._call("addresses")
-            yield
+            yield revivals
         finally:
             self._call(GIVE)
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from conformance.judging import TargetGone, judge
+from conformance.judging import Ended, TargetGone, judge
 from conformance.sharing import SharedTarget, TargetServer
 from conformance.targets.external import ExternalTarget
 from conformance.targets.reference import ReferenceTarget
@@ -75,6 +75,25 @@ def test_who_kills_the_target_when_alone_is_charged_and_it_is_brought_back(refer
 def test_who_was_beside_a_death_is_judged_by_the_second_run(reference: ReferenceTarget) -> None:
     found, run = judge(reference, together, Runs(reference, FAIL, PASS, deaths=(1,)))
     assert (found.verdict, run) == (PASS, 2)
+
+
+def test_who_was_beside_a_death_that_another_worker_mended_is_judged_by_the_second_run(
+    reference: ReferenceTarget,
+) -> None:
+    server = TargetServer(reference)
+    ours, theirs = SharedTarget(server.address), SharedTarget(server.address)
+    verdicts = Runs(reference, FAIL, PASS)
+
+    def run() -> Ended[int]:
+        found = verdicts()
+        if verdicts.count == 1:
+            theirs.revive()
+        return found
+
+    assert judge(ours, ours.turn, run)[0].verdict is PASS
+    for worker in (ours, theirs):
+        worker.close()
+    server.close()
 
 
 def test_a_target_that_is_not_ours_to_restart_ends_the_run() -> None:
