@@ -8,6 +8,7 @@ from fuzz.clients import Client, Producer
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
 from fuzz.transactional import TransactionalProducer
 from reference.clients.application import POLL, Application
+from reference.clients.assignors import ASSIGNORS
 from reference.clients.member import MemberConfig
 from reference.clients.producer import Delivery, ProducerConfig
 from reference.clients.producer import Producer as IdempotentProducer
@@ -84,6 +85,8 @@ class Consumer(Application):
         self._polls = 0
         self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
         self._on_committed = on_committed
+        self._eager = not all(ASSIGNORS[each].is_cooperative for each in config.assignors)
+        self.disturbed: frozenset[Partition] = frozenset()  # given up, though nobody had taken it away
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
         commit, body = self._commits.pop(message.correlation_id, None), message.body
@@ -92,6 +95,11 @@ class Consumer(Application):
             if errors == {ErrorCode.NONE}:
                 self._on_committed(*commit)
         return super().receive(now, source, message)
+
+    def revoked(self, partitions: frozenset[Partition]) -> None:
+        super().revoked(partitions)
+        if not self._eager:
+            self.disturbed |= partitions & self.member.fetchable
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
         effects = super().fire(now, timer)

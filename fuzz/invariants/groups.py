@@ -67,7 +67,10 @@ class ObservedGroup:
             self._acknowledged[key] = max(offset, self._acknowledged.get(key, -1))
 
     def member_moved(self) -> None:
-        """OneOwner: no two members of the present generation have one partition."""
+        """Undisturbed: who keeps a partition keeps it. OneOwner: no two of the present generation have one partition."""
+        for name, application in self._members.items():
+            if application.disturbed:
+                self._violated("Undisturbed", f"{name} gives up {sorted(application.disturbed)}, which nobody took")
         self._known.update(application.member.member_id for application in self._members.values())
         if self._last is not None:
             for each in quarrels(self._members, self._last):
@@ -107,7 +110,7 @@ class ObservedGroup:
                 self._violated("Barrier", f"generation {group.generation_id} begins while {name} owns partitions")
 
     def _check_assignment(self, group: Group) -> None:
-        """AllAssigned, NothingTaken: every partition is given to a member, and to one of the present ones."""
+        """AllAssigned: every partition is given to a member."""
         given: set[tuple[str, int]] = set()
         for member in group.members.values():
             try:
