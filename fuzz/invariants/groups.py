@@ -67,7 +67,7 @@ class ObservedGroup:
             self._acknowledged[key] = max(offset, self._acknowledged.get(key, -1))
 
     def member_moved(self) -> None:
-        """Undisturbed: who keeps a partition keeps it. OneOwner: no two of the present generation have one partition."""
+        """Undisturbed: who keeps a partition keeps it. OneOwner: no two of one generation have the same partition."""
         for name, application in self._members.items():
             if application.disturbed:
                 self._violated("Undisturbed", f"{name} gives up {sorted(application.disturbed)}, which nobody took")
