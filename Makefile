@@ -36,6 +36,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m reports.soak --minutes 10
+	@$(BIN)/highwater chaos reference:3 --seconds 600
+	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
 
 bench: setup  ## every figure of the README
