@@ -31,6 +31,7 @@ def simulate_command(
 
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard AckAfterCommit=off
     """
+    from fuzz.chaos.settings import of_simulator
     from fuzz.schedule import read_schedule
     from fuzz.simulated_cluster import Settings
     from spec.formats.verdict import ExitCode
@@ -39,7 +40,7 @@ def simulate_command(
     settings = Settings(
         swarm=True, truncation=truncation, guards_off=_guards_off(guard or []),
         min_insync_replicas=min_insync_replicas, wire=wire,
-        node_settings=given.node_settings if given is not None else {},
+        node_settings=of_simulator(given) if given is not None else {},
     )  # fmt: skip
     chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
     if trace is not None:

@@ -41,6 +41,14 @@ def of_reference(settings: Mapping[str, Option]) -> dict[str, object]:
     return found
 
 
+def of_simulator(schedule: Schedule) -> dict[str, dict[str, object]]:
+    """By node, without what describes the topic."""
+    return {
+        node: of_reference({name: value for name, value in own.items() if name not in TOPIC_SETTINGS})
+        for node, own in schedule.node_settings.items()
+    }
+
+
 def of_kraft(settings: Mapping[str, Option]) -> dict[str, Option]:
     """Without ZooKeeper the session is with the controller."""
     return {KRAFT_SESSION if name == SESSION else name: value for name, value in settings.items()}

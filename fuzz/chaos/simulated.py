@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from fuzz.chaos.settings import TOPIC_SETTINGS, load_of, of_reference, settings_of
+from fuzz.chaos.settings import load_of, of_simulator
 from fuzz.processes.nemesis import STORE
 from fuzz.schedule import Schedule, check
 from fuzz.search import SeedResult, run_seed
@@ -15,17 +15,10 @@ ERA: Final = ("UncleanRestartLeavesIsr", "HwNeedsMinIsr")
 def simulate_schedule(schedule: Schedule, brokers: int, truncation: str) -> SeedResult:
     """With the sessions, checkpoints and topic of the schedule; other time-outs are the simulator's own."""
     load = load_of(schedule, brokers)
-    own = {
-        str(node): {
-            key: value
-            for key, value in of_reference(settings_of(node, schedule)).items()
-            if key.replace("_", ".") not in TOPIC_SETTINGS
-        }
-        for node in range(1, brokers + 1)
-    }
     settings = Settings(
         brokers=brokers, partitions=load.partitions, min_insync_replicas=load.min_insync_replicas,
-        assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=ERA, node_settings=own,
+        assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=ERA,
+        node_settings=of_simulator(schedule),
     )  # fmt: skip
-    check(schedule, [STORE, *own])
+    check(schedule, [STORE, *map(str, range(1, brokers + 1))])
     return run_seed(schedule.seed, settings, schedule=schedule)
