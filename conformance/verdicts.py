@@ -68,7 +68,10 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`clause` is a clause id, or a whole case id when only that case deviates; `since` is a release of the target."""
+    """`clause` is a clause id, or a whole case id when only that case deviates; `since` is a release of the target.
+
+    `flaky` is what fails in some runs only, and excuses a failure as well.
+    """
 
     clause: str
     verdict: CaseVerdict
@@ -78,6 +81,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def covers(self, result: CaseResult) -> bool:
         return self.clause in (result.case, result.clause)
+
+    def excuses(self, result: CaseResult) -> bool:
+        allowed = BROKEN | {self.verdict} if self.verdict is CaseVerdict.FLAKY else {self.verdict}
+        return self.covers(result) and result.verdict in allowed
 
 
 def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectation]:
@@ -101,7 +108,7 @@ def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectat
 
 
 def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expectation | None:
-    return next((e for e in expectations if e.covers(result) and e.verdict == result.verdict), None)
+    return next((e for e in expectations if e.excuses(result)), None)
 
 
 def unexpected(
@@ -116,7 +123,7 @@ def unexpected(
     ]
     for expectation in expectations:
         seen = {result.verdict for result in results if expectation.covers(result)}
-        if expectation.verdict not in seen and CaseVerdict.PASS in seen:
+        if expectation.verdict not in {*seen, CaseVerdict.FLAKY} and CaseVerdict.PASS in seen:
             lines.append(f"{expectation.clause}: passes, but {expectation.verdict} was expected: {expectation.reason}")
     return lines
 
@@ -136,9 +143,10 @@ def exit_code(report: dict[str, Any], *, strict: bool = False) -> ExitCode:
     """Of the whole `conform` object: one violation decides, otherwise one that could not be decided, or no case."""
     decided = ExitCode.HELD
     for target in report["targets"]:
-        results = results_of(target)
-        if unexpected(results, read_expectations(target["target"]), strict=strict):
+        results, expectations = results_of(target), read_expectations(target["target"])
+        if unexpected(results, expectations, strict=strict):
             return ExitCode.VIOLATED
-        if not results or any(result.verdict in UNDECIDED for result in results):
+        undecided = (result for result in results if result.verdict in UNDECIDED)
+        if not results or any(expected_by(result, expectations) is None for result in undecided):
             decided = ExitCode.UNDECIDED
     return decided

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from conformance.runner import Options, run_suite
-from conformance.tests.reported import failed, passed
-from conformance.verdicts import BROKEN, EXPECTATIONS, CaseVerdict, read_expectations, unexpected
+from conformance.tests.reported import failed, passed, result
+from conformance.verdicts import (
+    BROKEN,
+    EXPECTATIONS,
+    CaseVerdict,
+    Expectation,
+    expected_by,
+    read_expectations,
+    unexpected,
+)
 from spec.clauses import load_clauses
 from spec.formats.verdict import UsageError
 
@@ -69,3 +77,12 @@ def test_an_expectation_that_no_longer_holds_is_told(tmp_path: Path) -> None:
     assert unexpected([failed("PRD-7")], known) == []
     (line,) = unexpected([passed("PRD-7")], known)
     assert line == "PRD-7: passes, but fail was expected: known"
+
+
+def test_what_fails_now_and_then_is_excused_whatever_it_does() -> None:
+    known = [Expectation(clause="LST-15", verdict=CaseVerdict.FLAKY, reason="known")]
+    for each in (failed("LST-15"), passed("LST-15"), result("LST-15", CaseVerdict.FLAKY)):
+        assert unexpected([each], known) == []
+    assert expected_by(result("LST-15", CaseVerdict.FLAKY), known) == known[0]
+    assert expected_by(result("LST-15", CaseVerdict.ERROR), known) is None
+    assert unexpected([failed("LST-14[-1]")], known)
