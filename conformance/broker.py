@@ -32,6 +32,8 @@ Advertised = Mapping[int, tuple[int, int]]
 EVERYDAY: Final = {0: 12, 1: 12, 3: 8, 8: 9, 9: 9}
 """The newest version that helpers use unless a case needs more. From the next one on Produce, Fetch and committed
 offsets name topics by id only (KIP-516), and a flexible Metadata that is wrong should fail its own cases, not all."""
+NEEDED: Final = {0: 3, 1: 4}
+"""What helpers write and read are record batches, which Produce and Fetch carry from here on (KIP-98)."""
 CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -78,9 +80,10 @@ class Broker(Connection):
         api = api_of(request)
         lowest, highest = self.advertised.get(api.key, (0, -1))
         everyday = EVERYDAY.get(api.key, api.max_version)
-        newest = min(highest, api.max_version, everyday if at_least <= everyday else api.max_version)
-        if newest < max(lowest, api.min_version, at_least):
-            raise Unsupported(f"{api.name} v{at_least} or newer is not advertised")
+        needed = max(at_least, NEEDED.get(api.key, 0))
+        newest = min(highest, api.max_version, everyday if needed <= everyday else api.max_version)
+        if newest < max(lowest, api.min_version, needed):
+            raise Unsupported(f"{api.name} v{needed} or newer is not advertised")
         return newest
 
     def need(self, request: type[Any], version: int) -> None:

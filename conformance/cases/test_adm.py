@@ -33,7 +33,7 @@ from reference.wire.messages.create_partitions import (
 )
 from reference.wire.messages.create_topics import CreateTopicsRequest
 from reference.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
-from reference.wire.messages.metadata import MetadataResponseTopic
+from reference.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
 from reference.wire.schema import ZERO_UUID
 
 NOT_CONTROLLER, UNKNOWN_ID = 41, 100
@@ -45,6 +45,8 @@ MANY = 250
 CREATED = pytest.mark.defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
 VALIDATED_FOR_REAL = pytest.mark.defect(Request(CreateTopicsRequest, "validate_only", False))
 
+ASKS_WITHOUT_CREATING = 4
+
 
 def topic_of(cluster: Cluster, name: str) -> MetadataResponseTopic:
     with cluster.connect() as broker:
@@ -53,6 +55,7 @@ def topic_of(cluster: Cluster, name: str) -> MetadataResponseTopic:
 
 
 def assert_missing(cluster: Cluster, name: str) -> None:
+    cluster.connect().version_of(MetadataRequest, ASKS_WITHOUT_CREATING)
     cluster.eventually(f"{name} not to be there", lambda: topic_of(cluster, name).error_code == UNKNOWN_TOPIC)
 
 

@@ -52,7 +52,7 @@ QUICK_KRAFT: Final[Mapping[str, object]] = {
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.election.backoff.max.ms": 200,
 }
-QUICK_ZOOKEEPER: Final[Mapping[str, object]] = {"zookeeper.session.timeout.ms": 3000}
+QUICK_ZOOKEEPER: Final[Mapping[str, object]] = {"zookeeper.session.timeout.ms": 4500, "delete.topic.enable": "true"}
 REPLICATED: Final = (
     "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor", "default.replication.factor",
