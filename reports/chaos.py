@@ -1,6 +1,5 @@
 """`highwater chaos`: faults on real processes, and what their history holds."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from spec.formats.verdict import ExitCode
+from spec.interruption import interruptible
 
 SEARCHED = 20
 ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
@@ -69,15 +69,12 @@ def chaos_command(
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM undoes everything, as Ctrl-C does; a shell may have had the latter ignored. typer.Abort once it has."""
-    old = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    """SIGTERM undoes everything, as Ctrl-C does; typer.Abort once it has."""
     try:
-        yield
+        with interruptible():
+            yield
     except KeyboardInterrupt as interrupt:
         raise typer.Abort from interrupt
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def _one(
