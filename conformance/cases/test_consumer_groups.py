@@ -17,7 +17,7 @@ from conformance.cases.members import GroupDriver
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
 from conformance.defects import Reply, Request, defect, forgives, one_less, one_more
-from reference.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from reference.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from reference.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.join_group import JoinGroupRequest
@@ -318,7 +318,13 @@ def test_a_commit_of_a_stranger_to_a_consumer_group_is_refused(group: ConsumerGr
 def test_a_consumer_group_is_described(cluster: Cluster, group: ConsumerGroup, version: int) -> None:
     member = group.joined()
     settled(cluster, member)
-    found = only(member.broker.call(ConsumerGroupDescribeRequest(group_ids=(group.name,)), version).groups)
+
+    def look() -> DescribedGroup | None:
+        """It is told that the member has what it was given with the member's next heartbeat."""
+        found = only(member.broker.call(ConsumerGroupDescribeRequest(group_ids=(group.name,)), version).groups)
+        return None if member.heartbeat().error_code == 0 and found.group_state == "Reconciling" else found
+
+    found = cluster.eventually("a group at rest", look)
     expect("error code and state", (0, "Stable"), (found.error_code, found.group_state))
     expect("epochs", (member.epoch, member.epoch), (found.group_epoch, found.assignment_epoch))
     told = only(found.members)
