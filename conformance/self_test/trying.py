@@ -27,7 +27,7 @@ from conformance.targets.reference import ReferenceTarget
 from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
 
 LEAST_PATIENCE_S: Final = 0.7
-PATIENCE_FACTOR: Final = 1.5
+PATIENCE_FACTORS: Final = (1.5, 6.0)
 DISHONEST_PATIENCE_S: Final = 0.1
 ATTEMPTS: Final = 2
 NOT_OURS: Final = frozenset({CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
@@ -90,11 +90,12 @@ class SelfTest:
         return result
 
     def _plant(self, item: pytest.Item, defect: Defect) -> None:
-        for _ in range(ATTEMPTS):
-            result = self._run(item, defect)
-            if result.verdict is not CaseVerdict.ERROR:
-                break
+        """A case that fails before the defect could act was not waited for long enough, or stumbled: once more."""
         fault = self._proxied.fault
+        for patience in PATIENCE_FACTORS:
+            result = self._run(item, defect, patience)
+            if result.verdict is not CaseVerdict.ERROR and fault.taken_effect:
+                break
         if fault.taken_effect:
             self._tell(item, text_of(defect), _outcome(result), result.message)
         else:
@@ -134,10 +135,12 @@ class SelfTest:
 
     # -- one run -------------------------------------------------------------------------------------
 
-    def _run(self, item: pytest.Item, defect: Defect | None = None) -> CaseResult:
+    def _run(
+        self, item: pytest.Item, defect: Defect | None = None, patience: float = PATIENCE_FACTORS[0]
+    ) -> CaseResult:
         """How the case itself ended; a failure before its first line is an error of ours."""
         self._planted, self._result = defect, None
-        self._patience_s = LEAST_PATIENCE_S + PATIENCE_FACTOR * self._honestly_s[item] if defect else math.inf
+        self._patience_s = LEAST_PATIENCE_S + patience * self._honestly_s[item] if defect else math.inf
         began = time.monotonic()
         reports = runtestprotocol(item, log=False, nextitem=None)
         self._took_s = time.monotonic() - began
