@@ -103,6 +103,8 @@ def summary(trials: Sequence[Trial]) -> Mapping[str, Any]:
 
 
 def exit_code(report: Mapping[str, Any]) -> ExitCode:
-    if report["complaints"]:
+    """A defect that was missed decides; one that could not be tried, or no case at all, leaves it open."""
+    outcomes = {trial["outcome"] for trial in report["complaints"]}
+    if Outcome.MISSED in outcomes:
         return ExitCode.VIOLATED
-    return ExitCode.HELD if report["total"] else ExitCode.UNDECIDED
+    return ExitCode.UNDECIDED if outcomes or not report["total"] else ExitCode.HELD

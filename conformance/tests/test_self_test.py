@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from conformance.defects import Reply, Setting, forgives
 from conformance.runner import Options
 from conformance.self_test.dishonest import BEHAVIOURS
 from conformance.self_test.runner import run_self_test
 from conformance.self_test.spoiling import changed
-from conformance.self_test.trials import HONEST, UNDEFENDED, Outcome, Trial, exit_code, judge, text_of
+from conformance.self_test.trials import HONEST, UNDEFENDED, Outcome, Trial, exit_code, judge, summary, text_of
 from reference.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -89,3 +91,17 @@ def test_a_defect_has_a_text() -> None:
         "Reply(Metadata topics.error_code = without 3)"
     )
     assert text_of(Setting("group_max_size", 7)) == "Setting(group_max_size = 7)"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([Outcome.CAUGHT], ExitCode.HELD),
+        ([Outcome.CAUGHT, Outcome.ERROR], ExitCode.UNDECIDED),
+        ([Outcome.ERROR, Outcome.MISSED], ExitCode.VIOLATED),
+        ([], ExitCode.UNDECIDED),
+    ],
+)
+def test_only_a_defect_that_was_missed_counts_against_the_suite(outcomes: list[Outcome], code: ExitCode) -> None:
+    trials = [_trial("C", f"defect {number}", outcome) for number, outcome in enumerate(outcomes)]
+    assert exit_code(summary(trials)) is code
