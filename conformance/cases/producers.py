@@ -14,6 +14,9 @@ LAST_SEQUENCE: Final = (1 << 31) - 1
 NOT_READY: Final = (14, 15, 51)
 """The coordinator loads, is not there yet, or still ends the transaction before."""
 
+NOT_COORDINATOR: Final = 16
+"""Told for a moment by the one that has just been named as coordinator."""
+
 
 def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = None, **fields: Any) -> Any:
     """The reply, once the coordinator is ready; null is the transactional id of a merely idempotent producer."""
@@ -21,7 +24,7 @@ def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = Non
 
     def ask() -> Any:
         reply = broker.call(request, version)
-        return None if reply.error_code in NOT_READY else reply
+        return None if reply.error_code in (*NOT_READY, NOT_COORDINATOR) else reply
 
     return cluster.eventually("InitProducerId to be ready", ask, 15.0)
 
