@@ -27,7 +27,11 @@ class ConformCommand(TyperCommand):
 
 def conform_command(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="reference[:N], librdkafka-mock[:N] or HOST:PORT; several.")
+        list[str] | None,
+        typer.Argument(
+            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi, HOST:PORT or "
+            "FILE.toml; several make a matrix."
+        ),
     ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Only this area, e.g. FRM; repeatable.")] = None,
     clause: Annotated[list[str] | None, typer.Option(help="Only this clause or case; repeatable.")] = None,

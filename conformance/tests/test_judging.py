@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 from conformance.judging import Ended, TargetGone, judge
-from conformance.sharing import SharedTarget, TargetServer
+from conformance.sharing import TAKE, SharedTarget, TargetServer
 from conformance.targets.external import ExternalTarget
 from conformance.targets.reference import ReferenceTarget
 from conformance.turns import Turns
@@ -134,10 +134,19 @@ def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference
 def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -> None:
     server = TargetServer(reference)
     lost, other = SharedTarget(server.address), SharedTarget(server.address)
-    lost.turn(alone=True).__enter__()
+    entered = threading.Event()
+
+    def go_alone() -> None:
+        with other.turn(alone=True):
+            entered.set()
+
+    lost._call(TAKE, True)  # and never GIVE
+    waiting = threading.Thread(target=go_alone, daemon=True)
+    waiting.start()
+    assert not entered.wait(0.1)
     lost.close()
-    with other.turn(alone=True):
-        pass
+    assert entered.wait(10)
+    waiting.join()
     other.close()
     server.close()
 
