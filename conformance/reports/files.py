@@ -19,10 +19,10 @@ class ReportFiles:
     badge: Path | None = None
 
     def check(self, targets: int) -> None:
-        """Before the run: a result that cannot be written is minutes lost."""
+        """Before the run, with their folders made: a result that cannot be written is minutes lost."""
         for path in (self.html, self.markdown, self.junit, self.badge):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise UsageError("the folder is not there", where=str(path), mend="make it, or write elsewhere")
+            if path is not None:
+                make_room(path)
         if self.badge is not None and targets != 1:
             raise UsageError(
                 f"a badge tells of one target, not of {targets}", where="--badge", mend="run it for each alone"
@@ -34,3 +34,15 @@ class ReportFiles:
                 path.write_text(render(report), encoding="utf-8")
         if self.badge is not None:
             self.badge.write_text(badge(report.targets[0]), encoding="utf-8")
+
+
+def make_room(path: Path) -> None:
+    """Makes the folder that the file goes to, as pytest does for its own reports."""
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"its folder cannot be made: {error.strerror}", where=str(path), mend="write elsewhere"
+        ) from None
+    if path.is_dir():
+        raise UsageError("is a folder", where=str(path), mend="name the file to write")

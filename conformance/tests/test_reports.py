@@ -241,11 +241,22 @@ def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
 
 
 def test_what_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the folder is not there"):
-        ReportFiles(html=tmp_path / "no" / "page.html").check(1)
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    with pytest.raises(UsageError, match="its folder cannot be made"):
+        ReportFiles(html=in_the_way / "page.html").check(1)
+    with pytest.raises(UsageError, match="is a folder"):
+        ReportFiles(html=tmp_path).check(1)
     with pytest.raises(UsageError, match="one target, not of 2"):
         ReportFiles(badge=tmp_path / "badge.svg").check(2)
     ReportFiles(html=tmp_path / "page.html", badge=tmp_path / "badge.svg").check(1)
+
+
+def test_the_folder_of_a_report_is_made_before_the_run(tmp_path: Path) -> None:
+    files = ReportFiles(markdown=tmp_path / "results" / "today" / "suite.md")
+    files.check(1)
+    files.write(two())
+    assert "PRD-7" in (tmp_path / "results" / "today" / "suite.md").read_text(encoding="utf-8")
 
 
 def test_sources_link_to_where_they_can_be_read() -> None:
