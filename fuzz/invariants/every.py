@@ -28,7 +28,12 @@ class Invariants:
         doubtful = (self.unclean, self.unreadable)
         self.partitions = {
             key: ReplicatedPartition(
-                settings.replicas, settings.min_insync_replicas, doubtful, self.seen, self.violated
+                settings.replicas,
+                settings.min_insync_replicas,
+                doubtful,
+                self.seen,
+                self.violated,
+                compacted=key[0] != TOPIC,
             )
             for key in keys
         }

@@ -27,18 +27,23 @@ class Replica:
     proposed_isr: tuple[int, ...] | None = None
     batches: list[Batch] = field(default_factory=list)
     matched: int = 0  # so many batches were found equal to what was committed
+    passed: int = 0  # so many committed batches were found, or had been cleaned away
 
 
 class ReplicatedPartition:
-    """`doubtful`: brokers that lost their tail and have not joined the ISR again, and those whose disk rots."""
+    """`doubtful`: brokers that lost their tail and have not joined the ISR again, and those whose disk rots.
+
+    The cleaner of a `compacted` log drops batches and rewrites others, at its own time on every replica; those that
+    stay keep their offsets and epochs.
+    """
 
     def __init__(
         self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], seen: Seen,
-        violated: Violated,
+        violated: Violated, *, compacted: bool = False,
     ) -> None:  # fmt: skip
         self._enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
-        self._seen, self._violated = seen, violated
+        self._seen, self._violated, self._compacted = seen, violated, compacted
         self.replicas: dict[int, Replica] = {}
         self.state: PartitionState | None = None
         self.committed: list[Batch] = []  # what any leader ever had below its high watermark
@@ -101,12 +106,14 @@ class ReplicatedPartition:
             self._seen.add("truncation")
             while batches and batches[-1][1] >= end:
                 batches.pop()
-            last.matched = min(last.matched, len(batches))
+            last.matched = 0 if self._compacted else min(last.matched, len(batches))
+            last.passed = last.matched
         start = batches[-1][1] + 1 if batches else 0
         if start >= end:
             return
         for header in replica.log.headers(start):
-            batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
+            crc = 0 if self._compacted else header.crc
+            batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, crc)
             if batches and batch[2] < batches[-1][2]:
                 self._violated("EpochsAscend", f"epoch {batch[2]} at offset {batch[0]} after epoch {batches[-1][2]}")
             known = self._known.setdefault((batch[0], batch[2]), batch)
@@ -129,11 +136,12 @@ class ReplicatedPartition:
 
     def _commit(self, leader: Replica) -> None:
         """What a leader commits is committed for good."""
-        for batch in leader.batches[len(self.committed) :]:
+        for batch in leader.batches[leader.matched :]:
             if batch[1] >= leader.high_watermark:
                 break
             self.committed.append(batch)
-        leader.matched = len(self.committed)
+            leader.matched += 1
+        leader.passed = len(self.committed)
         self.committed_end = leader.high_watermark
         holders = sum(each.log_end_offset >= self.committed_end for each in self.replicas.values())
         if holders + len(self._unreadable) < self._enough:
@@ -144,16 +152,28 @@ class ReplicatedPartition:
 
     def _match(self, last: Replica, invariant: str) -> None:
         """Below its high watermark every replica holds what was committed there."""
-        for index in range(last.matched, min(len(last.batches), len(self.committed))):
-            held, committed = last.batches[index], self.committed[index]
+        batches, committed = last.batches, self.committed
+        while last.matched < len(batches) and last.passed < len(committed):
+            held, wanted = batches[last.matched], committed[last.passed]
             if held[1] >= last.high_watermark:
                 break
-            if held != committed:
+            if held != wanted and not (self._compacted and self._cleaned(last, held, wanted)):
                 self._violated(
-                    invariant,
-                    f"offset {held[0]} holds epoch {held[2]}; committed was {committed[0]} of epoch {committed[2]}",
+                    invariant, f"offset {held[0]} holds epoch {held[2]}; committed was {wanted[0]} of epoch {wanted[2]}"
                 )
-            last.matched = index + 1
+            if held == wanted:
+                last.matched += 1
+                last.passed += 1
+
+    def _cleaned(self, last: Replica, held: Batch, wanted: Batch) -> bool:
+        """Pass over a batch that is gone here, or was gone where it was committed; False when they contradict."""
+        if held[0] > wanted[1]:
+            last.passed += 1
+        elif held[1] < wanted[0]:
+            last.matched += 1
+        else:
+            return False
+        return True
 
     # -- roles -------------------------------------------------------------------------------------
 
