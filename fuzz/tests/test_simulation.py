@@ -24,6 +24,17 @@ def test_seeds_are_clean_with_all_guards_on() -> None:
     assert {"kill", "lost tail", "pause", "leader change", "truncation", "isr shrink", "group Stable"} <= seen.keys()
 
 
+def test_logs_that_are_cleaned_in_between_still_agree() -> None:
+    """The cleaner drops batches of the offsets and transaction logs at other times on every replica."""
+    settings = Settings(
+        swarm=True,
+        load=Load(producers=1, transactional=1, members=("range", "range")),
+        broker_settings={"log_cleaner_backoff_ms": 300, "log_segment_bytes": 1024},
+    )
+    found = sweep_parallel((0, 1, 3), settings, jobs=1)
+    assert [str(result.violation) for result in found.findings] == []
+
+
 def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     """No order may depend on hashing: two interpreters with other hash seeds leave the same trace."""
     script = (

@@ -7,6 +7,7 @@ parked until enough is appended (followers) or committed (consumers), or the wai
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from reference.context import Context
 from reference.events import Request
@@ -160,7 +161,7 @@ class FetchHandler:
         if error is ErrorCode.NONE and by_rack and body.rack_id:
             preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
-                return replace(_empty(partition), preferred_read_replica=preferred), True  # read there (KIP-392)
+                return _told(partition, preferred_read_replica=preferred), True  # read there (KIP-392)
         diverging: Diverging | None = None
         records = b""
         if error is ErrorCode.NONE:
@@ -177,13 +178,13 @@ class FetchHandler:
             self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked, arrived=arrived)
         if error is not ErrorCode.NONE:
             return _refused(asked, error), True
-        data = replace(_empty(partition), records=records)
         if diverging is not None:
             end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
-            return replace(data, diverging_epoch=end), True
+            return _told(partition, diverging_epoch=end), True
         if body.isolation_level == READ_COMMITTED:
-            data = replace(data, aborted_transactions=_aborted(partition, asked.fetch_offset, records))
-        return data, False
+            aborted = _aborted(partition, asked.fetch_offset, records)
+            return _told(partition, records=records, aborted_transactions=aborted), False
+        return _told(partition, records=records), False
 
     def _note_follower(
         self,
@@ -263,15 +264,15 @@ def _down_converted(part: PartitionData, magic: int) -> PartitionData:
         return replace(part, records=b"", error_code=ErrorCode.CORRUPT_MESSAGE)
 
 
-def _empty(partition: Partition) -> PartitionData:
-    """How far the log goes, without records."""
+def _told(partition: Partition, *, records: bytes = b"", **more: Any) -> PartitionData:
+    """How far the log goes, and what there is to say beside."""
     return PartitionData(
         partition_index=partition.partition,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
         log_start_offset=partition.log.log_start_offset,
-        aborted_transactions=None,
-        records=b"",
+        records=records,
+        **{"aborted_transactions": None, **more},
     )
 
 

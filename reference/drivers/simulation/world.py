@@ -7,6 +7,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from reference.drivers.simulation.chance import Chance
@@ -21,6 +22,7 @@ LOGGED = 1_000  # log lines that are kept
 FINGERPRINT_MASK = (1 << 64) - 1
 
 Action = Callable[[], None]
+Entrance = Callable[..., list[Effect]]  # given the instant, and what comes in
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class World:
         host.life += 1
         host.paused = False
         node = host.node = host.make(host.disk)
-        self._step(host, lambda: node.start(self.instant(host)))
+        self._step(host, node.start)
 
     def knows(self, name: str) -> bool:
         return name in self.hosts
@@ -141,9 +143,9 @@ class World:
         heapq.heappush(self._heap, (due_ms, self._tie, action))
 
     def run_until(self, end_ms: int) -> None:
-        heap = self._heap
+        heap, take = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
-            self.now_ms, _, action = heapq.heappop(heap)
+            self.now_ms, _, action = take(heap)
             action()
         self.now_ms = max(self.now_ms, end_ms)
 
@@ -157,10 +159,10 @@ class World:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _step(self, host: Host, entrance: Callable[[], list[Effect]]) -> None:
+    def _step(self, host: Host, entrance: Entrance, *given: Any) -> None:
         self.events += 1
         try:
-            effects = entrance()
+            effects = entrance(self.instant(host), *given)
         except OSError as error:  # as under the TCP driver: what this node says from now on could not be trusted
             self.logged.append((host.name, Log("log", f"the disk refuses: {error}", "error")))
             self.crash(host.name)
@@ -168,8 +170,9 @@ class World:
         self.fingerprint = (
             self.fingerprint * 0x100000001B3 ^ self.now_ms << 16 ^ host.number << 8 ^ len(effects)
         ) & FINGERPRINT_MASK
+        perform = self._perform
         for effect in effects:
-            self._perform[type(effect)](host, effect)
+            perform[type(effect)](host, effect)
         self.after_event(host)
 
     def _trace(self, trace: Trace) -> None:
@@ -180,14 +183,14 @@ class World:
             )
         )  # fmt: skip
 
-    def _enter(self, host: Host, life: int, entrance: Callable[[], list[Effect]]) -> None:
+    def _enter(self, host: Host, life: int, entrance: Entrance, *given: Any) -> None:
         """Give something to a node, unless that life of it is over; a paused node gets it later."""
         if host.life != life or host.node is None:
             return
         if host.paused:
-            host.held.append(lambda: self._enter(host, life, entrance))
+            host.held.append(partial(self._enter, host, life, entrance, *given))
             return
-        self._step(host, entrance)
+        self._step(host, entrance, *given)
 
     def _set_timer(self, host: Host, effect: SetTimer) -> None:
         self._timer_serial += 1
@@ -200,10 +203,10 @@ class World:
                     del host.timers[name]
                 self._enter(host, life, fired)
 
-        def fired() -> list[Effect]:
+        def fired(now: Instant) -> list[Effect]:
             host.timers.pop(name, None)
             assert host.node is not None
-            return host.node.fire(self.instant(host), name)
+            return host.node.fire(now, name)
 
         self.at(max(effect.due_ms, self.now_ms), fire)
 
@@ -226,7 +229,7 @@ class World:
             return
         for flushing in begun:
             host.disk.end_flush(flushing)
-        self._enter(host, life, lambda: node.complete(self.instant(host), token))
+        self._enter(host, life, node.complete, token)
 
     # -- for the network ---------------------------------------------------------------------------
 
@@ -234,20 +237,17 @@ class World:
         host = self.hosts[target]
         node = host.node
         assert node is not None
-        self._enter(host, host.life, lambda: node.receive(self.instant(host), source, message))
+        self._enter(host, host.life, node.receive, source, message)
 
     def tell_closed(self, name: str, peer: str) -> None:
         host = self.hosts.get(name)
         node = host.node if host is not None else None
         if host is not None and node is not None:
-            life = host.life
-            closed = lambda: node.closed(self.instant(host), peer)  # noqa: E731 - narrowed above
-            self.schedule(MIN_DELAY_MS, lambda: self._enter(host, life, closed))
+            self.schedule(MIN_DELAY_MS, partial(self._enter, host, host.life, node.closed, peer))
 
     def enter(self, name: str, entrance: Callable[[Instant], list[Effect]]) -> None:
         """Take a step of a node from outside of the protocol."""
-        host = self.hosts[name]
-        self._step(host, lambda: entrance(self.instant(host)))
+        self._step(self.hosts[name], entrance)
 
 
 def _number(name: str) -> int | str:
