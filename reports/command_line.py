@@ -5,7 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-CONFIG_KEYS = "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction"
+CONFIG_KEYS = (
+    "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction, "
+    "transaction_timeout_ms, retention_ms, patience_ms, offset_expiry, workload"
+)
 
 
 def audit_command(

@@ -4,24 +4,64 @@ An operation is an `invoke` followed by an `ok`, `fail` or `info` of the same pr
 nobody knows whether it happened.  A process has at most one operation open; a client that pipelines
 owns several processes.  Faults are `info` events of process `nemesis`.  The first event is the header.
 
-What `f` may be, and what its events carry beside `topic` and `partition`:
+What `f` may be, and what its events carry beside `topic` and `partition` (a key such as "topic-0" is both in one).
+Everything may be left out that nobody was told; a rule that needs it then finds nothing, or cannot decide.
+Where a client retries inside, `fail` is for what was refused for certain; all else that went wrong is `info`.
 
-=============  ==============================================================================
-send           invoke `value` (unique); ok: `offset` (-1 when unknown), `leader_epoch` if told
-poll           ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned
-fetch          raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
-               `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent)
-list_offsets   raw, latest: ok `high_watermark`, `leader_epoch`
-assign         ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position` optional)
-revoke         info: `value` = ["topic-0", ...]
-commit         ok: `value` = {"topic-0": offset}, `generation_id`, `member_id`
-phase          nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones
-group          raw: ok `value` = {"state", "members"}, what the coordinator tells of the group
-committed      raw: ok `value` = {"topic-0": offset}, what the coordinator has as committed, -1 none
-crash          info: a consumer that went without a word; another follows under the same number
-FAULT          nemesis: `node`, `value` = the fault as the schedule has it (fuzz/schedule.py: kill,
-               bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
-=============  ==============================================================================
+Records
+==============  =============================================================================
+send            invoke `value` (unique in its partition; null: a tombstone), `key`, `timestamp_ms` of the record if
+                known, `txn`, `producer_id`, `producer_epoch`, `sequence` (place among the send() calls of that
+                producer in that partition); ok: `offset` (-1 when unknown), `leader_epoch` if told.  With `txn`, ok
+                says that it is in the log; what becomes of it says `end_txn`
+poll            ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned; `txn` when read to
+                be processed in that transaction, `group`, `isolation` where it differs from the header's
+fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
+                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent), `isolation`, `node`
+list_offsets    raw, latest: ok `high_watermark`, `leader_epoch`; with read_committed `last_stable_offset`
+log_dump        what replica `node` holds: `position` (its log start), ok `value` = [[offset, value], ...] of all its
+                data records, `high_watermark` (its own)
+delete_records  invoke `offset`: everything below may go
+assign          ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position`, or `positions` by key);
+                in a group `group`, `generation_id`, `member_id`, `instance_id`, and polls resume as committed
+seek            ok: `value` = ["topic-0", ...], `position`: polls restart there
+reset           info: `value` = ["topic-0", ...]: the consumer lost its place and took `auto.offset.reset`
+revoke          info: `value` = ["topic-0", ...]; `lost` is the same for partitions that were lost
+crash           info: a consumer that went without a word; another follows under the same number
+
+Transactions; `txn` names one of them, whatever processes its events belong to
+==============  =============================================================================
+init_producer   InitProducerId: invoke `value` = transactional id or null; ok `producer_id`, `producer_epoch`
+begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id
+send_offsets    TxnOffsetCommit: invoke `txn`, `group`, `value` = {"topic-0": offset}, `generation_id`, `member_id`
+end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: so it will be (markers follow later); fail: the
+                opposite, for certain; info: nobody knows.  A commit that was never invoked did not happen
+
+Groups; `group` where there is more than one
+==============  =============================================================================
+commit          invoke and ok: `value` = {"topic-0": offset}, `generation_id` (-1: no member), `member_id`,
+                `instance_id`
+committed       raw: ok `value` = {"topic-0": offset}, what the coordinator has as committed, -1 none
+sync            raw: ok `value` = ["topic-0", ...], what coordinator `node` granted: `generation_id`, `member_id`,
+                `instance_id`
+group           raw: ok `value` = {"state", "members"}, what the coordinator tells of the group
+delete_offsets  invoke `value` = ["topic-0", ...], or null for the whole group, whose generations begin anew
+
+Cluster
+==============  =============================================================================
+metadata        ok: `node` that told, `value` = {"topic-0": [leader, leader_epoch], ...}, `topic_id` if all are of one
+create_topic    `topic`, ok: `topic_id` if told
+delete_topic    `topic`; its partitions end here, and those of a topic of the same name are others
+phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones
+FAULT           nemesis: `node`, `value` = the fault as the schedule has it (fuzz/schedule.py: kill,
+                bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
+
+Histories of other things (`workload` in the header); `key` where there are several objects
+==============  =============================================================================
+register        read: ok `value`; write: invoke `value`; cas: invoke `value` = [expected, new]
+set             add: invoke `value`; read: ok `value` = [element, ...]
+counter         add: invoke `value` (how much); read: ok `value`
+==============  =============================================================================
 """
 
 import gzip
@@ -49,6 +89,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention: bool | None = None
     compaction: bool | None = None
     replicas: int | None = None
+    transaction_timeout_ms: int | None = None  # that of the transactions, and how often the coordinator looks
+    retention_ms: int | None = None
+    patience_ms: int | None = None  # how soon everything must go on once faults are over
+    offset_expiry: bool | None = None
+    started_ms: int = 0  # wall clock at `time_ns` 0, in which `timestamp_ms` counts
+    workload: Literal["log", "register", "set", "counter"] = "log"
     clients: tuple[str, ...] = ()
     source: str = ""
 
@@ -75,6 +121,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     generation_id: int | None = None
     member_id: str | None = None
     client: str | None = None
+    key: Any = None
+    timestamp_ms: int | None = None
+    txn: int | str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    sequence: int | None = None
+    isolation: Literal["read_uncommitted", "read_committed"] | None = None
+    group: str | None = None
+    instance_id: str | None = None
+    topic_id: str | None = None
+    positions: dict[str, int] | None = None
 
 
 def header(config: Config) -> Event:
