@@ -24,6 +24,12 @@ def test_seeds_are_clean_with_all_guards_on() -> None:
     assert {"kill", "lost tail", "pause", "leader change", "truncation", "isr shrink", "group Stable"} <= seen.keys()
 
 
+def test_a_refused_stop_is_no_deletion() -> None:
+    """In this run a broker begins a new life while its replicas are deleted: it answers STALE_BROKER_EPOCH."""
+    result = run_seed(5, Settings(swarm=True, load=Load(producers=1, administrator=True, deletes=True)))
+    assert str(result.violation) == "None"
+
+
 def test_logs_that_are_cleaned_in_between_still_agree() -> None:
     """The cleaner drops batches of the offsets and transaction logs at other times on every replica."""
     settings = Settings(

@@ -15,6 +15,8 @@ from reference.controller.transitions import PartitionStatus, ReplicaStatus
 from reference.procedures import Pending
 from reference.store_messages import Delete
 from reference.topic_configs import config_path
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.stop_replica import StopReplicaResponse
 
 
 def awaits_replicas(office: Office) -> bool:
@@ -30,6 +32,7 @@ class Deletions:
         self._moves = moves
         self._running: set[str] = set()
         self._awaited: dict[str, list[Pending[None]]] = {}
+        self._refused: dict[str, dict[int, int]] = {}  # topic -> broker -> its epoch when it refused
 
     def want(self, topic: str) -> None:
         """Begin, or resume; does nothing while it is halted or under way."""
@@ -44,20 +47,23 @@ class Deletions:
         hosts = {
             replica for key in self.office.cluster.assigned(topic) for replica in self.office.cluster.replicas(key)
         }
-        return awaits_replicas(self.office) and not hosts <= set(self.office.cluster.brokers)
+        brokers = self.office.cluster.brokers
+        refused = self._refused.get(topic, {}).items()
+        if any(brokers[broker].epoch == epoch for broker, epoch in refused if broker in brokers):
+            return True  # until it has another life: it would say the same again
+        return awaits_replicas(self.office) and not hosts <= set(brokers)
 
     async def _delete(self, topic: str) -> None:
         deletion = Deletion(self.office, topic)
-        try:
-            for step in STEPS:
-                if not await step.take(deletion):
-                    return
-        finally:
-            self._running.discard(topic)
-            if not self._halted(topic) and not self.office.over and topic in self.office.cluster.deleting:
-                self.want(topic)  # what halted it passed meanwhile
-        for pending in self._awaited.pop(topic, []):
-            pending.resolve(None)
+        done = await deletion.take_steps()
+        self._running.discard(topic)
+        self._refused[topic] = deletion.refused
+        if done:
+            del self._refused[topic]
+            for pending in self._awaited.pop(topic, []):
+                pending.resolve(None)
+        if topic in self.office.cluster.deleting:
+            self.want(topic)  # what halted it may have passed meanwhile
 
     def replica_died(self, replica: ReplicaKey) -> None:
         """Its deletion waits for its broker; otherwise it is just offline."""
@@ -74,10 +80,20 @@ class Deletions:
 
 
 class Deletion:
-    """One topic on its way out. A step answers False when it must wait for a broker."""
+    """One topic on its way out. A step answers False when it must wait for a broker.
+
+    `refused`: who answered that it did not do what it was told, and in which life (broker epoch).
+    """
 
     def __init__(self, office: Office, topic: str) -> None:
         self.office, self.topic = office, topic
+        self.refused: dict[int, int] = {}
+
+    async def take_steps(self) -> bool:
+        for step in STEPS:
+            if not await step.take(self):
+                return False
+        return True
 
     @property
     def keys(self) -> list[Key]:
@@ -119,10 +135,21 @@ class Deletion:
         sent = [(host, keys, self.office.send_stop(host, keys, delete=delete)) for host, keys in self._hosts().items()]
         answers = [(host, keys, await self.office.ask(answer)) for host, keys, answer in sent]
         for host, keys, answer in answers:
-            for key in keys if answer is not None and delete else ():
-                if self.office.replicas[(*key, host)] == ReplicaStatus.DELETION_STARTED:
+            stopped = _stopped(answer)
+            for key in keys if delete else ():
+                if key in stopped and self.office.replicas[(*key, host)] == ReplicaStatus.DELETION_STARTED:
                     self.office.replicas.move((*key, host), ReplicaStatus.DELETION_SUCCESSFUL)
-        return all(answer is not None for _, _, answer in answers)
+            if answer is not None and not stopped.issuperset(keys):
+                self._refuses(host, answer)
+        return all(_stopped(answer).issuperset(keys) for _, keys, answer in answers)
+
+    def _refuses(self, host: int, answer: StopReplicaResponse) -> None:
+        info = self.office.cluster.brokers.get(host)
+        if info is not None:
+            self.refused[host] = info.epoch
+            self.office.log(
+                f"topic {self.topic}: broker {host} refuses to stop its replicas (error {answer.error_code})"
+            )
 
     def _move(self, status: ReplicaStatus) -> None:
         for host, keys in self._hosts().items():
@@ -154,6 +181,14 @@ class Deletion:
         cluster.deleting.discard(self.topic)
         self.office.log(f"topic {self.topic}: deleted")
         return True
+
+
+def _stopped(answer: StopReplicaResponse | None) -> set[Key]:
+    """What a broker says that it stopped; a request for an earlier life of it, or from a zombie, stops nothing."""
+    if answer is None or answer.error_code != ErrorCode.NONE:
+        return set()
+    parts = answer.partition_errors
+    return {(part.topic_name, part.partition_index) for part in parts if part.error_code == ErrorCode.NONE}
 
 
 STEPS: Final[tuple[Step[Deletion, bool], ...]] = (
