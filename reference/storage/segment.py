@@ -196,6 +196,8 @@ class Segment:
             return None
         if position + header.size > end or header.base_offset < next_offset or header.last_offset_delta < 0:
             return None
+        if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:  # no CRC covers the base offset
+            return None
         if check_crc and not entry_crc_valid(self.fs.read(self.path, position, header.size), 0, header):
             return None
         return header

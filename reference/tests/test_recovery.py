@@ -1,6 +1,7 @@
 """Starting on a damaged disk (kafka-0.7-design, "Guarantees"): recovered, or refused, and never silently."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -170,6 +171,25 @@ def test_rot_below_the_recovery_point_is_refused_and_nothing_is_cut(offset: int)
     with pytest.raises(CorruptLogError, match=re.escape(f"{path}: a bad batch at offset {offset // 2 * 2}, byte ")):
         Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
     assert written.fs.read(path, 0, written.fs.size(path)) == before
+
+
+@pytest.mark.parametrize("byte", range(8))
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("batch", [0, 2, 19])
+def test_a_base_offset_that_rots_is_no_offset_of_this_log(byte: int, clean: bool, batch: int) -> None:
+    """No CRC covers the base offset of a batch, and an index holds offsets relative to its segment in 31 bits."""
+    written = write([2] * 20)
+    path = written.ends[batch][0]
+    start = written.ends[batch - 1][1] if batch and written.ends[batch - 1][0] == path else 0
+    data = bytearray(written.fs.read(path, 0, written.fs.size(path)))
+    data[start + byte] ^= 0x80
+    written.fs.write(path, bytes(data))
+    for index in written.fs.names(FOLDER):
+        if index.endswith(INDEXES):
+            written.fs.delete(f"{FOLDER}/{index}")
+    with suppress(CorruptLogError):  # flushed data follows
+        log = Log(written.fs, FOLDER, SMALL, clean=clean)
+        assert log.log_end_offset - log.segments[-1].base_offset < 1 << 31
 
 
 def test_some_rot_was_refused_above() -> None:
