@@ -166,7 +166,7 @@ class Demo:
         dropped = next(n for n, step in enumerate(steps) if step.action == "LeaderWrite" and n > len(steps) // 2)
         write_trace(cut, [step for n, step in enumerate(steps) if n != dropped])
         with self.console.status("TLC: is this run a behaviour of the spec?"):
-            accepted, refused = validate_trace(whole), validate_trace(cut)
+            accepted, refused = (validate_trace(each, "hw_truncation") for each in (whole, cut))
         words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}
         at = next((each.line for each in refused.entities if each.line is not None), None)
         told = {

@@ -252,7 +252,9 @@ def draw_command(
 @spec_app.command("trace")
 def trace_command(
     file: Annotated[Path, typer.Argument(help="A trace.ndjson of a run.")],
-    model: Annotated[str, typer.Option(help="Which model to hold it to.")] = "hw_truncation",
+    model: Annotated[
+        str | None, typer.Option(help="Which model to hold it to; every one that fits, if not told.")
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Is what a broker did a behaviour of the spec? Names the first line that is not.
@@ -273,9 +275,15 @@ def trace_command(
 def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
     return {
         "verdict": found.verdict,
-        "model": found.model,
         "entities": [
-            {"entity": e.entity, "verdict": e.verdict, "steps": e.steps, "line": e.line, "reason": e.reason}
+            {
+                "entity": e.entity,
+                "model": e.model,
+                "verdict": e.verdict,
+                "steps": e.steps,
+                "line": e.line,
+                "reason": e.reason,
+            }
             for e in found.entities
         ],
     }
@@ -283,7 +291,7 @@ def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
 
 def _entity_text(entity: "EntityVerdict") -> str:
     words = {"valid": "accepted", "invalid": "refused"}.get(entity.verdict, "unknown")
-    head = f"{entity.entity}: {words}, {entity.steps} steps in {entity.seconds:.1f} s"
+    head = f"{entity.entity} {entity.model}: {words}, {entity.steps} steps in {entity.seconds:.1f} s"
     if entity.line is not None:
         head += f"\n  line {entity.line}: {entity.reason}"
     elif entity.reason:

@@ -11,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ EVERYWHERE: Final = ""
 RUN: Final = """\
 ---- MODULE Run ----
 EXTENDS {module}
-RunBrokers == {brokers}
+RunMembers == {members}
 RunShownLine == {shown}
 RunSteps == <<
 {steps}
@@ -46,11 +47,16 @@ RunLength == Len(RunSteps)
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`trace.toml` of a model: what stands where in a line, for `Trace<Model>.tla`."""
+    """`trace.toml` of a model: what stands where in a line, for `Trace<Model>.tla`.
 
+    `kind` of entity that it speaks of; `leaves_out`: fields that are empty in every trace it can judge.
+    """
+
+    kind: str
     members: tuple[str, ...]
     actions: dict[str, tuple[str, ...]]
     defaults: dict[str, Any] = {}
+    leaves_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class EntityVerdict:
     """`line` (from 1, of the file) is the first that the spec has no step for, and `before` the state it found."""
 
     entity: str
+    model: str
     verdict: Verdict
     steps: int
     seconds: float = 0.0
@@ -69,7 +76,6 @@ class EntityVerdict:
 @dataclass(frozen=True, slots=True)
 class TraceVerdict:
     path: Path
-    model: str
     entities: tuple[EntityVerdict, ...]
 
     @property
@@ -83,15 +89,19 @@ class Line:
     step: Step
 
 
-def validate_trace(path: Path, model: str = "hw_truncation", *, timeout_s: float = TIMEOUT_S) -> TraceVerdict:
-    """Hold every entity of a trace file to a model; UsageError for a file or a model that is none."""
-    layout = read_layout(model)
+def validate_trace(path: Path, model: str | None = None, *, timeout_s: float = TIMEOUT_S) -> TraceVerdict:
+    """Hold every entity of a trace file to the models that speak of it; UsageError: no such file or model."""
+    layouts = {model: read_layout(model)} if model is not None else read_layouts()
     lines = [Line(number, step) for number, step in enumerate(read_trace(path), 1)]
     entities = sorted({line.step.entity for line in lines} - {EVERYWHERE})
-    verdicts = [_validate(model, layout, entity, lines, timeout_s) for entity in entities]
+    verdicts = [each for entity in entities for each in _judge(layouts, entity, lines, timeout_s)]
     if not verdicts:
-        raise UsageError("holds no step of any partition", where=str(path), mend="record a run with tracing on")
-    return TraceVerdict(path, model, tuple(verdicts))
+        raise UsageError("holds no step of any entity", where=str(path), mend="record a run with tracing on")
+    return TraceVerdict(path, tuple(verdicts))
+
+
+def read_layouts() -> dict[str, Layout]:
+    return {path.parent.name: read_layout(path.parent.name) for path in sorted(FOLDER.glob("*/trace.toml"))}
 
 
 def read_layout(model: str) -> Layout:
@@ -103,33 +113,44 @@ def read_layout(model: str) -> Layout:
         raise UsageError(f"no model {model!r} for traces", mend=f"known: {', '.join(known)}") from error
 
 
-def _validate(model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float) -> EntityVerdict:
+def _judge(layouts: dict[str, Layout], entity: str, lines: Sequence[Line], timeout_s: float) -> Iterable[EntityVerdict]:
+    """A partition's steps are held to every model of partitions, each to its own actions among them."""
     mine = [line for line in lines if line.step.entity in {entity, EVERYWHERE}]
+    named = [line for line in mine if line.step.entity == entity]
+    everybody = read_layouts()
+    kinds = [each.kind for line in named for each in everybody.values() if line.step.action in each.actions]
+    known = {action for each in everybody.values() if each.kind in kinds[:1] for action in each.actions}
+    for model, layout in layouts.items():
+        if layout.kind not in (kinds[:1] or [layout.kind]) or _left_out(layout, named):
+            continue
+        strange = next((line for line in named if line.step.action not in known), None)
+        if strange is not None:
+            reason = f"the spec has no action {strange.step.action}"
+            yield EntityVerdict(entity, model, Verdict.INVALID, len(named), line=strange.number, reason=reason)
+        else:
+            yield _validate(model, layout, entity, mine, timeout_s)
+
+
+def _left_out(layout: Layout, lines: Iterable[Line]) -> bool:
+    return any(_look_up(line.step, path) for line in lines for path in layout.leaves_out)
+
+
+def _validate(model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float) -> EntityVerdict:
+    mine = [line for line in lines if line.step.action in layout.actions]
     members = frozenset(_members(layout, mine))
     mine = [line for line in mine if line.step.entity != EVERYWHERE or line.step.node in members]
-    for line in mine:
-        if line.step.action not in layout.actions:
-            reason = f"the spec has no action {line.step.action}"
-            return EntityVerdict(entity, Verdict.INVALID, len(mine), line=line.number, reason=reason)
     rows = [_row(layout, line.step) for line in mine]
     result = _run(model, rows, members, 0, timeout_s)
+    told = partial(EntityVerdict, entity, model, steps=len(mine), seconds=result.seconds)
     if ACCEPTED in result.lines:
-        return EntityVerdict(entity, Verdict.VALID, len(mine), result.seconds)
+        return told(Verdict.VALID)
     if result.verdict is not Verdict.VALID:
-        reason = result.reason or f"{result.broken} is violated"
-        return EntityVerdict(entity, Verdict.UNKNOWN, len(mine), result.seconds, reason=reason)
+        return told(Verdict.UNKNOWN, reason=result.reason or f"{result.broken} is violated")
     reached = max(int(found[1]) for line in result.lines if (found := REACHED.match(line)))
     refused = mine[reached - 1]
     before = _run(model, rows, members, reached, timeout_s)
-    return EntityVerdict(
-        entity,
-        Verdict.INVALID,
-        len(mine),
-        result.seconds,
-        refused.number,
-        f"no step of the spec is {describe(refused.step)}",
-        tuple(_shown(before.lines)),
-    )
+    reason = f"no step of the spec is {describe(refused.step)}"
+    return told(Verdict.INVALID, line=refused.number, reason=reason, before=tuple(_shown(before.lines)))
 
 
 def _members(layout: Layout, lines: Iterable[Line]) -> Iterable[Value]:
@@ -153,13 +174,16 @@ def _row(layout: Layout, step: Step) -> Value:
 
 
 def _as_value(told: Any) -> Value:
-    return frozenset(told) if isinstance(told, list) else told
+    """A list is a set; in it, a list is a tuple."""
+    if not isinstance(told, list):
+        return told
+    return frozenset(tuple(each) if isinstance(each, list) else each for each in told)
 
 
 def _run(model: str, rows: Sequence[Value], members: frozenset[Value], shown: int, timeout_s: float) -> TlcResult:
     module = _trace_module(model)
     steps = ",\n".join(to_tla(row) for row in rows)
-    text = RUN.format(module=module.stem, brokers=to_tla(members), shown=shown, steps=steps)
+    text = RUN.format(module=module.stem, members=to_tla(members), shown=shown, steps=steps)
     with tempfile.TemporaryDirectory(prefix="highwater-trace-") as folder:
         run = Path(folder) / "Run.tla"
         run.write_text(text)

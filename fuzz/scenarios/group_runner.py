@@ -23,8 +23,9 @@ Between commands is printed what members were given, revoked and lost.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from fuzz.group_cluster import GROUP, GroupCluster
+from fuzz.group_cluster import GroupCluster
 from fuzz.scenarios.runner import SEED, split
 from fuzz.scenarios.script import play
 from fuzz.simulated_cluster import Settings
@@ -32,6 +33,8 @@ from reference.clients.member_states import MemberState
 from reference.events import broker_peer
 from reference.groups.group import GroupState
 from spec.formats.trace import Step
+
+TOLD: Final = frozenset({"Assigned", "Revoked", "Lost"})
 
 PATIENCE_MS = 10_000
 CALM_MS = 1_000
@@ -83,7 +86,7 @@ class GroupScenario:
 
     def _tell_steps(self) -> None:
         steps = self.cluster.world.steps
-        self._lines += [_describe(step) for step in steps[self._told :] if step.entity == GROUP]
+        self._lines += [_describe(step) for step in steps[self._told :] if step.action in TOLD]
         self._told = len(steps)
 
     # -- commands --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from reference.groups.checks import Checks
 from reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
 from reference.groups.replies import joined, member_list, refuse_join, synced
 from reference.groups.store import GroupStore
+from reference.groups.tracing import ANSWERED, PARKED
 from reference.procedures import Pending, spawn
 from reference.replication.purgatory import Purgatory
 from reference.wire.errors import ErrorCode
@@ -38,6 +39,7 @@ class GroupCoordinator:
         self._context, self._purgatory, self._store = context, purgatory, store
         self._guards = context.guards
         self._checks = Checks(store, context.guards)
+        self._trace = store.trace
         self._member_ids = 0
 
     # -- join ------------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ class GroupCoordinator:
         if group is None:
             if body.member_id:
                 return refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
-            group = self._store.groups[body.group_id] = Group(body.group_id)
+            group = self._store.create(body.group_id)
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
         if not group.supports(body.protocol_type, protocols, shared=self._guards.one_protocol_for_all):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
@@ -95,6 +97,7 @@ class GroupCoordinator:
             group.pending_members[member_id] = self._purgatory.park(
                 body.session_timeout_ms, lambda: self._forget_pending(group, member_id)
             )
+            self._trace.step(group, "TakeMemberId", member_id=member_id)
             return refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         return await self._add_and_rebalance(group, request, member_id, protocols)
 
@@ -108,6 +111,7 @@ class GroupCoordinator:
         group.protocol_type = request.body.protocol_type
         member = self._new_member(request, member_id, protocols)
         group.add(member)
+        self._trace.join(group, request, member, PARKED)
         return await self._rejoin(group, member)
 
     async def _rejoin(self, group: Group, member: Member) -> JoinGroupResponse:
@@ -129,6 +133,7 @@ class GroupCoordinator:
             return await self._add_and_rebalance(group, request, body.member_id, protocols)
         error = self._checks.check_member(group, body.member_id, body.group_instance_id)
         if error is not ErrorCode.NONE:
+            self._trace.refused_join(group, body, error)
             return refuse_join(error, body.member_id)
         member = group.members[body.member_id]
         unchanged = member.protocols == protocols
@@ -136,8 +141,10 @@ class GroupCoordinator:
             group.state is GroupState.STABLE and member.member_id != group.leader
         )
         if unchanged and settled:
+            self._trace.join(group, request, member, ANSWERED)
             return joined(group, member)
         self._update(member, request, protocols)
+        self._trace.join(group, request, member, PARKED, changed=not unchanged)
         return await self._rejoin(group, member)
 
     def _update(self, member: Member, request: Request, protocols: Protocols) -> None:
@@ -152,6 +159,7 @@ class GroupCoordinator:
         old_id = group.static_members[body.group_instance_id or ""]
         if group.state is not GroupState.STABLE and not self._guards.new_member_id_on_static_rejoin:
             self._update(group.members[old_id], request, protocols)
+            self._trace.join(group, request, group.members[old_id], PARKED)
             return await self._rejoin(group, group.members[old_id])
         led = group.leader == old_id
         old = group.members.pop(old_id)
@@ -163,7 +171,9 @@ class GroupCoordinator:
             group.leader = member.member_id
         chosen = group.protocol or ""
         keeps = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
-        if group.state is GroupState.STABLE and keeps:
+        keeps = keeps and group.state is GroupState.STABLE
+        self._trace.join(group, request, member, ANSWERED if keeps else PARKED)
+        if keeps:
             if self._guards.persist_static_rejoin:
                 error = await self._store.save_group(group)
                 if error is not ErrorCode.NONE:
@@ -216,6 +226,8 @@ class GroupCoordinator:
         for member in [m for m in group.members.values() if m.joining is None and m.instance_id is None]:
             self._end_session(member)
             group.remove(member.member_id)
+            if not group.any_joined:  # else the end of this rebalance says who is out
+                self._trace.step(group, "ExpireSession", member_id=member.member_id)
         if group.members and all(member.joining is None for member in group.members.values()):
             self._await_joins(group)
         else:
@@ -228,6 +240,7 @@ class GroupCoordinator:
         if not group.members:
             group.protocol, group.leader = None, None
             group.move_to(GroupState.EMPTY)
+            self._trace.step(group, "CompleteJoin", leader="", protocol="")
             spawn(self._save_quietly(group))
             return
         present = [member for member in group.members.values() if member.joining is not None]
@@ -235,6 +248,7 @@ class GroupCoordinator:
             group.leader = present[0].member_id
         group.protocol = group.choose_protocol()
         group.move_to(GroupState.COMPLETING_REBALANCE)
+        self._trace.step(group, "CompleteJoin", leader=group.leader, protocol=group.protocol)
         incarnation = group.incarnation
         group.rebalance_ticket = self._purgatory.park(
             group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
@@ -256,6 +270,7 @@ class GroupCoordinator:
         for member in [m for m in group.members.values() if m.syncing is None]:
             self._end_session(member)
             group.remove(member.member_id)
+        self._trace.step(group, "ExpireUnsynced")
         self._begin_rebalance(group)
         if not group.members:
             self._complete_join(group)
@@ -269,12 +284,16 @@ class GroupCoordinator:
             fenced=self._guards.fence_stale_sync,
         )  # fmt: skip
         if group is None or error is not ErrorCode.NONE:
+            if group is not None:
+                self._trace.sync(group, body, error.name)
             return SyncGroupResponse(error_code=error)
         if body.protocol_type not in {None, group.protocol_type} or body.protocol_name not in {None, group.protocol}:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = group.members[body.member_id]
         if group.state is GroupState.PREPARING_REBALANCE:
+            self._trace.sync(group, body, ErrorCode.REBALANCE_IN_PROGRESS.name)
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        self._trace.sync(group, body, ANSWERED if group.state is GroupState.STABLE else PARKED)
         if group.state is GroupState.STABLE:
             self._start_session(group, member)
             return synced(group, member)
@@ -296,9 +315,11 @@ class GroupCoordinator:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
             return
         if error is not ErrorCode.NONE:
+            self._trace.step(group, "StoreFailed")
             self._refuse_syncing(group, error)
             self._begin_rebalance(group)
             return
+        self._trace.leader_sync(group, assignments)
         self._purgatory.finish(group.rebalance_ticket)
         group.move_to(GroupState.STABLE)
         for member in group.members.values():
@@ -359,13 +380,14 @@ class GroupCoordinator:
             member_id = group.static_members.get(identity.group_instance_id, "")
         error = self._checks.check_member(group, member_id, identity.group_instance_id)
         if error is ErrorCode.NONE:
-            self._drop(group, member_id)
+            self._drop(group, member_id, "Expel")
         return error
 
-    def _drop(self, group: Group, member_id: str) -> None:
+    def _drop(self, group: Group, member_id: str, action: str) -> None:
         member = group.remove(member_id)
         if member is None:
             return
+        self._trace.step(group, action, member_id=member_id)
         self._end_session(member)
         if member.joining is not None:
             member.joining.resolve(refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
@@ -396,7 +418,7 @@ class GroupCoordinator:
     def _session_expired(self, group: Group, member: Member) -> None:
         waiting = member.joining is not None or member.syncing is not None
         if group.members.get(member.member_id) is member and not waiting:
-            self._drop(group, member.member_id)
+            self._drop(group, member.member_id, "ExpireSession")
             self._members_left(group)
         elif waiting:
             self._start_session(group, member)

@@ -65,6 +65,7 @@ class OffsetsCoordinator:
         error = self._coordinator.check_commit(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
         )
+        self._store.trace.commit(self._store.groups.get(body.group_id), body, error)
         good: dict[tuple[str, int], CommittedOffset] = {}
         errors: dict[tuple[str, int], ErrorCode] = {}
         for topic in body.topics:

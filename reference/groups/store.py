@@ -19,6 +19,7 @@ from reference.groups.records import (
     unpack_key,
     unpack_offset,
 )
+from reference.groups.tracing import GroupTrace
 from reference.metadata_cache import MetadataCache
 from reference.replication.partition import Partition, Role
 from reference.storage.producer_state import read_marker
@@ -51,6 +52,7 @@ class GroupStore:
     def __init__(self, context: Context, cache: MetadataCache) -> None:
         self._context, self._cache = context, cache
         self.groups: dict[str, Group] = {}
+        self.trace = GroupTrace(context)
         self._owned: dict[int, Partition] = {}
         self.on_loaded: Callable[[list[Group]], None] = lambda groups: None
         self.on_unloaded: Callable[[list[Group]], None] = lambda groups: None
@@ -65,6 +67,12 @@ class GroupStore:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NONE if self.partition_for(group_id) in self._owned else ErrorCode.NOT_COORDINATOR
+
+    def create(self, group_id: str) -> Group:
+        """A group that nobody has stored yet."""
+        group = self.groups[group_id] = Group(group_id)
+        self.trace.took_over(group)
+        return group
 
     # -- loading ---------------------------------------------------------------------------------
 
@@ -102,6 +110,8 @@ class GroupStore:
                         _replay(loaded, record, header.producer_id)
                 offset = header.next_offset
         self.groups.update(loaded)
+        for group in loaded.values():
+            self.trace.took_over(group)
         self.on_loaded(list(loaded.values()))
 
     # -- writing ---------------------------------------------------------------------------------
@@ -160,13 +170,17 @@ class GroupStore:
             members=members,
         )
         key = pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION)
-        return await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
+        stored = self.trace.begin_store(group, assignments)
+        error = await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
+        if error is ErrorCode.NONE and self.groups.get(group.group_id) is group:
+            self.trace.stored(group, stored)
+        return error
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
         offsets = self._stamped(offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets))
         if error is ErrorCode.NONE:
-            self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
+            (self.groups.get(group_id) or self.create(group_id)).offsets.update(offsets)
         return error
 
     async def save_transactional_offsets(
@@ -176,7 +190,7 @@ class GroupStore:
         offsets = self._stamped(offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets), producer)
         if error is ErrorCode.NONE:
-            group = self.groups.setdefault(group_id, Group(group_id))
+            group = self.groups.get(group_id) or self.create(group_id)
             group.pending_offsets.setdefault(producer[0], {}).update(offsets)
         return error
 
@@ -215,6 +229,7 @@ class GroupStore:
         if group.state is GroupState.EMPTY and self.groups.get(group.group_id) is group:
             group.move_to(GroupState.DEAD)
             del self.groups[group.group_id]
+            self.trace.step(group, "DeleteGroup")
         return error
 
 

@@ -83,6 +83,7 @@ NewCall == [client     |-> None,
 MemberId == Clients \X Nat              \* whom the coordinator made it for, and the how-manieth
 
 IsStatic(id) == id # None /\ id[1] \in Twins
+Alike(c, d) == {c, d} \subseteq Twins      \* started under one group.instance.id
 Assigned(id) == {p \in Partitions : group.assignment[p] = id}
 
 Sent(kind) == {call \in calls : call.kind = kind /\ call.at = "sent"}
@@ -104,7 +105,7 @@ Forgotten(c, late) ==
 Awaits(c) == \E call \in calls : call.client = c /\ call.awaited
 
 \* Another process has the place of this static member.
-Fenced(id) == IsStatic(id) /\ id \notin group.members /\ \E m \in group.members : IsStatic(m)
+Fenced(id) == IsStatic(id) /\ id \notin group.members /\ \E m \in group.members : Alike(m[1], id[1])
 
 -----------------------------------------------------------------------------
 (* Members *)
@@ -220,8 +221,8 @@ Preparing(members, assignment) ==
     [group EXCEPT !.state = "PreparingRebalance", !.members = members, !.leader = None, !.assignment = assignment]
 
 \* A member's place, and what it has, goes to a new member id; also while a rebalance is under way (KAFKA-8500).  If
-\* another process waits under the old id, it is told.
-ReplaceStatic(call, old, new) ==
+\* another process waits under the old id, it is told.  Who `keeps` what it has joins no rebalance.
+ReplaceStatic(call, old, new, keeps) ==
     LET assignment == [p \in Partitions |-> IF group.assignment[p] = old THEN new ELSE group.assignment[p]]
         members == (group.members \ {old}) \union {new}
         successor == [group EXCEPT !.members = members, !.assignment = assignment,
@@ -232,7 +233,7 @@ ReplaceStatic(call, old, new) ==
     /\ replaced' = replaced \union {old}
     /\ client' = [c \in Clients |-> IF FenceInstance /\ \E other \in ousted : other.client = c /\ other.awaited
                                     THEN After(c, "FENCED_INSTANCE_ID") ELSE client[c]]
-    /\ IF group.state = "Stable"
+    /\ IF keeps
        THEN /\ group' = successor
             /\ stored' = IF PersistStaticRejoin THEN successor ELSE stored
             /\ calls' = (calls \ {call}) \union {told}
@@ -243,9 +244,9 @@ ReplaceStatic(call, old, new) ==
     /\ UNCHANGED <<pending, committed>>
 
 JoinStatic(call) ==
-    LET old == CHOOSE m \in group.members : IsStatic(m) IN
+    LET old == CHOOSE m \in group.members : Alike(m[1], call.client) IN
     IF NewMemberIdOnStaticRejoin \/ group.state = "Stable"
-    THEN ReplaceStatic(call, old, <<call.client, issued[call.client] + 1>>)
+    THEN ReplaceStatic(call, old, <<call.client, issued[call.client] + 1>>, group.state = "Stable")
     ELSE /\ group' = Preparing(group.members, group.assignment)
          /\ Park(call, old)
          /\ UNCHANGED <<stored, pending, issued, client, histories>>
@@ -278,10 +279,10 @@ JoinRefused(call) ==
 
 HandleJoin(call) ==
     /\ call \in Sent("JoinGroup")
-    /\ CASE call.id = None /\ call.client \in Twins /\ (\E m \in group.members : IsStatic(m))   -> JoinStatic(call)
-         [] call.id = None \/ call.id \in pending                                               -> JoinNew(call)
-         [] call.id \in group.members                                                           -> JoinKnown(call)
-         [] OTHER                                                                               -> JoinRefused(call)
+    /\ CASE call.id = None /\ (\E m \in group.members : Alike(m[1], call.client))  -> JoinStatic(call)
+         [] call.id = None \/ call.id \in pending                                   -> JoinNew(call)
+         [] call.id \in group.members                                               -> JoinKnown(call)
+         [] OTHER                                                                   -> JoinRefused(call)
 
 \* Everybody is there, or the time is over: then who did not come is out, static members excepted.
 CompleteJoin(timedOut) ==

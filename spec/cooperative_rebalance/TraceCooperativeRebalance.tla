@@ -1,0 +1,287 @@
+--------------------- MODULE TraceCooperativeRebalance ---------------------
+(***************************************************************************)
+(* Is a trace of a group's coordinators a behaviour of CooperativeRebal-   *)
+(* ance?  Each line names the action, the choices made and values after    *)
+(* the step; the spec must have such a step.  trace.toml says what stands  *)
+(* where.  As TraceEagerRebalance, but that members claim what they have,  *)
+(* and the leader must give nobody what another one claims.                *)
+(*                                                                         *)
+(* What clients send is open: whatever a line says that was asked has      *)
+(* arrived.  A client is the member id that it was given; who comes back   *)
+(* under another id is another one.  Beyond the spec: a broker that was    *)
+(* replaced goes on with what it has in memory until it hears of it; what  *)
+(* is stored is appended first, and may then be what a successor loads.    *)
+(***************************************************************************)
+EXTENDS CooperativeRebalance, Sequences, TLC
+
+CONSTANTS Step(_),      \* a line of the trace: <<action, node, unused, generation, members, ...>>
+          Length,       \* how many lines there are
+          ShownLine     \* print the state before this one (0: none)
+
+VARIABLES
+    line,               \* the next one to explain
+    active,             \* whose memory `group`, `pending` and `calls` are
+    memory,             \* the same, of other brokers that coordinate or have coordinated the group
+    appended,           \* what was written to __consumer_offsets, oldest first
+    confirmed,          \* how many of these are known to be replicated
+    owned               \* of a member process: what it was assigned and has not given up since
+
+traceVars == <<active, memory, appended, confirmed, owned>>
+
+-----------------------------------------------------------------------------
+(* From the lines: what is shared out *)
+
+Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
+TracePartitions ==
+    {pair[2] : pair \in UNION {Step(n)[9] : n \in Lines("HandleSync")}} \union UNION {Step(n)[12] : n \in Lines("HandleJoin")}
+
+Id(name) == IF name = "" THEN None ELSE <<name, 1>>
+Ids(names) == {Id(name) : name \in names}
+AssignmentOf(pairs) ==
+    [p \in Partitions |-> IF \E pair \in pairs : pair[2] = p THEN Id((CHOOSE pair \in pairs : pair[2] = p)[1]) ELSE None]
+OneOwnerEach(pairs) == \A one, other \in pairs : one[2] = other[2] => one = other
+Content(generation, members, leader, pairs) ==
+    [generation |-> generation, members |-> Ids(members), leader |-> Id(leader), assignment |-> AssignmentOf(pairs)]
+ContentOf(g) == [generation |-> g.generation, members |-> DOMAIN g.claims, leader |-> g.leader, assignment |-> g.assignment]
+
+\* A broker counts generations from 1, and says -1 for none.
+ClaimOf(partitions, generation, lists) ==
+    [partitions |-> partitions,
+     generation |-> IF generation < 0 THEN NoGeneration ELSE generation,
+     list       |-> IF lists = {"cooperative-sticky"} THEN "cooperative"
+                    ELSE IF "cooperative-sticky" \in lists THEN "both" ELSE "eager"]
+
+-----------------------------------------------------------------------------
+(* Requests arrive *)
+
+Request(s) ==
+    LET call == [NewCall EXCEPT !.client = s[6], !.awaited = FALSE] IN
+    CASE s[1] = "HandleJoin"   -> [call EXCEPT !.id = Id(s[6]), !.claim = ClaimOf(s[12], s[13], s[14])]
+      [] s[1] = "HandleSync"   -> [call EXCEPT !.kind = "SyncGroup", !.id = Id(s[6]), !.generation = s[7],
+                                               !.assignment = IF Id(s[6]) = group.leader THEN AssignmentOf(s[9]) ELSE None]
+      [] s[1] = "HandleCommit" -> [call EXCEPT !.kind = "OffsetCommit", !.id = Id(s[6]), !.generation = s[7]]
+
+\* Older requests know no MEMBER_ID_REQUIRED.
+NeedsNoId(s) == s[1] = "HandleJoin" /\ s[7] = "" /\ s[11] < 4
+
+AtWork == {call \in calls : call.at = "sent"}
+
+Arrive ==
+    /\ Step(line)[1] \in {"HandleJoin", "HandleSync", "HandleCommit"}
+    /\ active = Step(line)[2] /\ AtWork = {}
+    /\ calls' = {call \in calls : call.at = "parked"} \union {Request(Step(line))}
+    /\ pending' = IF NeedsNoId(Step(line)) THEN pending \union {Id(Step(line)[6])} ELSE pending
+    /\ UNCHANGED <<group, stored, issued, client, committed, traceVars, line>>
+
+-----------------------------------------------------------------------------
+(* Joining *)
+
+\* An id that was given out, and not used in time.
+ForgetPending(call) ==
+    /\ call.id \in pending
+    /\ pending' = pending \ {call.id}
+    /\ calls' = calls \ {call}
+    /\ UNCHANGED <<group, stored, issued, client, committed>>
+
+\* Whether a known member repeats itself the broker sees by the bytes: `changed`.
+IsHandleJoin(member, result, changed) == \E call \in AtWork :
+    LET becomes(at) == \E next \in calls' : next.kind = "JoinGroup" /\ next.at = at /\ next.id = Id(member) IN
+    CASE result = "parked" ->
+             /\ IF changed THEN call.id \in Members /\ ~Inconsistent(call) /\ StartRebalance(call) ELSE HandleJoin(call)
+             /\ group'.state = "PreparingRebalance" /\ becomes("parked")
+      [] result = "answered" -> HandleJoin(call) /\ group' = group /\ becomes("answered")
+      [] OTHER ->
+             /\ result = "UNKNOWN_MEMBER_ID"
+             /\ IF call.id \in pending THEN ForgetPending(call) ELSE call.id \notin Members /\ HandleJoin(call)
+
+\* Nobody is left, and nobody holds it up any more.
+Emptied ==
+    /\ group.state = "PreparingRebalance" /\ Members = {}
+    /\ group' = [NewGroup EXCEPT !.generation = group.generation + 1]
+    /\ UNCHANGED <<stored, pending, issued, client, calls, committed>>
+
+IsCompleteJoin(members, leader, protocol) ==
+    IF members = {} THEN leader = "" /\ Emptied
+    ELSE /\ \E timedOut \in BOOLEAN : CompleteJoin(timedOut)
+         /\ group'.leader = Id(leader)
+         /\ group'.protocol = IF protocol = "cooperative-sticky" THEN "cooperative" ELSE "eager"
+
+-----------------------------------------------------------------------------
+(* Syncing and storing *)
+
+\* What the leader of a group of these claims could want (Assignments), partition by partition.
+MayAssign(assignment) == \A p \in Partitions :
+    \/ assignment[p] = None
+    \/ assignment[p] \in Members /\ (group.protocol = "eager" \/ MayGet(group.claims, p, assignment[p]))
+
+\* The leader waits until its assignment is stored.
+ParkLeader(call) ==
+    /\ SyncError(call) = "NONE" /\ group.state = "CompletingRebalance"
+    /\ calls' = (calls \ {call}) \union {[call EXCEPT !.at = "parked"]}
+    /\ UNCHANGED <<coordinator, client, committed>>
+
+IsHandleSync(result, pairs) == \E call \in AtWork :
+    CASE result = "parked" ->
+             /\ SyncError(call) = "NONE" /\ group.state = "CompletingRebalance"
+             /\ IF call.id = group.leader THEN ParkLeader(call) /\ OneOwnerEach(pairs) /\ MayAssign(call.assignment)
+                ELSE HandleSync(call)
+      [] result = "answered" -> SyncError(call) = "NONE" /\ group.state = "Stable" /\ HandleSync(call)
+      [] OTHER               -> SyncError(call) = result /\ HandleSync(call)
+
+FromLeader == {call \in Parked("SyncGroup") : call.id = group.leader}
+
+\* Beside what the line tells: the members' subscriptions.
+Kept(content, g) == [content |-> content, claims |-> g.claims, protocol |-> g.protocol]
+
+\* What the group is now, or with what the leader gave.
+IsStoreGroup(content) ==
+    /\ content = ContentOf(group) \/ \E call \in FromLeader : content = ContentOf([group EXCEPT !.assignment = call.assignment])
+    /\ appended' = Append(appended, Kept(content, group))
+    /\ UNCHANGED <<vars, active, memory, confirmed, owned>>
+
+IsGroupStored(content) ==
+    /\ \E i \in confirmed + 1 .. Len(appended) :
+          /\ appended[i].content = content
+          /\ \A j \in confirmed + 1 .. i - 1 : appended[j].content # content
+          /\ confirmed' = i
+    /\ UNCHANGED <<vars, active, memory, appended, owned>>
+
+IsLeaderSync(content) ==
+    /\ group.state = "CompletingRebalance"
+    /\ \E i \in 1 .. confirmed : appended[i].content = content
+    /\ \E call \in FromLeader : LeaderSync(call)
+    /\ ContentOf(group') = content
+
+\* Everybody has to join again.
+StoreFailed ==
+    /\ group.state = "CompletingRebalance"
+    /\ group' = Preparing(group.claims, group.assignment)
+    /\ calls' = calls \ Parked("SyncGroup")
+    /\ UNCHANGED <<stored, pending, issued, client, committed>>
+
+-----------------------------------------------------------------------------
+(* Commits, sessions, failover *)
+
+IsHandleCommit(result) == \E call \in AtWork : HandleCommit(call) /\ CommitAccepted(call) = (result = "NONE")
+
+\* A group without members is empty when the rebalance ends, which ids given out may hold up.
+Leave(gone) ==
+    IF Members # gone THEN Expel(gone)
+    ELSE /\ group' = Preparing(NewGroup.claims, Nobody)
+         /\ calls' = {}
+         /\ UNCHANGED <<stored, pending, issued, client, committed>>
+
+IsExpireSession(id) == id \in Members \ (Waiting("JoinGroup") \union Waiting("SyncGroup")) /\ Leave({id})
+
+\* If all have synced and nothing could be stored in time, they join again.
+IsExpireUnsynced ==
+    LET late == Members \ Waiting("SyncGroup") IN
+    group.state = "CompletingRebalance" /\ IF late = {} THEN StoreFailed ELSE Leave(late)
+
+Shelf == [group |-> group, pending |-> pending, calls |-> {call \in calls : call.at = "parked"}]
+Shelved == IF active = None THEN memory ELSE (active :> Shelf) @@ memory
+
+\* It loads what was last stored, or what was appended since and survived.
+Loaded(content) ==
+    IF confirmed = 0 /\ content = ContentOf(NewGroup) THEN NewGroup
+    ELSE LET last == CHOOSE i \in confirmed .. Len(appended) : i > 0 /\ appended[i].content = content IN
+         [state      |-> IF content.members = {} THEN "Empty" ELSE "Stable",
+          generation |-> content.generation,
+          protocol   |-> appended[last].protocol,
+          leader     |-> content.leader,
+          claims     |-> appended[last].claims,
+          assignment |-> content.assignment]
+
+IsFailover(node, content) ==
+    /\ \/ confirmed = 0 /\ content = ContentOf(NewGroup)
+       \/ \E i \in confirmed .. Len(appended) : i > 0 /\ appended[i].content = content
+    /\ group' = Loaded(content) /\ stored' = group' /\ pending' = {} /\ calls' = {}
+    /\ active' = node /\ memory' = Shelved
+    /\ UNCHANGED <<issued, client, committed, appended, confirmed, owned>>
+
+IsDeleteGroup ==
+    /\ Members = {}
+    /\ appended' = Append(appended, Kept(ContentOf(NewGroup), NewGroup)) /\ confirmed' = Len(appended')
+    /\ UNCHANGED <<vars, active, memory, owned>>
+
+\* The next line is another broker's, with the memory that it has.
+Turn ==
+    LET node == Step(line)[2] IN
+    /\ Step(line)[1] \notin {"Failover", "Assigned", "Revoked", "Lost"}
+    /\ node # active /\ node \in DOMAIN memory
+    /\ active' = node /\ memory' = Shelved
+    /\ group' = memory[node].group /\ pending' = memory[node].pending /\ calls' = memory[node].calls
+    /\ UNCHANGED <<stored, issued, client, committed, appended, confirmed, owned, line>>
+
+-----------------------------------------------------------------------------
+(* What member processes say of themselves *)
+
+Owned(process) == IF process \in DOMAIN owned THEN owned[process] ELSE {}
+
+\* Nobody is told to process what is not stored as one member's.
+IsAssigned(process, generation, partitions) ==
+    /\ \E i \in 1 .. Len(appended) :
+          LET content == appended[i].content IN
+          /\ content.generation = generation
+          /\ \E m \in content.members : \A p \in partitions : p \in Partitions /\ content.assignment[p] = m
+    /\ owned' = (process :> (Owned(process) \union partitions)) @@ owned
+    /\ UNCHANGED <<vars, active, memory, appended, confirmed>>
+
+IsGivenUp(process, partitions) ==
+    /\ partitions \subseteq Owned(process)
+    /\ owned' = (process :> (Owned(process) \ partitions)) @@ owned
+    /\ UNCHANGED <<vars, active, memory, appended, confirmed>>
+
+-----------------------------------------------------------------------------
+InSpec(s) ==
+    CASE s[1] = "TakeMemberId"   -> TakeMemberId(s[6])
+      [] s[1] = "HandleJoin"     -> IsHandleJoin(s[6], s[9], s[10])
+      [] s[1] = "CompleteJoin"   -> IsCompleteJoin(s[5], s[6], s[7])
+      [] s[1] = "HandleSync"     -> IsHandleSync(s[8], s[9])
+      [] s[1] = "LeaderSync"     -> IsLeaderSync(Content(s[4], s[5], s[6], s[7]))
+      [] s[1] = "StoreFailed"    -> StoreFailed
+      [] s[1] = "HandleCommit"   -> IsHandleCommit(s[8])
+      [] s[1] = "ExpireSession"  -> IsExpireSession(Id(s[6]))
+      [] s[1] = "Expel"          -> Id(s[6]) \in Members /\ Leave({Id(s[6])})
+      [] s[1] = "ExpireUnsynced" -> IsExpireUnsynced
+
+Explained(s) ==
+    CASE s[1] = "StoreGroup"          -> IsStoreGroup(Content(s[6], s[7], s[8], s[9]))
+      [] s[1] = "GroupStored"         -> IsGroupStored(Content(s[6], s[7], s[8], s[9]))
+      [] s[1] = "Failover"            -> IsFailover(s[2], Content(s[4], s[5], s[6], s[7]))
+      [] s[1] = "DeleteGroup"         -> IsDeleteGroup
+      [] s[1] = "Assigned"            -> IsAssigned(s[2], s[4], s[5])
+      [] s[1] \in {"Revoked", "Lost"} -> IsGivenUp(s[2], s[5])
+      [] OTHER                        -> InSpec(s) /\ active = s[2] /\ UNCHANGED traceVars
+
+TraceStep ==
+    /\ line <= Length
+    /\ line' = line + 1
+    /\ Explained(Step(line))
+    /\ Step(line)[1] \notin {"Assigned", "Revoked", "Lost"} =>
+          active' = Step(line)[2] /\ group'.generation = Step(line)[4] /\ DOMAIN group'.claims = Ids(Step(line)[5])
+
+TraceInit ==
+    /\ Init /\ line = 1 /\ TLCSet(1, 0)
+    /\ active = None /\ memory = << >> /\ appended = << >> /\ confirmed = 0 /\ owned = << >>
+
+TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Arrive \/ Turn))]_<<vars, traceVars, line>>
+
+\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+Reached ==
+    line > TLCGet(1) =>
+        /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
+        /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
+
+\* For who asks why a line was refused.
+Show ==
+    line = ShownLine =>
+        /\ PrintT(<<"SHOWN", "group", [coordinator |-> active, state |-> group.state, generation |-> group.generation,
+                                       members |-> {m[1] : m \in Members}, leader |-> group.leader,
+                                       claims |-> [m \in Members |-> group.claims[m].partitions],
+                                       assignment |-> group.assignment, pending |-> {m[1] : m \in pending}]>>)
+        /\ PrintT(<<"SHOWN", "waiting", [joining |-> {m[1] : m \in Waiting("JoinGroup")},
+                                         syncing |-> {m[1] : m \in Waiting("SyncGroup")},
+                                         arrived |-> {call.kind : call \in AtWork}]>>)
+        /\ PrintT(<<"SHOWN", "stored", [appended |-> Len(appended), confirmed |-> confirmed]>>)
+=============================================================================
