@@ -10,7 +10,8 @@ import numpy as np
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.ingest.history import Ingested, ingest
-from reports.kernel import NOBODY, Found, check
+from reports.rules.found import NOBODY, Found, Promise
+from reports.rules.partition import check
 from spec.formats.history import Config
 from spec.formats.run import write_json
 from spec.formats.verdict import Verdict, worst
@@ -62,7 +63,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
 def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
     """The kernel on each partition, here."""
     for key, operations in history.partitions.items():
-        yield key, check(operations, acks_all=history.config.acks == "all")
+        yield key, check(operations, Promise.of(history.config))
 
 
 def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Checker = check_locally) -> AuditResult:

@@ -1,8 +1,9 @@
-"""Operations of one (run, partition) as columns: what ingest makes, the kernel reads, and Parquet carries."""
+"""Operations of one (run, partition) as columns: what ingest makes, the rules read, and Parquet carries."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,17 @@ import pyarrow.parquet as pq
 Ints = npt.NDArray[np.int64]
 NEVER = np.int64(1) << 62
 UNKNOWN = -1
+TOMBSTONE = -(1 << 61)
+"""The value of a record that deletes its key: the one value that may be written more than once."""
 
 
 class Kind(IntEnum):
     SEND = 0
     READ = 1
     LIST_OFFSETS = 2
+    DUMP = 3  # what one replica holds
+    DELETE = 4  # of records below an offset
+    FORMER = 5  # a send to a deleted topic of the same name
 
 
 class Status(IntEnum):
@@ -26,14 +32,44 @@ class Status(IntEnum):
     INFO = 2
 
 
+class Fate(IntEnum):
+    """What became of a transaction."""
+
+    COMMITTED = 1
+    ABORTED = 2
+
+
+class Isolation(IntEnum):
+    READ_UNCOMMITTED = 1
+    READ_COMMITTED = 2
+
+
+class Began(IntEnum):
+    """How the reader of a run came by its first position."""
+
+    RESUMED = 1  # where its group had committed
+    TOLD = 2
+
+
+NOTHING: Final[Ints] = np.zeros(0, np.int64)
+
+
+def _absent() -> Ints:
+    return NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Operations:
     """One row an operation, in the order of invocation; `UNKNOWN` where a reply did not tell.
 
     `invoked` and `returned` are event indices (the clock; `NEVER` when it did not return). `run` counts the
     reader's assignments and seeks, so that rows of one process and run continue each other. `position` is where
-    a read began, `covers_to` the offset up to which it proves to have seen everything (exclusive).
-    Records of all reads stand in `record_offset`, `record_value`, `record_count` of them for each row.
+    a read began, `high_watermark` what it reported. Records of all reads stand in `record_offset` and
+    `record_value`, `record_count` of them for each row. Columns from `last_stable_offset` on may be left out.
+
+    `fate` and `ended` are those of the row's transaction `txn`: what became of it, and when its end was asked
+    for. `producer` numbers (producer id, epoch), `group` the consumer's group. `at_ms` is when the operation was
+    over, `calm_ms` how long no fault had begun or ended by then; both count from the start.
     """
 
     invoked: Ints
@@ -51,26 +87,55 @@ class Operations:
     record_count: Ints
     record_offset: Ints
     record_value: Ints
+    last_stable_offset: Ints = field(default_factory=_absent)
+    log_start_offset: Ints = field(default_factory=_absent)
+    isolation: Ints = field(default_factory=_absent)
+    txn: Ints = field(default_factory=_absent)
+    fate: Ints = field(default_factory=_absent)
+    ended: Ints = field(default_factory=_absent)
+    producer: Ints = field(default_factory=_absent)
+    sequence: Ints = field(default_factory=_absent)
+    key: Ints = field(default_factory=_absent)
+    timestamp_ms: Ints = field(default_factory=_absent)
+    node: Ints = field(default_factory=_absent)
+    group: Ints = field(default_factory=_absent)
+    began: Ints = field(default_factory=_absent)
+    at_ms: Ints = field(default_factory=_absent)
+    calm_ms: Ints = field(default_factory=_absent)
+
+    def __post_init__(self) -> None:
+        """A column that was left out takes no memory: one cell stands for all rows."""
+        nothing_known = np.broadcast_to(np.int64(UNKNOWN), len(self.invoked))
+        for name in OPTIONAL:
+            if len(getattr(self, name)) != len(self.invoked):
+                object.__setattr__(self, name, nothing_known)
 
     def __len__(self) -> int:
         return len(self.invoked)
 
+    def tells(self, *names: str) -> bool:
+        """Does any row say something in all of these columns?"""
+        return all(getattr(self, name).strides != (0,) and len(self) > 0 for name in names)
 
-ROW_COLUMNS = [field.name for field in fields(Operations) if field.name not in {"record_offset", "record_value"}]
+
+RECORDS = ("record_offset", "record_value")
+ROW_COLUMNS = [each.name for each in fields(Operations) if each.name not in RECORDS]
+OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])
 
 
 def to_table(operations: Operations) -> pa.Table:
-    """One Arrow table; records as list columns."""
+    """One Arrow table; records as list columns, columns that tell nothing left out."""
     ends = np.concatenate([[0], np.cumsum(operations.record_count)])
-    columns = {name: pa.array(getattr(operations, name)) for name in ROW_COLUMNS}
-    for name in ("record_offset", "record_value"):
+    told = [name for name in ROW_COLUMNS if name not in OPTIONAL or operations.tells(name)]
+    columns = {name: pa.array(getattr(operations, name)) for name in told}
+    for name in RECORDS:
         columns[name] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(getattr(operations, name)))
     return pa.table(columns)
 
 
 def from_table(table: pa.Table) -> Operations:
-    columns = {name: table[name].to_numpy() for name in ROW_COLUMNS}
-    for name in ("record_offset", "record_value"):
+    columns = {name: table[name].to_numpy() for name in ROW_COLUMNS if name in table.column_names}
+    for name in RECORDS:
         flat = (
             pa.concat_arrays([chunk.flatten() for chunk in table[name].chunks])
             if table.num_rows

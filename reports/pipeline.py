@@ -14,7 +14,8 @@ import numpy as np
 
 from reports.columns import read_bucket, write_bucket
 from reports.ingest.history import Ingested
-from reports.kernel import Found, check
+from reports.rules.found import Found, Promise
+from reports.rules.partition import check
 from spec.formats.verdict import UsageError
 
 SCHEMA = "key string, rule long, first long, second long, offset long, information boolean"
@@ -53,7 +54,7 @@ def check_on_spark(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
         raise
     except Exception as error:
         raise UsageError(f"Spark did not start: {error}", mend="see highwater doctor, or use --engine local") from error
-    acks_all = history.config.acks == "all"
+    promise = Promise.of(history.config)
     with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
         buckets = []
         for number, (key, operations) in enumerate(history.partitions.items()):
@@ -63,17 +64,17 @@ def check_on_spark(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
         if not buckets:
             return []
         frame = session.createDataFrame(buckets, "key string, path string").repartition(min(TASKS, len(buckets)))
-        rows = frame.mapInPandas(lambda batches: _check_buckets(batches, acks_all), SCHEMA).collect()
+        rows = frame.mapInPandas(lambda batches: _check_buckets(batches, promise), SCHEMA).collect()
     return _regroup(rows, [key for key, _ in buckets])
 
 
-def _check_buckets(batches: Iterator[Any], acks_all: bool) -> Iterator[Any]:
+def _check_buckets(batches: Iterator[Any], promise: Promise) -> Iterator[Any]:
     """In a Spark worker: read each bucket, run the kernel, send the findings back as rows."""
     import pandas as pd
 
     for batch in batches:
         for key, path in zip(batch["key"], batch["path"], strict=True):
-            for found in check(read_bucket(Path(path)), acks_all=acks_all):
+            for found in check(read_bucket(Path(path)), promise):
                 yield pd.DataFrame(
                     {
                         "key": key,

@@ -7,7 +7,8 @@ import msgspec
 
 from reports.columns import Operations
 from reports.ingest.history import Ingest
-from reports.kernel import Found, check
+from reports.rules.found import Found, Promise
+from reports.rules.partition import check
 from spec.formats.history import NEMESIS, Config, Event, header
 
 PROMISED = Config(acks="all", idempotence=True, unclean_election=False, retention=False, compaction=False)
@@ -66,7 +67,7 @@ class History:
         return reading.build()["t-0"]
 
     def found(self, *, acks_all: bool = True) -> list[Found]:
-        return check(self.operations(), acks_all=acks_all)
+        return check(self.operations(), Promise(acks_all=acks_all))
 
     def rules(self, *, acks_all: bool = True) -> set[int]:
         """Rules with a finding that is more than information."""

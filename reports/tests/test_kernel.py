@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reports.kernel import NOBODY
+from reports.rules.found import NOBODY
 from reports.tests.histories import History
 
 
@@ -58,7 +58,7 @@ def skipping(h: History) -> None:
 
 def inverted(h: History) -> None:
     h.send(4, 9)
-    h.send(5, 8)
+    h.send(5, 8, process=1)
     h.fetch(3, (8, 5), (9, 4), end=10)
 
 

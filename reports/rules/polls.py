@@ -1,0 +1,155 @@
+"""What one reader was given, one after the other: rules 6 to 9, 11, 23, 33 and 35 (the last two need gaps as well)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
+from reports.rules.found import NOBODY, Found, Mask, first_of_each, none_of, running_maximum
+from reports.rules.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Records that a read passed over although others were given them: (read, offset)."""
+
+    slot: Ints  # of the read in `view.reading`
+    row: Ints
+    offset: Ints
+    inside: Mask  # between two records of that read
+
+    def where(self, mask: Mask) -> "Gaps":
+        return Gaps(self.slot[mask], self.row[mask], self.offset[mask], self.inside[mask])
+
+
+def _gaps(view: View) -> Gaps:
+    """Reads that hold fewer records than are known between where they begin and their last, looked at one by one."""
+    ops, reading, known = view.ops, view.reading, view.solid_offsets
+    begins = np.where((reading.begins == UNKNOWN) | view.promise.retention, reading.first, reading.begins)
+    begins = np.maximum(begins, view.log_start)
+    due = np.searchsorted(known, reading.last, "right") - np.searchsorted(known, begins, "left")
+    held = np.concatenate([[0], np.cumsum(view.solid & (ops.record_offset >= view.log_start))])
+    have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
+    slots: list[Ints] = []
+    offsets: list[Ints] = []
+    for slot in np.flatnonzero(due > have):
+        records = slice(reading.start[slot], reading.start[slot] + ops.record_count[reading.row[slot]])
+        between = known[np.searchsorted(known, begins[slot]) : np.searchsorted(known, reading.last[slot], "right")]
+        missing = np.setdiff1d(between, ops.record_offset[records])
+        slots.append(np.full(len(missing), slot))
+        offsets.append(missing)
+    if not slots:
+        return Gaps(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
+    of, offset = np.concatenate(slots), np.concatenate(offsets)
+    return Gaps(of, reading.row[of], offset, offset > reading.first[of])
+
+
+def passed_over(view: View) -> tuple[Found, ...]:
+    """Rules 6, 8, 9 and 35: gone since it was read, passed over by this reader, or back after it was gone."""
+    gaps = _gaps(view)
+    if not len(gaps.row):
+        return ()
+    ops, reading = view.ops, view.reading
+    earlier, later = _seen_before_and_after(view, gaps)
+    if view.promise.compaction:
+        back = later != NOBODY
+        back &= ops.invoked[later] > ops.returned[gaps.row]
+        first = first_of_each(gaps.offset[back])
+        return (Found(35, later[back][first], gaps.row[back][first], gaps.offset[back][first]),)
+    # A client may lose its place; who names the place, or reads all when it is quiet, tells what the log holds.
+    full = (ops.position[gaps.row] != UNKNOWN) | (ops.quiet[gaps.row] == 1)
+    gone = full & (later == NOBODY) & (earlier != NOBODY)
+    other = np.where(later != NOBODY, later, earlier)[~gone]
+    here = gaps.where(~gone)
+    before = np.where(reading.goes_on[here.slot], reading.row[here.slot - 1], NOBODY)
+    first = first_of_each(gaps.offset[gone])
+    outside, inside = (first_of_each(here.row[mask]) for mask in (~here.inside, here.inside))
+    return (
+        Found(6, gaps.row[gone][first], earlier[gone][first], gaps.offset[gone][first]),
+        Found(8, here.row[~here.inside][outside], before[~here.inside][outside], here.offset[~here.inside][outside]),
+        Found(9, here.row[here.inside][inside], other[here.inside][inside], here.offset[here.inside][inside]),
+    )
+
+
+def _seen_before_and_after(view: View, gaps: Gaps) -> tuple[Ints, Ints]:
+    """A read that told the offset and returned before this one began; the last that did not, `NOBODY` if none."""
+    ops = view.ops
+    chosen = np.flatnonzero(view.solid & np.isin(ops.record_offset, gaps.offset))
+    chosen = chosen[np.lexsort((ops.returned[view.record_row[chosen]], ops.record_offset[chosen]))]
+    offset, row = ops.record_offset[chosen], view.record_row[chosen]
+    first = np.searchsorted(offset, gaps.offset, "left")
+    last = np.searchsorted(offset, gaps.offset, "right") - 1
+    earlier = np.where(ops.returned[row[first]] < ops.invoked[gaps.row], row[first], NOBODY)
+    later = np.where(ops.returned[row[last]] > ops.invoked[gaps.row], row[last], NOBODY)
+    return earlier, later
+
+
+def nonmonotonic_polls(view: View) -> tuple[Found, Found, Found]:
+    """Rules 7, 9 and 23. A reader that names its position goes back only if it wants to; one that aborted may, too."""
+    ops, reading = view.ops, view.reading
+    rows, goes_on = reading.row, reading.goes_on
+    before = np.full(len(rows), NOBODY)
+    before[1:] = rows[:-1]
+    aborted = goes_on & (ops.fate[before] == Fate.ABORTED) & (ops.txn[before] != ops.txn[rows])
+    back = np.zeros(len(rows), bool)
+    back[1:] = goes_on[1:] & (reading.first[1:] <= reading.last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
+    back &= ~aborted
+    rewound = np.zeros(len(rows), bool)
+    rewound[1:] = aborted[1:] & (reading.first[1:] != reading.first[:-1])
+    falls = np.flatnonzero(
+        view.read_value[1:] & (view.record_row[1:] == view.record_row[:-1]) & (np.diff(ops.record_offset) <= 0)
+    )
+    inside = view.record_row[falls + 1]
+    once = first_of_each(inside)
+    return (
+        Found(7, rows[back], before[back], reading.first[back]),
+        Found(9, inside[once], inside[once], ops.record_offset[falls + 1][once]),
+        Found(23, rows[rewound], before[rewound], reading.first[rewound], information=True),
+    )
+
+
+def sends_between(view: View) -> Found:
+    """Rule 11: another writer's record stands between two of one transaction; Kafka promises nothing else."""
+    ops = view.ops
+    if not view.told_txn:
+        return none_of(11)
+    rows = view.acked[np.argsort(ops.offset[view.acked], kind="stable")]
+    of = rows[ops.txn[rows] != UNKNOWN]
+    of = of[np.lexsort((ops.offset[of], ops.txn[of]))]
+    a, b = of[:-1], of[1:]
+    offsets = ops.offset[rows]
+    between = np.searchsorted(offsets, ops.offset[b], "left") - np.searchsorted(offsets, ops.offset[a], "right")
+    skip = (ops.txn[a] == ops.txn[b]) & (between > 0)
+    return Found(11, b[skip], a[skip], ops.offset[b[skip]], information=True)
+
+
+def silent_resets(view: View) -> Found:
+    """Rule 33: a reader that resumed begins beyond where its group had come, over records that none of it ever saw."""
+    ops, reading = view.ops, view.reading
+    if not ops.tells("began"):
+        return none_of(33)
+    who = np.where(ops.group[reading.row] == UNKNOWN, -2 - ops.process[reading.row], ops.group[reading.row])
+    resumed = ~reading.goes_on & (ops.began[reading.row] == Began.RESUMED)
+    found = [_jumps(view, np.flatnonzero(who == group), resumed) for group in np.unique(who[resumed])]
+    if not found:
+        return none_of(33)
+    first, second, offset = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Found(33, first, second, offset)
+
+
+def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
+    """Of the reads of one group: those that resumed too far, who had come furthest before, the first offset jumped."""
+    ops, reading = view.ops, view.reading
+    told = np.zeros(len(ops), bool)
+    told[reading.row[mine]] = True
+    unseen = np.setdiff1d(view.solid_offsets, ops.record_offset[told[view.record_row]])
+    ordered = mine[np.argsort(ops.returned[reading.row[mine]], kind="stable")]
+    furthest, who = running_maximum(reading.last[ordered] + 1)
+    resuming = mine[resumed[mine]]
+    slot = np.searchsorted(ops.returned[reading.row[ordered]], ops.invoked[reading.row[resuming]]) - 1
+    resuming, slot = resuming[slot >= 0], slot[slot >= 0]
+    due = np.maximum(furthest[slot], view.log_start)
+    first = np.searchsorted(unseen, due)
+    jumped = first < np.searchsorted(unseen, reading.first[resuming])
+    resuming, slot = resuming[jumped], slot[jumped]
+    return reading.row[resuming], reading.row[ordered[who[slot]]], unseen[first[jumped]]

@@ -1,0 +1,135 @@
+"""Real time: rules 14 to 16. Two registers: sends bound the log end, reads and acks=all replies the high watermark.
+
+For a register, every operation yields rows: a lower row (t, z) says "from t on the register is at least z", an upper
+row says "at t it was at most z".  A lower row before a larger-than-upper row is the anomaly, and the pair its witness.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
+from reports.rules.found import NOBODY, Bounds, Found, distinct, first_of_each, none_of, sweep
+from reports.rules.log import send_bounds
+from reports.rules.view import View
+
+
+def future_reads(view: View) -> Found:
+    """Rule 15: who returned a value before its send was invoked, or told an end beyond its offset."""
+    ops = view.ops
+    writer, row = view.writer, view.record_row
+    early = np.flatnonzero(view.read_value & (writer != NOBODY) & (ops.returned[row] < ops.invoked[writer]))
+    send, read = writer[early], row[early]
+    if not view.promise.unclean_election:
+        passed, by, _ = sweep(_ends(view) + _read_to(view), send_bounds(view))
+        other = ~np.isin(passed, send)
+        send, read = np.concatenate([send, passed[other]]), np.concatenate([read, by[other]])
+    if not len(send):
+        return none_of(15)
+    first = first_of_each(send)  # one finding for each send
+    offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
+    return Found(15, send[first], read[first], offsets)
+
+
+def _reports(view: View, column: Ints) -> Ints:
+    """Rows of readers that told an end; what a replica's dump tells is its own."""
+    ops = view.ops
+    reader = (ops.kind == Kind.READ) | (ops.kind == Kind.LIST_OFFSETS)
+    return np.flatnonzero(reader & (ops.status == Status.OK) & (column != UNKNOWN))
+
+
+def _ends(view: View) -> Bounds:
+    rows = _reports(view, view.ops.high_watermark)
+    return Bounds(view.ops.returned[rows], view.ops.high_watermark[rows], rows)
+
+
+def _read_to(view: View) -> Bounds:
+    reading = view.reading
+    return Bounds(view.ops.returned[reading.row], reading.last + 1, reading.row)
+
+
+def _as_upper(view: View, bounds: Bounds) -> Bounds:
+    return Bounds(view.ops.invoked[bounds.row], bounds.z, bounds.row)
+
+
+def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """The rows of each leader epoch that is known; across epochs a high watermark may lag."""
+    epoch = view.ops.leader_epoch
+    known = distinct(epoch[upper.row][epoch[upper.row] != UNKNOWN])
+    if len(known) == 1:
+        yield lower.where(epoch[lower.row] == known[0]), upper.where(epoch[upper.row] == known[0])
+        return
+    low, up = (bounds.where(np.argsort(epoch[bounds.row], kind="stable")) for bounds in (lower, upper))  # type: ignore[arg-type]
+    low_epochs, up_epochs = epoch[low.row], epoch[up.row]
+    for each in known:
+        yield _slice(low, low_epochs, each), _slice(up, up_epochs, each)
+
+
+def _slice(bounds: Bounds, epochs: Ints, epoch: int) -> Bounds:
+    first, end = np.searchsorted(epochs, [epoch, epoch + 1])
+    return Bounds(bounds.time[first:end], bounds.z[first:end], bounds.row[first:end])
+
+
+def _split(rule: int, view: View, lower: Bounds, upper: Bounds) -> tuple[Found, Found]:
+    """Violations within an epoch, and what is left of the comparison over all epochs as information."""
+    parts = [sweep(low, up) for low, up in _by_epoch(view, lower, upper)]
+    first, second, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    over_all, witness, end = sweep(lower, upper)
+    other = ~np.isin(over_all, first)
+    return (
+        Found(rule, first, second, z),
+        Found(rule, over_all[other], witness[other], end[other], information=True),
+    )
+
+
+def stale_reads(view: View) -> tuple[Found, ...]:
+    """Rule 14: records that were read, and with acks=all those that were acknowledged, prove the high watermark.
+
+    The last stable offset, too, where no transaction can hold it back.
+    """
+    ops, acked = view.ops, view.acked
+    lower = _read_to(view)
+    if view.promise.acks_all:
+        lower = lower + Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
+    found = _split(14, view, lower, _as_upper(view, _ends(view)))
+    if not ops.tells("last_stable_offset"):
+        return found
+    stable = _stable_ends(view)
+    committed = ops.isolation[lower.row] == Isolation.READ_COMMITTED
+    free = _as_upper(view, stable.where(~_may_be_held(view, stable.z)))
+    return (
+        *found,
+        *_split(14, view, lower.where(committed), _as_upper(view, stable)),
+        *_split(14, view, lower, free),
+    )
+
+
+def _stable_ends(view: View) -> Bounds:
+    rows = _reports(view, view.ops.last_stable_offset)
+    return Bounds(view.ops.returned[rows], view.ops.last_stable_offset[rows], rows)
+
+
+def _may_be_held(view: View, end: Ints) -> np.typing.NDArray[np.bool_]:
+    """Is a transaction's record known at this offset, or may one be? Its markers come some time after its end."""
+    ops, sends = view.ops, view.sends
+    if not view.told_txn:
+        return np.zeros(len(end), bool)
+    transactional = ops.txn[sends] != UNKNOWN
+    if np.any(transactional & (view.send_offset == UNKNOWN)):
+        return np.ones(len(end), bool)
+    return np.isin(end, view.send_offset[transactional])
+
+
+def regressions(view: View) -> tuple[Found, ...]:
+    """Rule 16. ListOffsets waits for the epoch's start (KIP-207), so its answers may not fall from epoch to epoch."""
+    ops = view.ops
+    ends = _ends(view)
+    within, across = _split(16, view, ends, _as_upper(view, ends))
+    listing = (ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN)
+    after, before, told = sweep(ends.where(listing), _as_upper(view, ends.where(listing)))
+    fell = ops.leader_epoch[after] > ops.leader_epoch[before]
+    found = within, Found(16, after[fell], before[fell], told[fell]), across
+    if not ops.tells("last_stable_offset"):
+        return found
+    stable = _stable_ends(view)
+    return *found, *_split(16, view, stable, _as_upper(view, stable))

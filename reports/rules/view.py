@@ -1,0 +1,234 @@
+"""One partition as the rules look at it: what several of them need is worked out once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Kind, Operations, Status
+from reports.rules.found import NOBODY, Mask, Promise, distinct
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Every (offset, value) that somebody was told: by an acknowledgement, or by a read of whatever outcome."""
+
+    row: Ints
+    offset: Ints
+    value: Ints
+    read: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Successful reads with records, in the order of their process and run.
+
+    Where a read began is what it asked for, or the end of the read before it; unknown at the start of a run.
+    """
+
+    row: Ints
+    begins: Ints
+    first: Ints
+    last: Ints
+    goes_on: Mask  # the one before it is of the same process and run
+    start: Ints  # of its records among all records
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Which offsets the reads passed: intervals sorted by start, with the furthest end so far and who reached it."""
+
+    start: Ints
+    end: Ints
+    row: Ints
+
+    def look_up(self, offset: Ints) -> tuple[Mask, Ints]:
+        """Is each offset covered, and by which row?"""
+        if not len(self.start):
+            return np.zeros(len(offset), bool), np.full(len(offset), NOBODY)
+        slot = np.searchsorted(self.start, offset, "right") - 1
+        inside = (slot >= 0) & (self.end[slot] > offset)
+        return inside, np.where(inside, self.row[slot], NOBODY)
+
+
+class View:
+    """The columns of a partition, what the configuration promises, and what follows from both."""
+
+    def __init__(self, ops: Operations, promise: Promise) -> None:
+        self.ops, self.promise = ops, promise
+        self.told_txn = ops.tells("txn")
+
+    # -- sends -------------------------------------------------------------------------------------
+
+    @cached_property
+    def sends(self) -> Ints:
+        return np.flatnonzero(self.ops.kind == Kind.SEND)
+
+    @cached_property
+    def acked(self) -> Ints:
+        """Sends that are in the log at an offset that was told."""
+        ops = self.ops
+        acked: Ints = self.sends[(ops.status[self.sends] == Status.OK) & (ops.offset[self.sends] != UNKNOWN)]
+        return acked
+
+    @cached_property
+    def _sends_by_value(self) -> tuple[Ints, Ints]:
+        ops = self.ops
+        rows = self.sends[ops.value[self.sends] != TOMBSTONE]
+        rows = rows[np.argsort(ops.value[rows], kind="stable")]
+        return rows, ops.value[rows]
+
+    def writer_of(self, values: Ints) -> Ints:
+        """The first send of each value; `NOBODY` where there is none, and for tombstones."""
+        rows, known = self._sends_by_value
+        if not len(rows):
+            return np.full(len(values), NOBODY)
+        slot = np.minimum(np.searchsorted(known, values), len(rows) - 1)
+        return np.where(known[slot] == values, rows[slot], NOBODY)
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    @cached_property
+    def record_row(self) -> Ints:
+        """The row that each record belongs to."""
+        return np.repeat(np.arange(len(self.ops)), self.ops.record_count)
+
+    @cached_property
+    def record_start(self) -> Ints:
+        return np.cumsum(self.ops.record_count) - self.ops.record_count
+
+    @cached_property
+    def writer(self) -> Ints:
+        """The send that wrote each record."""
+        return self.writer_of(self.ops.record_value)
+
+    @cached_property
+    def committed_read(self) -> Mask:
+        """Records told by a successful read that is, or may be, read_committed."""
+        ops, row = self.ops, self.record_row
+        committed = (ops.kind == Kind.READ) & (ops.status == Status.OK)
+        committed &= ops.isolation != Isolation.READ_UNCOMMITTED
+        told: Mask = committed[row]
+        return told
+
+    @cached_property
+    def read_value(self) -> Mask:
+        """Records told by a read of whatever outcome; a dump is of a replica, and may hold what is not committed."""
+        told: Mask = (self.ops.kind == Kind.READ)[self.record_row]
+        return told
+
+    @cached_property
+    def seen(self) -> Observed:
+        ops, read = self.ops, self.read_value
+        return Observed(
+            row=np.concatenate([self.acked, self.record_row[read]]),
+            offset=np.concatenate([ops.offset[self.acked], ops.record_offset[read]]),
+            value=np.concatenate([ops.value[self.acked], ops.record_value[read]]),
+            read=np.concatenate([np.zeros(len(self.acked), bool), np.ones(int(read.sum()), bool)]),
+        )
+
+    @cached_property
+    def read_somewhere(self) -> Mask:
+        """Of each row: a send whose value a successful read told."""
+        told = np.zeros(len(self.ops), bool)
+        good = (self.ops.status == Status.OK)[self.record_row] & self.read_value & (self.writer != NOBODY)
+        told[self.writer[good]] = True
+        return told
+
+    @cached_property
+    def in_committed_read(self) -> Mask:
+        """Of each row: a send whose value a successful read told that was, or may have been, read_committed."""
+        told = np.zeros(len(self.ops), bool)
+        told[self.writer[self.committed_read & (self.writer != NOBODY)]] = True
+        return told
+
+    @cached_property
+    def solid(self) -> Mask:
+        """Records of successful reads that every other reader must meet too, of whatever isolation."""
+        ops = self.ops
+        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value
+        if not self.told_txn:
+            return good
+        writer = self.writer
+        outside = (writer == NOBODY) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
+        certain = (ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
+        solid: Mask = good & (outside | certain | self.in_committed_read[writer] & (writer != NOBODY))
+        return solid
+
+    @cached_property
+    def solid_offsets(self) -> Ints:
+        return distinct(self.ops.record_offset[self.solid])
+
+    @cached_property
+    def log_start(self) -> int:
+        """The largest log start that anybody told or asked for: nothing below it need be there."""
+        ops = self.ops
+        asked = ops.offset[(ops.kind == Kind.DELETE) & (ops.status != Status.FAIL)]
+        told = ops.log_start_offset if ops.tells("log_start_offset") else NOTHING
+        return max(int(told.max(initial=0)), int(asked.max(initial=0)))
+
+    @cached_property
+    def reading(self) -> Reading:
+        ops = self.ops
+        rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0))
+        # A process does one thing at a time, so its rows stand in order already.
+        rows = rows[np.argsort((ops.process[rows] << 32) | ops.run[rows], kind="stable")]
+        start = self.record_start[rows]
+        first = ops.record_offset[start]
+        last = ops.record_offset[start + ops.record_count[rows] - 1]
+        begins = ops.position[rows].copy()
+        goes_on = np.zeros(len(rows), bool)
+        goes_on[1:] = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
+        follows = np.flatnonzero(goes_on & (begins == UNKNOWN))
+        begins[follows] = last[follows - 1] + 1
+        return Reading(rows, begins, first, last, goes_on, start)
+
+    @cached_property
+    def covered(self) -> tuple[Ints, Ints, Ints]:
+        """Rows of reads, and from where (inclusive) to where (exclusive) each proves what there is.
+
+        A quiet read (after healing, with nobody writing) that reached the reported end proves it for all beyond.
+        """
+        ops, reading = self.ops, self.reading
+        unknown = (reading.begins == UNKNOWN) | self.promise.retention  # who begins below the log start jumps to it
+        start = np.where(unknown, reading.first, reading.begins)
+        silent = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count == 0))
+        silent = silent[ops.position[silent] != UNKNOWN]
+        rows = np.concatenate([reading.row, silent])
+        start = np.concatenate([start, ops.position[silent]])
+        end = np.concatenate([reading.last + 1, ops.position[silent]])
+        reached = (ops.quiet[rows] == 1) & (ops.high_watermark[rows] != UNKNOWN) & (end >= ops.high_watermark[rows])
+        return rows, start, np.where(reached, NEVER, end)
+
+    @cached_property
+    def cover(self) -> Cover:
+        return self.cover_of(np.ones(len(self.covered[0]), bool))
+
+    def cover_of(self, chosen: Mask) -> Cover:
+        """Of the chosen among `covered`."""
+        rows, start, end = (column[chosen] for column in self.covered)
+        if not len(rows):
+            return Cover(NOTHING, NOTHING, NOTHING)
+        order = np.argsort(start, kind="stable")
+        furthest = np.maximum.accumulate(end[order])
+        who = np.maximum.accumulate(np.where(end[order] == furthest, np.arange(len(order)), 0))
+        return Cover(start[order], furthest, rows[order][who])
+
+    def last_offset_of(self, values: Ints) -> Ints:
+        """For each value the largest offset that anybody was told, `UNKNOWN` if nobody was."""
+        seen = self.seen
+        order = np.lexsort((seen.offset, seen.value))
+        known = seen.value[order]
+        if not len(known):
+            return np.full(len(values), UNKNOWN)
+        slot = np.searchsorted(known, values, "right") - 1
+        return np.where((slot >= 0) & (known[slot] == values), seen.offset[order][slot], UNKNOWN)
+
+    @cached_property
+    def send_offset(self) -> Ints:
+        """Of each row in `sends`: its offset, also where only who read it tells."""
+        offset = self.ops.offset[self.sends].copy()
+        untold = np.flatnonzero((offset == UNKNOWN) & (self.ops.value[self.sends] != TOMBSTONE))
+        if len(untold):
+            offset[untold] = self.last_offset_of(self.ops.value[self.sends[untold]])
+        return offset
