@@ -26,6 +26,8 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     severity: Severity
     sentence: str
+    clauses: tuple[str, ...]
+    guards: tuple[str, ...]
     expected_when: tuple[str, ...]
     needs: tuple[str, ...]
     witnesses: tuple[str, str]

@@ -12,12 +12,18 @@ from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.ingest.history import Ingested, ingest
 from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.partition import check
+from reports.rules.run import check_run
+from reports.rules.told import Told
+from reports.tables import Step
 from spec.formats.history import Config
 from spec.formats.run import write_json
 from spec.formats.verdict import Verdict, worst
 
 WITNESSES_SHOWN = 8
-KIND_WORDS = {Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets"}
+KIND_WORDS = {
+    Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
+    Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
+}  # fmt: skip
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
 Checker = Callable[[Ingested], Iterable[tuple[str, list[Found]]]]
 
@@ -69,13 +75,15 @@ def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
 def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Checker = check_locally) -> AuditResult:
     """Audit one history; UsageError when it cannot be read."""
     history = ingest(path, overrides)
-    found = [(key, each) for key, founds in checker(history) for each in founds]
+    by_partition = [(key, each) for key, founds in checker(history) for each in founds]
+    found, told = check_run(history.partitions, history.tables, Promise.of(history.config), by_partition)
     findings = []
     for rule, anomaly in anomalies().items():
         for severity in Severity:
             parts = [(key, f) for key, f in found if f.rule == rule and _severity(anomaly, f, history) is severity]
-            if parts:
-                findings.append(_finding(anomaly, severity, parts, history))
+            steps = [t for t in told if t.rule == rule and _severity(anomaly, t, history) is severity]
+            if parts or steps:
+                findings.append(_finding(anomaly, severity, parts, steps, history))
     findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
     rules = [_rule_row(anomaly, findings) for anomaly in anomalies().values()]
     return AuditResult(
@@ -88,7 +96,7 @@ def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Check
     )
 
 
-def _severity(anomaly: Anomaly, found: Found, history: Ingested) -> Severity:
+def _severity(anomaly: Anomaly, found: Found | Told, history: Ingested) -> Severity:
     return Severity.INFORMATION if found.information else anomaly.judge(history.config)
 
 
@@ -107,10 +115,12 @@ def _rule_row(anomaly: Anomaly, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _finding(anomaly: Anomaly, severity: Severity, parts: list[tuple[str, Found]], history: Ingested) -> Finding:
+def _finding(
+    anomaly: Anomaly, severity: Severity, parts: list[tuple[str, Found]], told: list[Told], history: Ingested
+) -> Finding:
     """Group by culprit: many pairs may share the one operation that is to blame."""
-    evidence: list[Evidence] = []
-    count = rows = 0
+    evidence = [_evidence(anomaly, each) for each in told[:WITNESSES_SHOWN]]
+    count = rows = len(told)
     for key, found in parts:
         operations = history.partitions[key]
         rows += len(found.first)
@@ -141,7 +151,19 @@ def _finding(anomaly: Anomaly, severity: Severity, parts: list[tuple[str, Found]
     )
 
 
-REAL_TIME = {13, 14, 16}
+def _evidence(anomaly: Anomaly, told: Told) -> Evidence:
+    roles = zip(anomaly.witnesses, (told.first, told.second), strict=True)
+    return Evidence(
+        partition=told.subject, offset=told.number, operations=[_step_witness(role, step) for role, step in roles]
+    )
+
+
+def _step_witness(role: str, step: Step) -> Witness:
+    returned = step.returned if step.returned < NEVER else None
+    return Witness(role=role, invoked=step.invoked, returned=returned, process=step.process, words=step.words)
+
+
+REAL_TIME = {13, 14, 15, 16}
 
 
 def _culprits(found: Found) -> Ints:
@@ -157,8 +179,10 @@ def _witness(role: str, row: int, offset: int, ops: Operations, history: Ingeste
     returned = int(ops.returned[row])
     kind, status = Kind(int(ops.kind[row])), Status(int(ops.status[row]))
     words = [f"{KIND_WORDS[kind]}"]
-    if kind is Kind.SEND:
+    if kind in {Kind.SEND, Kind.FORMER}:
         words.append(f"of value {history.values.text(int(ops.value[row]))}")
+        if ops.txn[row] != UNKNOWN:
+            words.append(f"in transaction {history.tables.transactions.names[int(ops.txn[row])]}")
         if ops.offset[row] != UNKNOWN:
             words.append(f"acknowledged at offset {ops.offset[row]}")
     elif ops.record_count[row]:

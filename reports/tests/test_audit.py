@@ -114,7 +114,7 @@ def test_spark_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
     except UsageError as error:
         pytest.skip(f"no Spark here: {error}")
     local = audit(path, checker=checker_for("local", path))
-    assert {finding.rule for finding in local.findings} >= {1, 2, 3, 7, 8, 13, 16}
+    assert {finding.rule for finding in local.findings} >= {1, 2, 3, 4, 7, 8, 10, 16}
     assert spark == local
 
 

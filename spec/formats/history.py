@@ -17,7 +17,8 @@ send            invoke `value` (unique in its partition; null: a tombstone), `ke
 poll            ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned; `txn` when read to
                 be processed in that transaction, `group`, `isolation` where it differs from the header's
 fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
-                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent), `isolation`, `node`
+                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent; left out where a
+                follower may have answered, since it may lag), `isolation`, `node`
 list_offsets    raw, latest: ok `high_watermark`, `leader_epoch`; with read_committed `last_stable_offset`
 log_dump        what replica `node` holds: `position` (its log start), ok `value` = [[offset, value], ...] of all its
                 data records, `high_watermark` (its own)
@@ -32,10 +33,10 @@ crash           info: a consumer that went without a word; another follows under
 Transactions; `txn` names one of them, whatever processes its events belong to
 ==============  =============================================================================
 init_producer   InitProducerId: invoke `value` = transactional id or null; ok `producer_id`, `producer_epoch`
-begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id
+begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id; says that its end is told too
 send_offsets    TxnOffsetCommit: invoke `txn`, `group`, `value` = {"topic-0": offset}, `generation_id`, `member_id`
-end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: so it will be (markers follow later); fail: the
-                opposite, for certain; info: nobody knows.  A commit that was never invoked did not happen
+end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: so it will be (markers follow later); fail: it was
+                refused, and a commit that was is none; info: nobody knows
 
 Groups; `group` where there is more than one
 ==============  =============================================================================

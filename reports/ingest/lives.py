@@ -1,0 +1,58 @@
+"""A topic that is deleted and made again is another topic: every partition has a key for each of its lives."""
+
+from dataclasses import dataclass, field
+
+from reports.columns import NEVER
+
+
+@dataclass(slots=True)
+class Window:
+    """From when its deletion was asked for until it was there again, in event indices."""
+
+    deleted: int
+    created: int = int(NEVER)
+
+
+@dataclass(slots=True)
+class Lives:
+    windows: dict[str, list[Window]] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def delete(self, topic: str, index: int) -> None:
+        windows = self.windows.setdefault(topic, [])
+        if not windows or windows[-1].created < NEVER:
+            windows.append(Window(index))
+
+    def keep(self, topic: str) -> None:
+        """The deletion was refused."""
+        self.windows[topic].pop()
+        if not self.windows[topic]:
+            del self.windows[topic]
+
+    def create(self, topic: str, index: int) -> None:
+        windows = self.windows.get(topic)
+        if windows and windows[-1].created == NEVER:
+            windows[-1].created = index
+
+    def of(self, topic: str, topic_id: str | None, invoked: int, returned: int) -> int | None:
+        """Which life, from 0 on, an operation belongs to; None when it may be of either."""
+        if topic_id is not None:
+            return self.ids.setdefault(topic_id, sum(w.created < returned for w in self.windows.get(topic, ())))
+        life = 0
+        for window in self.windows.get(topic, ()):
+            if returned < window.deleted:
+                return life
+            if invoked < window.created:
+                return None
+            life += 1
+        return life
+
+    def rename(self, key: str, topic_id: str | None, invoked: int, returned: int) -> str:
+        """The key of its life; while it is between two, one of its own for each moment."""
+        topic, _, partition = key.rpartition("-")
+        life = self.of(topic, topic_id, invoked, returned)
+        return f"{key} (event {invoked})" if life is None else key_of(topic, int(partition), life)
+
+
+def key_of(topic: str, partition: int, life: int) -> str:
+    return f"{topic}-{partition}" if not life else f"{topic}-{partition} (topic made again, {life})"

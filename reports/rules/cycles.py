@@ -1,0 +1,134 @@
+"""Rule 21: transactions that depend on one another in a circle (G0, G1c).
+
+A transaction depends on those whose records it read (wr), and, in the order of offsets, on those that wrote before it
+(ww). Kafka promises no order of writes between partitions, so circles that need ww are information.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.columns import NOTHING, UNKNOWN, Ints
+from reports.rules.found import NOBODY, Mask
+from reports.rules.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """`source` comes before `target`; the rows (of partition `part`) that say so."""
+
+    source: Ints
+    target: Ints
+    first: Ints
+    second: Ints
+    offset: Ints
+    part: Ints
+
+    def where(self, mask: Mask) -> "Edges":
+        return Edges(*(getattr(self, name)[mask] for name in Edges.__dataclass_fields__))
+
+
+def join(parts: list[Edges]) -> Edges:
+    names = Edges.__dataclass_fields__
+    return Edges(*(np.concatenate([getattr(part, name) for part in parts] or [NOTHING]) for name in names))
+
+
+def reads(view: View, part: int) -> Edges:
+    """wr: one edge for each pair of transactions."""
+    ops, row, writer = view.ops, view.record_row, view.writer
+    chosen = np.flatnonzero(view.committed_read & (writer != NOBODY) & (ops.txn[row] != UNKNOWN))
+    source, target = ops.txn[writer[chosen]], ops.txn[row[chosen]]
+    chosen = chosen[(source != UNKNOWN) & (source != target)]
+    return _edges(view, part, ops.txn[writer[chosen]], ops.txn[row[chosen]], row[chosen], writer[chosen])
+
+
+def writes(view: View, part: int) -> Edges:
+    """ww: neighbours in the order of offsets."""
+    ops = view.ops
+    rows = view.acked[ops.txn[view.acked] != UNKNOWN]
+    rows = rows[np.argsort(ops.offset[rows], kind="stable")]
+    before, after = rows[:-1], rows[1:]
+    differ = ops.txn[before] != ops.txn[after]
+    before, after = before[differ], after[differ]
+    return _edges(view, part, ops.txn[before], ops.txn[after], after, before)
+
+
+def _edges(view: View, part: int, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
+    _, once = np.unique((source << 32) | target, return_index=True)
+    offset = view.ops.offset[second]
+    columns = (source[once], target[once], first[once], second[once], offset[once])
+    return Edges(*columns, np.full(len(once), part))
+
+
+def circles(edges: Edges) -> list[Ints]:
+    """Strongly connected components of more than one transaction, as positions of the edges inside each."""
+    alive = _within_reach_of_a_backward_edge(edges)
+    while True:  # who has nobody before or nobody behind is in no circle
+        source, target = edges.source[alive], edges.target[alive]
+        kept = np.isin(source, target) & np.isin(target, source)
+        if kept.all():
+            break
+        alive = alive[kept]
+        if kept.mean() > 0.99:  # long chains would be eaten link by link; Tarjan takes them whole
+            break
+    component = tarjan(edges.source[alive].tolist(), edges.target[alive].tolist())
+    found: dict[int, list[int]] = {}
+    for place, source, target in zip(alive.tolist(), edges.source[alive], edges.target[alive], strict=True):
+        if component[int(source)] == component[int(target)]:
+            found.setdefault(component[int(source)], []).append(place)
+    return [np.array(places, np.int64) for _, places in sorted(found.items())]
+
+
+def _within_reach_of_a_backward_edge(edges: Edges) -> Ints:
+    """A circle comes back to where it began, so it lies within spans of edges against the numbers' order.
+
+    Transactions are numbered as they come, so a healthy history has few such edges, with short spans.
+    """
+    back = edges.source > edges.target
+    if not np.any(back):
+        return NOTHING
+    low, high = edges.target[back], edges.source[back]
+    order = np.argsort(low, kind="stable")
+    low, reach = low[order], np.maximum.accumulate(high[order])
+
+    def inside(numbers: Ints) -> Mask:
+        slot = np.searchsorted(low, numbers, "right") - 1
+        covered: Mask = (slot >= 0) & (reach[slot] >= numbers)
+        return covered
+
+    return np.flatnonzero(inside(edges.source) & inside(edges.target))
+
+
+def tarjan(source: list[int], target: list[int]) -> dict[int, int]:
+    """The component of each node, without recursion. https://doi.org/10.1137/0201010"""
+    behind: dict[int, list[int]] = {}
+    for a, b in zip(source, target, strict=True):
+        behind.setdefault(a, []).append(b)
+        behind.setdefault(b, [])
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    component: dict[int, int] = {}
+    stack: list[int] = []
+    for root, nearest in behind.items():
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        work = [(root, iter(nearest))]
+        while work:
+            node, rest = work[-1]
+            following = next(rest, None)
+            if following is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    while node not in component:
+                        component[stack.pop()] = node
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                stack.append(following)
+                work.append((following, iter(behind[following])))
+            elif following not in component:
+                low[node] = min(low[node], index[following])
+    return component
