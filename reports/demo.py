@@ -198,7 +198,7 @@ class Demo:
         return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
 
     def fuzz(self) -> str:
-        from fuzz.command_line import run_fuzz
+        from fuzz.wire.command_line import run_fuzz
 
         folder = self.folder / "fuzz"
         folder.mkdir()

@@ -4,6 +4,8 @@ import contextlib
 import select
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from conformance.failures import TargetFailure
@@ -23,15 +25,17 @@ class SpokenTarget(ExternalTarget):
 
     def __init__(self, name: str, version: str, command: Sequence[str]) -> None:
         self._own_name, self._command = name, command
+        self._log = NamedTemporaryFile(prefix=f"highwater-{name}-", suffix=".log")  # noqa: SIM115 - its last words
         self._launch()
         super().__init__(self._first)
         self.name, self.version = name, version
 
     def _launch(self) -> None:
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            start_new_session=True,
-        )  # fmt: skip
+        with Path(self._log.name).open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                start_new_session=True,
+            )  # fmt: skip
         assert self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], READY_TIMEOUT_S)
         words = self._process.stdout.readline().split() if readable else []

@@ -7,16 +7,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from fuzz.wire.cases import Case
+from fuzz.wire.findings import read_finding
 from fuzz.wire.generators import HARMFUL, generate
+from fuzz.wire.inquest import minimised
+from fuzz.wire.lab import Lab
 from fuzz.wire.mutators import MUTATORS
 from fuzz.wire.oracles import Oracle
-from fuzz.wire.replay import minimise, read_finding, replay
-from fuzz.wire.session import Session
+from fuzz.wire.pool import Pool
+from fuzz.wire.replay import replay_finding
+from fuzz.wire.session import Bounds, Session
+from fuzz.wire.stream import TRANSPORTS, Stream
 from reference.wire.errors import DecodeError, EncodeError
-from reference.wire.framing import decode_request, decode_request_header, encode_request, encode_response
+from reference.wire.framing import decode_request, encode_request, encode_response
 from reference.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from reference.wire.messages.find_coordinator import FindCoordinatorResponse
 from reference.wire.messages.metadata import MetadataResponse
@@ -80,6 +88,7 @@ class Handler(socketserver.StreamRequestHandler):
 class FakeBroker(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128
     dead = False
     defect: Defect
 
@@ -141,56 +150,75 @@ def dies_of_a_group(key: int, version: int, request: bytes, answer: bytes) -> by
         (dies_of_a_group, Oracle.ALIVE),
     ],
 )
-def test_a_planted_defect_is_found(
-    tmp_path: Path, defect: Defect, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fuzz.wire.oracles.GRACE_S", 0.2)
-    monkeypatch.setattr("fuzz.wire.session.MAX_FINDINGS", 1)
+def test_a_planted_defect_is_found(tmp_path: Path, defect: Defect, oracle: Oracle) -> None:
     with fake_broker(defect) as address:
-        found = Session(address, tmp_path, SEED).run(20)
+        found = fuzzed(address, tmp_path, findings=1)
     assert [finding["oracle"] for finding in found["findings"]] == [oracle], f"seed {SEED}: {found}"
     assert read_finding(Path(found["findings"][0]["path"])).oracle is oracle
 
 
+def fuzzed(address: str, folder: Path, **bounds: Any) -> dict[str, Any]:
+    return Session(Lab(address), folder, SEED, Bounds(**{"seconds": 40, "deadline_s": 0.5, **bounds})).run()
+
+
 def test_an_honest_broker_has_no_findings(tmp_path: Path) -> None:
     with fake_broker(honest) as address:
-        found = Session(address, tmp_path, SEED).run(1.5)
+        found = fuzzed(address, tmp_path, cases=2_000, deadline_s=5.0)
     assert found["findings"] == [], f"seed {SEED}"
-    assert found["cases"] > 100
+    assert found["cases"] >= 2_000
 
 
-def test_a_finding_replays_and_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.wire.session.MAX_FINDINGS", 1)
+def test_a_finding_replays_and_shrinks(tmp_path: Path) -> None:
     with fake_broker(wrong_correlation_id) as address:
-        found = Session(address, tmp_path, SEED).run(20)
-        finding = read_finding(Path(found["findings"][0]["path"]))
-        frames = [bytes.fromhex(frame) for frame in finding.frames]
-        assert replay(frames, address).broken is Oracle.CORRELATION
-        smaller = minimise([frames[0], *frames], address, finding.oracle)
-        assert replay(smaller, address).broken is Oracle.CORRELATION
-    assert len(smaller) == 1
-    assert len(smaller[0]) <= len(frames[0])
+        found = fuzzed(address, tmp_path, findings=1)
+        finding = read_finding(Path(found["findings"][0]["path"]).parent)
+        padded = msgspec.structs.replace(finding, steps=[finding.steps[0], *finding.steps])
+        broken = replay_finding(Lab(address), padded)
+        assert broken is not None
+        assert broken.oracle is Oracle.CORRELATION
+        least = minimised(Lab(address), padded, tmp_path, 20)
+        assert least is not None
+        path, before, after = least
+        assert after < before
+        assert len(read_finding(path).steps) == 1
     with fake_broker(honest) as address:
-        assert replay(frames, address).broken is None
+        assert replay_finding(Lab(address), finding) is None
+        assert minimised(Lab(address), finding, tmp_path, 20) is None
 
 
 def test_the_same_seed_sends_the_same_frames() -> None:
-    def frames() -> list[bytes]:
-        chance, sent = random.Random(SEED), []
-        for api in APIS.values():
-            for version in range(api.min_version, api.max_version + 1):
-                try:
-                    sound = encode_request(generate(chance, api, version), version, 1, "c")
-                except EncodeError:
-                    continue
-                _, header = decode_request_header(sound[4:])
-                sent += [MUTATORS[name](chance, sound[4:], header, api, version) for name in MUTATORS]
-        return sent
+    served = [(api, api.min_version, api.max_version) for api in APIS.values()]
 
-    first, second = frames(), frames()
-    assert first == second
-    assert len(first) > 1_000
-    assert len(set(first)) > len(first) * 0.9
+    def cases() -> list[Case]:
+        stream = Stream(str(SEED), served, 0.2)
+        return [stream.next() for _ in range(3_000)]
+
+    first = cases()
+    assert first == cases()
+    assert len({case.frames for case in first}) > 0.9 * len(first)
+    assert {case.mutation.partition(" ")[0] for case in first} > {name.partition(" ")[0] for name in MUTATORS} - {
+        "records"
+    }
+    assert {case.mutation for case in first} >= TRANSPORTS.keys()
+
+
+@pytest.mark.parametrize("name", MUTATORS)
+def test_a_mutator_spoils_requests_of_every_api(name: str) -> None:
+    pool = Pool(random.Random(SEED))
+    for api in APIS.values():
+        sounds = [pool.draw(api, version) for version in range(api.min_version, api.max_version + 1)]
+        spoiled = [MUTATORS[name](random.Random(n), sound) for sound in sounds for n in range(4)]
+        honest = {sound.body for sound in sounds}
+        assert any(case.frames[0][4:] not in honest for case in spoiled), f"{name} {api.name}"
+
+
+def test_what_kills_is_avoided_in_every_api_once_two_have_shown_it() -> None:
+    stream = Stream(str(SEED), [(api, api.min_version, api.max_version) for api in APIS.values()], 0.0)
+    stream.avoid((3, "tags countless", "_tags"))
+    assert any(case.mutation == "tags countless" for case in (stream.next() for _ in range(5_000)))
+    stream.avoid((10, "tags countless", "_tags"))
+    drawn = [stream.next() for _ in range(5_000)]
+    assert not any((case.mutation, case.field) == ("tags countless", "_tags") for case in drawn)
 
 
 def test_sound_requests_decode_in_every_version() -> None:
@@ -216,4 +244,4 @@ def test_a_target_that_is_not_there_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(UsageError, match=f"127.0.0.1:{port}"):
-        Session(f"127.0.0.1:{port}", tmp_path, SEED).run(1)
+        Session(Lab(f"127.0.0.1:{port}"), tmp_path, SEED).run()

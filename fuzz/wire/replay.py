@@ -1,88 +1,98 @@
-"""A finding is one small file: what was sent, what was broken, and how to see it again."""
+"""A finding again: the same steps, and whether the same oracle breaks."""
 
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Final
 
-import msgspec
+from fuzz.wire.cases import Case, Ends
+from fuzz.wire.findings import Finding
+from fuzz.wire.lab import Lab
+from fuzz.wire.line import Closed, Line, Silent
+from fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patience
+from reference.wire.errors import FrameSizeError
 
-from fuzz.wire.oracles import Line, Oracle, Outcome, is_alive, run_case
-from spec.formats.verdict import UsageError
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`frames` are hexadecimal, each with its size prefix, sent in order on one connection."""
-
-    id: str
-    oracle: Oracle
-    api: str
-    version: int
-    mutation: str
-    message: str
-    seed: int
-    case: int
-    frames: list[str]
+LEAK_TURNS: Final = 150
+"""A leak shows only in numbers: the steps are sent that often."""
 
 
-def write_finding(folder: Path, finding: Finding) -> Path:
-    path = folder / f"{finding.id}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(finding)) + b"\n")
-    return path
+def replay_finding(lab: Lab, finding: Finding, deadline_s: float = DEADLINE_S) -> Broken | None:
+    """What breaks now."""
+    return Replay(lab, deadline_s).run(finding.cases(), finding.oracle)
 
 
-def read_finding(path: Path) -> Finding:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Finding)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(
-            f"not a finding: {error}", where=str(path), mend="give a file that highwater fuzz wrote"
-        ) from error
+@dataclass
+class Replay:
+    """Sends steps in order, on one connection for as long as that stays open."""
 
+    lab: Lab
+    deadline_s: float = DEADLINE_S
+    parked_s: float = PARKED_S
 
-def replay(frames: list[bytes], address: str) -> Outcome:
-    """Send the frames; the first broken oracle, or a sound outcome."""
-    line = Line(address)
-    try:
-        for frame in frames:
-            try:
-                outcome = run_case(line, frame)
-            except OSError as error:
-                return Outcome(False, Oracle.ALIVE, f"the target refuses connections ({error})")
-            if outcome.broken is not None:
-                return outcome
-    finally:
-        line.close()
-    dead = is_alive(address)
-    if dead is not None:
-        return Outcome(False, Oracle.ALIVE, f"the target {dead}")
-    return Outcome(answered=True)
+    def run(self, cases: list[Case], oracle: Oracle | None = None) -> Broken | None:
+        """The first oracle that breaks. `oracle` is the one expected: a leak is looked for only then."""
+        self.lab.begin()
+        broken = None
+        for _ in range(LEAK_TURNS if oracle is Oracle.DESCRIPTORS else 1):
+            broken = broken or self._steps(cases)
+        dead = self.lab.why_dead()
+        if dead is not None:
+            return Broken(Oracle.ALIVE, f"the target {dead}")
+        if oracle is Oracle.DESCRIPTORS and (leaked := self.lab.leaked(0)) is not None:
+            return Broken(Oracle.DESCRIPTORS, leaked)
+        grown = self.lab.grown()
+        if grown is not None and (broken is None or oracle is Oracle.MEMORY):
+            return Broken(Oracle.MEMORY, grown)
+        return broken
 
+    def _steps(self, cases: list[Case]) -> Broken | None:
+        line: Line | None = None
+        half_open: list[Line] = []
+        try:
+            for case in cases:
+                line = line or Line(self.lab.address, self.deadline_s)
+                broken, stays = self._step(line, case)
+                if broken is not None:
+                    return broken
+                if case.ends is Ends.LEAVE:
+                    half_open.append(line)
+                elif not stays:
+                    line.close()
+                if not stays:
+                    line = None
+        except OSError as error:
+            return Broken(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
+        finally:
+            for each in (line, *half_open):
+                if each is not None:
+                    each.close()
+        return None
 
-def minimise(frames: list[bytes], address: str, oracle: Oracle) -> list[bytes]:
-    """Fewer frames, then shorter ones, as long as the same oracle breaks. The target must survive being broken."""
+    def _step(self, line: Line, case: Case) -> tuple[Broken | None, bool]:
+        """What it broke, and whether the connection can go on."""
+        try:
+            for segment in case.segments():
+                line.send(segment)
+            if case.ends is Ends.FINISH:
+                line.finish()
+            if case.ends in (Ends.LEAVE, Ends.RESET):
+                return None, False
+            for frame in case.frames:
+                broken, stays = self._answer(line, frame)
+                if broken is not None or not stays:
+                    return broken, False
+        except Closed:
+            return None, False
+        except FrameSizeError as error:
+            return Broken(Oracle.DECODE, f"an answer that is none: {error}"), False
+        except Silent:
+            return Broken(Oracle.DEADLINE, "does not read"), False
+        return None, case.ends is Ends.OPEN
 
-    def breaks(candidate: list[bytes]) -> bool:
-        return replay(candidate, address).broken is oracle
-
-    for number in range(len(frames) - 1, -1, -1):
-        fewer = frames[:number] + frames[number + 1 :]
-        if fewer and breaks(fewer):
-            frames = fewer
-    return [_shorten(frames, number, breaks) for number in range(len(frames))]
-
-
-def _shorten(frames: list[bytes], number: int, breaks: object) -> bytes:
-    """Cut bytes out of one frame's body in ever smaller pieces, correcting its size."""
-    assert callable(breaks)
-    body = frames[number][4:]
-    honest = int.from_bytes(frames[number][:4], "big", signed=True) == len(body)
-    piece = len(body) // 2
-    while piece and honest:
-        start = 0
-        while start < len(body):
-            shorter = body[:start] + body[start + piece :]
-            candidate = len(shorter).to_bytes(4, "big") + shorter
-            if len(shorter) >= 8 and breaks([*frames[:number], candidate, *frames[number + 1 :]]):
-                body = shorter
-            else:
-                start += piece
-        piece //= 2
-    return len(body).to_bytes(4, "big") + body if honest else frames[number]
+    def _answer(self, line: Line, frame: bytes) -> tuple[Broken | None, bool]:
+        allowed = patience(frame, self.deadline_s)
+        wait_s = min(allowed.wait_s, self.parked_s) if allowed.silent_ok else allowed.wait_s
+        try:
+            return judge(frame, line.receive(wait_s))[0], True
+        except Silent:
+            if allowed.silent_ok:
+                return None, not allowed.blocks
+            return Broken(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s"), False

@@ -1,151 +1,244 @@
-"""The fuzzing loop: generate, mutate, send, judge; save what broke and go on."""
+"""The fuzzing loop: send, judge, look at the process, hold an inquest on what broke, and go on."""
 
-import random
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from fuzz.wire.generators import CLIENT_ID, HARMFUL, generate
-from fuzz.wire.mutators import MUTATORS
-from fuzz.wire.oracles import Line, Oracle, Outcome, is_alive, run_case
-from fuzz.wire.replay import Finding, write_finding
-from reference.wire.errors import EncodeError, WireError
-from reference.wire.framing import decode_request_header, decode_response, encode_request
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.registry import APIS, Api
+from fuzz.wire.cases import NOTHING, Case
+from fuzz.wire.corpus import Corpus, State, read_state, write_state
+from fuzz.wire.coverage import Coverage
+from fuzz.wire.engine import Engine, Hooks, TargetDown
+from fuzz.wire.findings import FILE, Finding, api_name
+from fuzz.wire.inquest import Inquest
+from fuzz.wire.lab import Lab
+from fuzz.wire.line import advertised
+from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
+from fuzz.wire.stream import Stream
 from spec.formats.verdict import UsageError
 
-SOUND_SHARE = 0.3  # sound requests keep the target in interesting states
-CHECK_EVERY = 25
-REMEMBERED = 30
-MAX_FINDINGS = 50
+SOUND_SHARE: Final = 0.25
+"""Sound requests keep the target in interesting states."""
+TURN_S: Final = 0.25
+PERSIST_EVERY_S: Final = 10.0
+SOCKETS_EVERY_S: Final = 5.0
+MAX_FINDINGS: Final = 200
+QUEUED_MAX: Final = 500
+SETTLE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Whichever comes first ends the run; `rate` is the most cases in a second."""
+
+    seconds: float = 30.0
+    cases: int = 10_000_000
+    rate: float = 50_000.0
+    findings: int = MAX_FINDINGS
+    deadline_s: float = DEADLINE_S
+    sound_share: float = SOUND_SHARE
 
 
 @dataclass(slots=True)
-class Session:
-    """One run against one address. `restart` brings a dead target back; without it the run ends there."""
+class Totals:
+    cases: int = 0
+    sound: int = 0
+    sequences: int = 0
+    sending_s: float = 0.0
+    seconds: float = 0.0
+    ended: str = ""
 
-    address: str
+
+Watcher = Callable[["Session"], None]
+
+
+@dataclass
+class Session:
+    """One run. The findings' folder keeps its state, so that another run can go on with `resume`."""
+
+    lab: Lab
     folder: Path
     seed: int
-    restart: Callable[[], str] | None = None
-    cases: int = 0
-    seconds: float = 0.0
-    findings: list[dict[str, Any]] = field(default_factory=list)
-    _started: float = 0.0
-    _seen: set[tuple[str, str, int]] = field(default_factory=set)
-    _recent: deque[bytes] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    bounds: Bounds = field(default_factory=Bounds)
+    resume: bool = False
+    totals: Totals = field(default_factory=Totals)
+    coverage: Coverage = field(default_factory=Coverage)
+    corpus: Corpus = field(default_factory=Corpus)
 
-    def run(self, seconds: float, on_case: Callable[[int, int], None] = lambda cases, findings: None) -> dict[str, Any]:
-        """Until the time is over, the target is dead for good, or Ctrl-C; the object that `--json` prints."""
-        dead = is_alive(self.address)
+    def __post_init__(self) -> None:
+        dead = self.lab.why_dead()
         if dead is not None:
-            raise UsageError(f"the target {dead}", where=self.address, mend="is it a Kafka broker, and running?")
-        chance = random.Random(self.seed)
-        served = advertised(self.address)
-        line = Line(self.address)
+            raise UsageError(f"the target {dead}", where=self.lab.address, mend="is it a Kafka broker, and running?")
+        self.state = self._read_state()
+        self.inquest = Inquest(self.lab, self.folder, self.seed, self.lab.name)
+        self.inquest.deadline_s = min(self.inquest.deadline_s, self.bounds.deadline_s)
+        self.inquest.seen = {tuple(each) for each in self.state.seen}
+        self.served = advertised(self.lab.address)
+        self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
+        self._stream.avoided = set(self.state.avoid)
+        self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
+        self._started = self._persisted = self._counted = time.monotonic()
+        hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
+        self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
+
+    def _read_state(self) -> State:
+        state = read_state(self.folder) if self.resume else None
+        if state is None:
+            return State(seed=self.seed)
+        self.coverage = Coverage.of(state.points, state.growth)
+        self.corpus = Corpus.read(self.folder)
+        return state
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def run(self, watch: Watcher = lambda session: None) -> dict[str, Any]:
+        """Until a bound is met, the target is dead for good, or Ctrl-C; the object that `--json` prints."""
         self._started = time.monotonic()
         try:
-            while self.elapsed < seconds and len(self.findings) < MAX_FINDINGS:
-                if not self._case(chance, served, line):
-                    break
-                on_case(self.cases, len(self.findings))
+            while self._goes_on():
+                self._turn()
+                self.totals.seconds = time.monotonic() - self._started
+                self._persist_now_and_then()
+                watch(self)
         except KeyboardInterrupt:
-            pass
+            self.totals.ended = "interrupted"
         finally:
-            line.close()
-            self.seconds = self.elapsed
+            self._engine.close()
+            self.totals.seconds = time.monotonic() - self._started
+            self.persist()
         return self.summary()
 
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self._started
+    def _goes_on(self) -> bool:
+        elapsed = time.monotonic() - self._started
+        bounds = {
+            "time": elapsed < self.bounds.seconds,
+            "cases": self.totals.cases < self.bounds.cases,
+            "findings": len(self.inquest.findings) < self.bounds.findings,
+            "the target is dead": not self.totals.ended,
+        }
+        self.totals.ended = self.totals.ended or next((name for name, within in bounds.items() if not within), "")
+        return not self.totals.ended
 
-    def _case(self, chance: random.Random, served: list[tuple[Api, int, int]], line: Line) -> bool:
-        """One frame. False when the target is gone and cannot be brought back."""
-        api, first, last = chance.choice(served)
-        version = chance.randint(first, last)
-        mutation, frame = self._frame(chance, api, version)
-        self.cases += 1
-        self._recent.append(frame)
+    def _turn(self) -> None:
+        self.lab.begin()
+        started = time.monotonic()
+        left = self.bounds.seconds - (started - self._started)
+        budget = min(self.bounds.cases - self.totals.cases, max(1, int(self.bounds.rate * TURN_S)))
         try:
-            outcome = run_case(line, frame)
-        except OSError as error:
-            outcome = Outcome(False, Oracle.ALIVE, f"the target refuses connections ({error})")
-        if outcome.broken is None and self.cases % CHECK_EVERY == 0:
-            dead = is_alive(self.address)
-            if dead is not None:
-                outcome = Outcome(False, Oracle.ALIVE, f"the target {dead}")
-        if outcome.broken is not None:
-            self._save(outcome, api, version, mutation, frame)
-        if outcome.broken is Oracle.ALIVE:
-            line.close()
-            return self._revive(line)
-        return True
+            begun = self._engine.run(min(TURN_S, left), budget)
+            self.totals.sending_s += time.monotonic() - started
+            self._slow_down(begun, started)
+            self._look()
+        except TargetDown as down:
+            self.totals.sending_s += time.monotonic() - started
+            self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
+        while self._broken and len(self.inquest.findings) < self.bounds.findings:
+            self._examine(*self._broken.popleft())
 
-    def _revive(self, line: Line) -> bool:
-        if self.restart is None:
-            return is_alive(self.address) is None
-        self.address = self.restart()
-        line.move_to(self.address)
-        return True
+    def _slow_down(self, begun: int, started: float) -> None:
+        ahead = begun / self.bounds.rate - (time.monotonic() - started)
+        if ahead > 0:
+            time.sleep(min(ahead, TURN_S))
 
-    def _frame(self, chance: random.Random, api: Api, version: int) -> tuple[str, bytes]:
-        while True:
-            try:
-                sound = encode_request(generate(chance, api, version), version, self.cases, CLIENT_ID)
-                break
-            except EncodeError:
-                continue  # a value that this version cannot carry
-        if chance.random() < SOUND_SHARE:
-            return "none", sound
-        name = chance.choice(list(MUTATORS))
-        _, header = decode_request_header(sound[4:])
-        return name, MUTATORS[name](chance, sound[4:], header, api, version)
-
-    def _save(self, outcome: Outcome, api: Api, version: int, mutation: str, frame: bytes) -> None:
-        assert outcome.broken is not None
-        kind = (outcome.broken.value, api.name, version)
-        if kind in self._seen:
+    def _look(self) -> None:
+        """Is it alive, and what did this turn cost it?"""
+        dead = self.lab.why_dead()
+        if dead is not None:
+            self._die(Broken(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
-        self._seen.add(kind)
-        # Who died may have died of an earlier frame: keep them all; a wrong answer is of its own frame.
-        frames = list(self._recent) if outcome.broken is Oracle.ALIVE else [frame]
-        finding = Finding(
-            id=f"{outcome.broken}-{api.name}-v{version}-{self.cases}", oracle=outcome.broken, api=api.name,
-            version=version, mutation=mutation, message=outcome.message, seed=self.seed, case=self.cases,
-            frames=[each.hex() for each in frames],
+        grown = self.lab.grown()
+        if grown is not None:
+            suspects = self._engine.recent()
+            self._engine.close()
+            self._hold(Broken(Oracle.MEMORY, grown), suspects)
+            self._engine.move_to(self.lab.address)
+        if time.monotonic() - self._counted > SOCKETS_EVERY_S:
+            self._counted = time.monotonic()
+            self._engine.drain(SETTLE_S)
+            leaked = self.lab.leaked(self._engine.connections)
+            if leaked is not None:
+                suspects = self._engine.recent()
+                self._engine.close()
+                self._hold(Broken(Oracle.DESCRIPTORS, leaked), suspects)
+                self.lab.restart()
+                self._engine.move_to(self.lab.address)
+
+    def _die(self, broken: Broken, suspects: list[Case]) -> None:
+        time.sleep(SETTLE_S)  # its last words may still be under way to its log
+        self._hold(broken, suspects[::-1])
+        if self.lab.why_dead() is not None and not self.lab.revive():
+            self.totals.ended = "the target is dead"
+        self._engine.move_to(self.lab.address)
+
+    def _hold(self, broken: Broken, suspects: list[Case]) -> Finding | None:
+        finding = self.inquest.hold(broken, suspects, self.totals.cases)
+        for case in self.inquest.convicted:
+            self._stream.avoid(case.kind)
+        return finding
+
+    def _examine(self, broken: Broken, case: Case, history: list[Case]) -> None:
+        if broken.oracle is Oracle.CORRELATION and self.inquest.is_known(case):
+            return  # it was dropped, and not answered out of turn
+        until = next((n for n, each in enumerate(history) if each is case), len(history) - 1)
+        started, restarts = time.monotonic(), self.lab.restarts
+        self._hold(broken, history[: until + 1] or [case])
+        if self.lab.restarts != restarts:
+            self._engine.move_to(self.lab.address)
+        self._engine.paused(time.monotonic() - started)
+
+    # -- what the engine asks and tells ------------------------------------------------------------
+
+    def _next_case(self) -> Case:
+        self.totals.cases += 1
+        return self._stream.next()
+
+    def _on_answer(self, case: Case, came: tuple[int, ...] | str) -> None:
+        told = came if isinstance(came, str) else " ".join(map(str, came)) or "0"
+        self.totals.sound += case.mutation == NOTHING
+        if self.coverage.note((case.key, case.version, case.field, case.mutation, told)):
+            self.corpus.note(case, told)
+
+    def _on_broken(self, broken: Broken, case: Case, history: list[Case]) -> None:
+        if not self.inquest.is_seen(broken, case):
+            self._broken.append((broken, case, history))
+
+    # -- what stays --------------------------------------------------------------------------------
+
+    def _persist_now_and_then(self) -> None:
+        if time.monotonic() - self._persisted > PERSIST_EVERY_S:
+            self.persist()
+
+    def persist(self) -> None:
+        """Everything that another run needs to go on."""
+        self._persisted = time.monotonic()
+        done = self.state
+        self.coverage.mark(done.seconds + self.totals.seconds, done.cases + self.totals.cases)
+        state = State(
+            seed=self.seed, runs=done.runs + 1, cases=done.cases + self.totals.cases,
+            sequences=done.sequences + self.totals.sequences, seconds=done.seconds + self.totals.seconds,
+            avoid=sorted(self._stream.avoided), seen=sorted(list(each) for each in self.inquest.seen),
+            findings=done.findings + [self._row(each) for each in self.inquest.findings],
         )  # fmt: skip
-        path = write_finding(self.folder, finding)
-        self.findings.append(
-            {"id": finding.id, "oracle": finding.oracle, "api": api.name, "version": version,
-             "message": outcome.message, "path": str(path)}
-        )  # fmt: skip
+        write_state(self.folder, state, self.coverage, self.corpus)
+
+    def _row(self, finding: Finding) -> dict[str, Any]:
+        return {
+            "id": finding.id, "oracle": finding.oracle, "api": finding.api, "version": finding.version,
+            "message": finding.message, "place": finding.place, "reproduced": finding.reproduced,
+            "path": str(self.folder / finding.id / FILE),
+        }  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
-        rate = round(self.cases / self.seconds, 1) if self.seconds else 0.0
-        return {"cases": self.cases, "cases_per_second": rate, "seed": self.seed, "findings": self.findings}
-
-
-def advertised(address: str) -> list[tuple[Api, int, int]]:
-    """What the target says it speaks, as far as our table knows it, less what would harm it."""
-    line = Line(address)
-    frames = line.exchange(encode_request(ApiVersionsRequest(), 0, 1, CLIENT_ID), 3.0)
-    line.close()
-    if not frames:
-        raise UsageError("the target does not answer ApiVersions", where=address)
-    try:
-        _, reply = decode_response(APIS[18], 0, frames[0])
-    except WireError as error:
-        raise UsageError(f"ApiVersions does not decode: {error}", where=address) from error
-    found = []
-    for told in reply.api_keys:
-        api = APIS.get(told.api_key)
-        if api is not None and told.api_key not in HARMFUL:
-            first, last = max(told.min_version, api.min_version), min(told.max_version, api.max_version)
-            if first <= last:
-                found.append((api, first, last))
-    return found
+        totals = self.totals
+        rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
+        return {
+            "cases": totals.cases, "cases_per_second": rate, "frames": self._engine.frames,
+            "sequences": totals.sequences, "seconds": round(totals.seconds, 1), "seed": self.seed,
+            "ended": totals.ended, "restarts": self.lab.restarts, "coverage": len(self.coverage.points),
+            "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
+            "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
+                        sorted(self._stream.avoided)],
+            "findings": [self._row(each) for each in self.inquest.findings],
+        }  # fmt: skip

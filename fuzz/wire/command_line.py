@@ -1,0 +1,189 @@
+"""`highwater fuzz`, `replay` and `minimise`."""
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from fuzz.wire.lab import Lab
+
+FINDINGS: Final = Path("fuzz/findings")
+TARGET_HELP: Final = "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], nisshi, HOST:PORT or FILE.toml"
+OWNED_HELP: Final = "The target is on another machine, and yours to break."
+
+
+def fuzz_command(
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long at most.")] = 30.0,
+    cases: Annotated[int, typer.Option(min=1, help="How many cases at most.")] = 10_000_000,
+    rate: Annotated[float, typer.Option(min=1, help="How many cases a second at most.")] = 50_000.0,
+    seed: Annotated[int, typer.Option(help="Of all choices.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Findings and state go here (default: fuzz/findings/<target>).")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run into this folder ended.")] = False,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer that waits for nothing.")] = 5.0,
+    memory_mb: Annotated[
+        int, typer.Option(min=0, help="What the process may grow by at once (0: 256, of a JVM 1024).")
+    ] = 0,
+    owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Send a broker sound and spoiled requests; save a replayable finding for each crash, hang, leak or lie.
+
+    Exit code 1 if something broke. Each finding is a folder, for highwater replay and minimise. A target that we
+    launched is restarted when it dies, and what killed it is not sent again.
+
+    Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
+    """
+    from fuzz.wire.session import Bounds
+    from spec.formats.run import new_folder, write_json
+    from spec.formats.verdict import ExitCode
+
+    folder = out or FINDINGS / _folder_name(target)
+    bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
+    with _open_lab(target, owned=owned, memory_mb=memory_mb) as lab:
+        results = new_folder("fuzz", target=target, seed=seed)
+        summary = fuzz(lab, folder, seed, bounds, resume=resume, quiet=json_)
+    write_json(results / "fuzz.json", summary)
+    if json_:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(summary).decode())
+    else:
+        _tell(summary, target)
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Fuzz a target for some seconds; the object that `--json` prints (design.md, section 4)."""
+    from fuzz.wire.session import Bounds
+
+    with _open_lab(target) as lab:
+        return fuzz(lab, folder, seed, Bounds(seconds=seconds), quiet=quiet)
+
+
+def fuzz(
+    lab: "Lab", folder: Path, seed: int, bounds: Any, *, resume: bool = False, quiet: bool = False
+) -> dict[str, Any]:
+    """A session with its live view, where somebody looks."""
+    from rich.console import Console
+
+    from fuzz.wire.session import Session
+
+    console = Console(stderr=True)
+    session = Session(lab, folder, seed, bounds, resume=resume)
+    if quiet or not console.is_terminal:
+        return session.run()
+    with console.status(f"fuzzing {lab.name}") as status:
+        return session.run(lambda running: status.update(_live(running)))
+
+
+def _live(session: Any) -> str:
+    totals = session.totals
+    rate = totals.cases / totals.sending_s if totals.sending_s else 0.0
+    return (
+        f"fuzzing {session.lab.name}: {totals.seconds:.0f} of {session.bounds.seconds:.0f} s, {totals.cases:,} cases, "
+        f"{rate:,.0f} a second, {totals.sequences:,} sequences, coverage {len(session.coverage.points):,}, "
+        f"{len(session.inquest.findings)} findings, {session.lab.restarts} restarts"
+    )
+
+
+def _tell(summary: dict[str, Any], target: str) -> None:
+    for finding in summary["findings"]:
+        typer.echo(f"{finding['id']}: {finding['message']}")
+        if finding["place"]:
+            typer.echo(f"  at: {finding['place']}")
+        typer.echo(f"  replay: highwater replay {finding['path']} {target}")
+    verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
+    typer.echo(
+        f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
+        f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, seed {summary['seed']}: {verdict}"
+    )
+
+
+def replay_command(
+    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
+) -> None:
+    """Send a finding's frames again: exit code 1 if the same thing breaks, 0 if nothing does, 3 if something else."""
+    from fuzz.wire.findings import read_finding
+    from fuzz.wire.replay import replay_finding
+    from spec.formats.verdict import ExitCode
+
+    finding = read_finding(file)
+    with _open_lab(target, owned=owned) as lab:
+        broken = replay_finding(lab, finding)
+    if broken is None:
+        typer.echo(f"does not reproduce: expected {finding.oracle} ({finding.message})")
+        raise typer.Exit(ExitCode.HELD)
+    if broken.oracle is not finding.oracle:
+        typer.echo(f"broke otherwise: {broken.oracle}: {broken.message}; expected {finding.oracle}")
+        raise typer.Exit(ExitCode.UNDECIDED)
+    typer.echo(f"reproduced: {broken.oracle}: {broken.message}")
+    raise typer.Exit(ExitCode.VIOLATED)
+
+
+def minimise_command(
+    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long at most.")] = 60.0,
+    owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
+) -> None:
+    """Fewer and shorter frames that break the same thing, in a finding beside the old one. Exit 3 if nothing breaks."""
+    from fuzz.wire.findings import read_finding
+    from fuzz.wire.inquest import minimised
+    from spec.formats.verdict import ExitCode
+
+    finding = read_finding(file)
+    with _open_lab(target, owned=owned) as lab:
+        least = minimised(lab, finding, (file if file.is_dir() else file.parent).parent, seconds)
+    if least is None:
+        typer.echo(f"does not reproduce, so nothing can be left out: expected {finding.oracle} ({finding.message})")
+        raise typer.Exit(ExitCode.UNDECIDED)
+    path, before, after = least
+    typer.echo(f"{before} to {after} bytes: {path}")
+    raise typer.Exit(ExitCode.HELD)
+
+
+@contextmanager
+def _open_lab(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterator["Lab"]:
+    """The target, launched if it has to be. UsageError for another machine that nobody says to own."""
+    from conformance.targets import ADDRESSES, check_target, open_target
+    from fuzz.wire.lab import Lab
+
+    check_target(target)
+    is_address = ADDRESSES.fullmatch(target) is not None
+    if is_address and not owned:
+        _refuse_strangers(target)
+    with open_target(target) as opened:
+        if target.endswith(".toml") and not owned:
+            _refuse_strangers(opened.bootstrap)
+        address = (target if is_address else opened.bootstrap).split(",")[0]
+        yield Lab(address, opened, target, memory_mb)
+
+
+def _refuse_strangers(addresses: str) -> None:
+    from spec.formats.verdict import UsageError
+
+    for address in addresses.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            found = {info[4][0] for info in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"no such host ({error})", where=address, mend="is it up, and is this its name?"
+            ) from error
+        if not all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found):
+            mend = "add --i-own-this-host if it is yours to break"
+            raise UsageError("is on another machine, and fuzzing may crash it", where=address, mend=mend)
+
+
+def _folder_name(target: str) -> str:
+    return target.replace(":", "-").replace("/", "-").replace(",", "+")

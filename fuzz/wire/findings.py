@@ -1,0 +1,163 @@
+"""A finding is a folder: `finding.json` replays it, `frames.bin` are its bytes, `README.md` tells it to people."""
+
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fuzz.wire.cases import Case, Ends, is_whole
+from fuzz.wire.oracles import Oracle, asked, read_request
+from reference.wire.errors import WireError
+from reference.wire.printer import describe, hexdump
+from reference.wire.registry import APIS
+from spec.formats.run import write_json
+from spec.formats.verdict import UsageError
+
+FILE: Final = "finding.json"
+SHOWN_BYTES: Final = 1024
+EXPECTED: Final = {
+    Oracle.ALIVE: "it lives on: a fresh connection is taken, and ApiVersions answered",
+    Oracle.DEADLINE: "an answer or the end of the connection in time; silence is for acks 0, parked groups, long polls",
+    Oracle.DECODE: "an answer that decodes strictly in the version asked",
+    Oracle.CORRELATION: "an answer that bears its request's correlation id",
+    Oracle.ERROR_CODE: "error codes that exist, and that this API may answer with",
+    Oracle.MEMORY: "memory in proportion to the bytes that were sent",
+    Oracle.DESCRIPTORS: "as many sockets as there are connections",
+    Oracle.INVARIANT: "what the model of the conversation says",
+    Oracle.RELATION: "the same answer to requests that mean the same",
+    Oracle.AGREEMENT: "the same answer as the other target's",
+}
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A case as it was sent: frames in hexadecimal with their size prefixes. See `fuzz.wire.cases`."""
+
+    frames: list[str]
+    cuts: list[int] = []
+    ends: Ends = Ends.OPEN
+
+    def case(self) -> Case:
+        frames = tuple(bytes.fromhex(frame) for frame in self.frames)
+        key, version = asked(frames[-1]) if frames else (-1, -1)
+        return Case(key, version, frames, cuts=tuple(self.cuts), ends=self.ends)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`sequence` is `NAME:SEED` of a stateful conversation; then there are no steps. `reproduced`: it was, at once."""
+
+    id: str
+    oracle: Oracle
+    api: str
+    version: int
+    mutation: str
+    field: str
+    place: str
+    message: str
+    expected: str
+    target: str
+    seed: int
+    case: int
+    reproduced: bool
+    steps: list[Step]
+    sequence: str = ""
+    log: str = ""
+    environment: dict[str, str] = {}
+
+    def cases(self) -> list[Case]:
+        return [step.case() for step in self.steps]
+
+
+def steps_of(cases: list[Case]) -> list[Step]:
+    return [Step(frames=[frame.hex() for frame in case.frames], cuts=list(case.cuts), ends=case.ends) for case in cases]
+
+
+def environment(version: str) -> dict[str, str]:
+    return {
+        "target version": version, "highwater": metadata.version("highwater"), "python": platform.python_version(),
+        "platform": platform.platform(),
+    }  # fmt: skip
+
+
+def api_name(key: int) -> str:
+    return APIS[key].name if key in APIS else f"key{key}"
+
+
+def new_id(folder: Path, oracle: Oracle, api: str, version: int) -> str:
+    """A name that is free in this folder."""
+    stem, number = re.sub(r"[^\w.-]", "", f"{oracle}-{api}-v{version}"), 1
+    while (folder / f"{stem}-{number}").exists():
+        number += 1
+    return f"{stem}-{number}"
+
+
+def write_finding(folder: Path, finding: Finding) -> Path:
+    """Into a folder of its own; the path of its JSON."""
+    place = folder / finding.id
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "frames.bin").write_bytes(b"".join(b"".join(case.frames) for case in finding.cases()))
+        (place / "README.md").write_text(told(finding))
+        write_json(place / FILE, finding)
+    except OSError as error:
+        raise UsageError(f"cannot write a finding ({error.strerror})", where=str(place), mend="give --out") from error
+    return place / FILE
+
+
+def read_finding(path: Path) -> Finding:
+    """From its JSON or its folder."""
+    file = path / FILE if path.is_dir() else path
+    try:
+        finding = msgspec.json.decode(file.read_bytes(), type=Finding)
+        finding.cases()
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        mend = "give a finding.json that highwater fuzz wrote"
+        raise UsageError(f"not a finding: {error}", where=str(file), mend=mend) from error
+    return finding
+
+
+def told(finding: Finding) -> str:
+    """For people: what to see, how to see it again, and the frames field by field."""
+    lines = [
+        f"# {finding.api} v{finding.version}: {finding.oracle}", "",
+        f"- expected: {finding.expected}",
+        f"- seen: {finding.message}",
+        f"- place: {finding.place or 'unknown'}",
+        f"- spoiled: {finding.mutation} {finding.field}".rstrip(),
+        f"- reproduced at once: {'yes' if finding.reproduced else 'no'}",
+        f"- target: {finding.target}; seed {finding.seed}, case {finding.case}",
+        *(f"- {name}: {value}" for name, value in finding.environment.items()),
+        "", f"Again: `highwater replay {finding.id} {finding.target}`", "",
+    ]  # fmt: skip
+    if finding.sequence:
+        lines += [f"Sequence: {finding.sequence}", ""]
+    for number, case in enumerate(finding.cases(), 1):
+        lines += [f"## Step {number}", "", *_step(case), ""]
+    if finding.log:
+        lines += ["## What the target logged", "", "```", finding.log, "```", ""]
+    return "\n".join(lines)
+
+
+def _step(case: Case) -> list[str]:
+    lines = []
+    if case.cuts or case.ends is not Ends.OPEN:
+        lines += [f"cut into segments at {list(case.cuts) or 'no place'}; then: {case.ends}", ""]
+    for frame in case.frames:
+        lines += ["```", _decoded(frame), "", hexdump(frame[:SHOWN_BYTES])]
+        if len(frame) > SHOWN_BYTES:
+            lines.append(f"… {len(frame)} bytes in all")
+        lines.append("```")
+    return lines
+
+
+def _decoded(frame: bytes) -> str:
+    if not is_whole(frame):
+        return f"not a whole frame ({len(frame)} bytes)"
+    try:
+        header, body = read_request(frame)
+    except WireError as error:
+        key, version = asked(frame)
+        return f"key {key} version {version}: does not decode: {error}"
+    return f"version {header.api_version}, client {header.client_id!r}\n{describe(body)}"

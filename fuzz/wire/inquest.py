@@ -1,0 +1,159 @@
+"""From something that broke to a finding: what did it, how little of it is enough, and is it known already?"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from fuzz.wire.cases import Case
+from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
+from fuzz.wire.lab import Lab
+from fuzz.wire.oracles import Broken, Oracle
+from fuzz.wire.process import place_of
+from fuzz.wire.replay import Replay
+from fuzz.wire.shrink import shrink
+
+SHRINK_S: Final = 6.0
+DEADLINE_AGAIN_S: Final = 1.5
+"""Of a replay, when the target is known to have been silent for longer."""
+PARKED_AGAIN_S: Final = 0.02
+LOG_KEPT: Final = 4_000
+DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
+ALIKE_MAX: Final = 3
+"""Findings that differ in API and version only; more of them are counted."""
+FATAL: Final = frozenset({Oracle.ALIVE, Oracle.MEMORY, Oracle.DESCRIPTORS})
+"""Broken by any of the cases before, not only by the last."""
+RESTARTS: Final = FATAL | {Oracle.DEADLINE}
+"""What hangs may go on to eat a core."""
+
+
+@dataclass
+class Inquest:
+    """Findings go to `folder` at once. `seen` are those known, by oracle, API, version and place."""
+
+    lab: Lab
+    folder: Path
+    seed: int
+    target: str
+    seen: set[tuple[str, ...]] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    convicted: list[Case] = field(default_factory=list)
+    unconfirmed: int = 0
+    alike: int = 0
+    deadline_s: float = DEADLINE_AGAIN_S
+    _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tries: int = 0
+
+    def is_known(self, case: Case) -> bool:
+        """It is known to hang."""
+        return (Oracle.DEADLINE.value, api_name(case.key), str(case.version), "") in self.seen
+
+    def is_seen(self, broken: Broken, case: Case) -> bool:
+        """There is a finding of it; cheap, and for wrong answers only."""
+        return broken.oracle not in FATAL and self._signature(broken, case, "") in self.seen
+
+    def hold(self, broken: Broken, suspects: list[Case], number: int) -> Finding | None:
+        """Find who did it, shrink it, write it; None if it is known, or an answer that was not given again.
+
+        Suspects come in the order in which they were sent. `convicted` are the cases of which the target dies.
+        """
+        self.convicted = []
+        is_fatal = broken.oracle in FATAL
+        log = self.lab.said() if is_fatal else ""
+        if not suspects or self.is_seen(broken, suspects[-1]):
+            return None
+        culprits = self._culprits(broken.oracle, suspects)
+        if not culprits and not is_fatal:
+            self.unconfirmed += 1
+            return None
+        last = (culprits or suspects)[-1]
+        self.convicted = culprits[-1:] if is_fatal or broken.oracle is Oracle.DEADLINE else []
+        signature = self._signature(broken, last, log)
+        if signature in self.seen:
+            return None
+        self.seen.add(signature)
+        if self._is_alike(broken, last):
+            return None
+        if culprits:
+            culprits = shrink(culprits, lambda cases: self.breaks(cases, broken.oracle), SHRINK_S)
+        self._ensure_alive()
+        return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+
+    def _is_alike(self, broken: Broken, case: Case) -> bool:
+        """Seen in enough APIs and versions."""
+        what = broken.message.partition(": ")[2] if broken.oracle is Oracle.DECODE else case.mutation
+        kind = (broken.oracle.value, DIGITS.sub("#", what.partition(" version ")[2] or what))
+        self._kinds[kind] += 1
+        self.alike += self._kinds[kind] > ALIKE_MAX
+        return self._kinds[kind] > ALIKE_MAX
+
+    def _signature(self, broken: Broken, case: Case, log: str) -> tuple[str, ...]:
+        """A stack is a place of its own, whatever the request; otherwise there is one for each API and version."""
+        place = place_of(log)
+        if broken.oracle is Oracle.ALIVE and place:
+            return (broken.oracle.value, place)
+        by_message = broken.oracle in (Oracle.DECODE, Oracle.ERROR_CODE)
+        what = DIGITS.sub("#", broken.message) if by_message else ""
+        return (broken.oracle.value, api_name(case.key), str(case.version), what)
+
+    def _culprits(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
+        """The last alone, or ever smaller parts of all together; nothing if it does not happen again."""
+        if self.breaks(suspects[-1:], oracle):
+            return suspects[-1:]
+        if len(suspects) == 1 or not self.breaks(suspects, oracle):
+            return []
+        return self._halved(oracle, suspects) if oracle in FATAL else suspects
+
+    def _halved(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
+        while len(suspects) > 1:
+            middle = len(suspects) // 2
+            for half in (suspects[middle:], suspects[:middle]):
+                if self.breaks(half, oracle):
+                    suspects = half
+                    break
+            else:
+                return suspects
+        return suspects
+
+    def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
+        self._ensure_alive()
+        self.tries += 1
+        broken = Replay(self.lab, self.deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        if broken is not None and broken.oracle in RESTARTS:
+            self.lab.restart()
+        return broken is not None and broken.oracle is oracle
+
+    def _ensure_alive(self) -> None:
+        if self.lab.why_dead() is not None:
+            self.lab.revive()
+
+    def _write(
+        self, broken: Broken, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool
+    ) -> Finding:
+        api, version = api_name(last.key), last.version
+        finding = Finding(
+            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
+            mutation=last.mutation, field=last.field, place=place_of(log), message=broken.message,
+            expected=EXPECTED[broken.oracle], target=self.target, seed=self.seed, case=number, reproduced=reproduced,
+            steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.lab.version),
+        )  # fmt: skip
+        write_finding(self.folder, finding)
+        self.findings.append(finding)
+        return finding
+
+
+def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, int, int] | None:
+    """The path of a smaller finding beside the old one, and the bytes before and after; None if it does not break."""
+    inquest, cases = Inquest(lab, folder, finding.seed, finding.target), finding.cases()
+    if not inquest.breaks(cases, finding.oracle):
+        return None
+    least = shrink(cases, lambda candidate: inquest.breaks(candidate, finding.oracle), seconds)
+    smaller = msgspec.structs.replace(finding, id=f"{finding.id}.min", steps=steps_of(least))
+    return write_finding(folder, smaller), _bytes(cases), _bytes(least)
+
+
+def _bytes(cases: list[Case]) -> int:
+    return sum(len(frame) for case in cases for frame in case.frames)

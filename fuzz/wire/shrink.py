@@ -1,0 +1,78 @@
+"""Fewer steps, then fewer frames and cuts, then fewer bytes, as long as the same thing breaks."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from fuzz.wire.cases import Case, Ends, is_whole, with_size
+
+Breaks = Callable[[list[Case]], bool]
+SHORTEST_FRAME = 8
+
+
+def shrink(cases: list[Case], breaks: Breaks, seconds: float) -> list[Case]:
+    """What is left when nothing more can go, or the time is over. `cases` themselves must break."""
+    end = time.monotonic() + seconds
+
+    def in_time(candidate: list[Case]) -> bool:
+        return time.monotonic() < end and breaks(candidate)
+
+    cases = _fewer(cases, in_time)
+    for number in range(len(cases)):
+        for change in (_one_segment, _stays_open, *(_without_frame(n) for n in range(len(cases[number].frames)))):
+            candidate = [*cases[:number], change(cases[number]), *cases[number + 1 :]]
+            if candidate != cases and candidate[number].frames and in_time(candidate):
+                cases = candidate
+    for number in range(len(cases)):
+        cases = _shorter(cases, number, in_time)
+    return cases
+
+
+def _fewer(cases: list[Case], breaks: Breaks) -> list[Case]:
+    """The last alone if that is enough, otherwise ever smaller pieces are left out."""
+    if len(cases) > 1 and breaks(cases[-1:]):
+        return cases[-1:]
+    piece = len(cases) // 2
+    while piece:
+        start = 0
+        while start < len(cases) and len(cases) > 1:
+            candidate = cases[:start] + cases[start + piece :]
+            if candidate and breaks(candidate):
+                cases = candidate
+            else:
+                start += piece
+        piece //= 2
+    return cases
+
+
+def _one_segment(case: Case) -> Case:
+    return replace(case, cuts=())
+
+
+def _stays_open(case: Case) -> Case:
+    return replace(case, ends=Ends.OPEN) if all(map(is_whole, case.frames)) else case
+
+
+def _without_frame(number: int) -> Callable[[Case], Case]:
+    return lambda case: replace(case, frames=case.frames[:number] + case.frames[number + 1 :])
+
+
+def _shorter(cases: list[Case], number: int, breaks: Breaks) -> list[Case]:
+    """Cut bytes out of a case's last frame in ever smaller pieces, correcting its size if it was right."""
+    case = cases[number]
+    *before, frame = case.frames
+    honest = is_whole(frame)
+    body = frame[4:]
+    piece = len(body) // 2
+    while piece and not case.cuts:
+        start = 0
+        while start < len(body):
+            shorter = body[:start] + body[start + piece :]
+            new = with_size(shorter) if honest else frame[:4] + shorter
+            candidate = [*cases[:number], replace(case, frames=(*before, new)), *cases[number + 1 :]]
+            if len(shorter) >= SHORTEST_FRAME and breaks(candidate):
+                body, cases = shorter, candidate
+            else:
+                start += piece
+        piece //= 2
+    return cases

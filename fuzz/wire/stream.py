@@ -1,0 +1,132 @@
+"""The endless stream of cases: sound ones, spoiled ones, and sound bytes that come in an unsound way."""
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from fuzz.wire.cases import NOTHING, Case, Ends, renumbered, with_size
+from fuzz.wire.generators import CLIENT_ID
+from fuzz.wire.mutators import MUTATORS
+from fuzz.wire.pool import Pool, Sound, sound_frame
+from reference.wire.framing import encode_request
+from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from reference.wire.messages.sasl_handshake import SaslHandshakeRequest
+from reference.wire.registry import APIS, Api
+
+TRANSPORT_SHARE: Final = 0.06
+SIZES: Final = (-1, -(2**31), 0, 3, 2**31 - 1, 2**27)
+TLS_HELLO: Final = bytes.fromhex("16030100c8010000c40303") + bytes(32)
+"""Read as a size it is 369 MB (KAFKA-4090)."""
+SASL_HANDSHAKE, SASL_AUTHENTICATE = APIS[17], APIS[36]
+ATTEMPTS: Final = 50
+ANY_API: Final = -2
+ANYTHING: Final = frozenset({NOTHING, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"})
+"""Mutations that may hit anything: what one of them did says nothing of the next."""
+
+Kind = tuple[int, str, str]
+Served = Sequence[tuple[Api, int, int]]
+"""An API with the first and last version that the target speaks."""
+
+
+class Stream:
+    """`avoided` are kinds of cases that are known to kill the target: they are not sent again."""
+
+    def __init__(self, seed: str, served: Served, sound_share: float) -> None:
+        self.chance = random.Random(seed)
+        self.avoided: set[Kind] = set()
+        self._served, self._sound_share = served, sound_share
+        self._pool = Pool(self.chance)
+        self._number = 0
+
+    def next(self) -> Case:
+        for _ in range(ATTEMPTS):
+            case = self._draw()
+            if case.kind not in self.avoided and (ANY_API, *case.kind[1:]) not in self.avoided:
+                return self._numbered(case)
+        raise RuntimeError(f"{ATTEMPTS} cases in a row are of kinds to avoid")  # never: sound kinds are few
+
+    def avoid(self, kind: Kind) -> None:
+        """Not again; in no API, once two have shown that the mutation alone says what is wrong."""
+        self.avoided.add(kind)
+        _, mutation, field = kind
+        others = {each[0] for each in self.avoided if each[1:] == (mutation, field)}
+        if len(others) > 1 and mutation not in ANYTHING:
+            self.avoided.add((ANY_API, mutation, field))
+
+    def _draw(self) -> Case:
+        chance = self.chance
+        api, first, last = self._served[int(chance.random() * len(self._served))]
+        version = first + int(chance.random() * (last - first + 1))
+        kind = chance.random()
+        if kind < self._sound_share:
+            return Case(api.key, version, (sound_frame(chance, api, version, 0),))
+        sound = self._pool.draw(api, version)
+        table = TRANSPORTS if kind < self._sound_share + TRANSPORT_SHARE else MUTATORS
+        return table[chance.choice(list(table))](chance, sound)
+
+    def _numbered(self, case: Case) -> Case:
+        """Every frame has a correlation id of its own, so that an answer names its request."""
+        frames = []
+        for frame in case.frames:
+            self._number = (self._number + 1) & 0x7FFFFFFF
+            frames.append(renumbered(frame, self._number) if len(frame) >= 12 else frame)
+        return replace(case, frames=tuple(frames))
+
+
+def _case(sound: Sound, mutation: str, frame: bytes, *, ends: Ends = Ends.OPEN, cuts: tuple[int, ...] = ()) -> Case:
+    return Case(sound.api.key, sound.version, (frame,), mutation, cuts=cuts, ends=ends)
+
+
+def split(chance: random.Random, sound: Sound) -> Case:
+    """A sound frame in two to five segments, within its size too."""
+    frame = with_size(sound.body)
+    cuts = sorted(chance.sample(range(1, min(len(frame), 64)), chance.choice((1, 2, 4))))
+    return _case(sound, "split", frame, cuts=tuple(cuts))
+
+
+def size(chance: random.Random, sound: Sound) -> Case:
+    """A size that is not the frame's."""
+    told = chance.choice((*SIZES, len(sound.body) - 1, len(sound.body) + 1))
+    return _case(sound, "size", struct.pack(">i", told) + sound.body, ends=Ends.FINISH)
+
+
+def half_open(chance: random.Random, sound: Sound) -> Case:
+    """The start of a frame, then nothing, while the connection stays."""
+    frame = with_size(sound.body)
+    return _case(sound, "half-open", frame[: chance.randrange(1, len(frame))], ends=Ends.LEAVE)
+
+
+def finish(chance: random.Random, sound: Sound) -> Case:
+    """The start of a frame, then the end."""
+    frame = with_size(sound.body)
+    return _case(sound, "finish", frame[: chance.randrange(1, len(frame))], ends=Ends.FINISH)
+
+
+def reset(chance: random.Random, sound: Sound) -> Case:
+    """A whole request of somebody who does not wait for the answer."""
+    return _case(sound, "reset", with_size(sound.body), ends=Ends.RESET)
+
+
+def not_kafka(chance: random.Random, sound: Sound) -> Case:
+    junk = chance.choice((TLS_HELLO, b"GET / HTTP/1.1\r\n\r\n", b"\0", chance.randbytes(40)))
+    return _case(sound, "not kafka", junk, ends=Ends.FINISH)
+
+
+def login(chance: random.Random, sound: Sound) -> Case:
+    """Tokens before a handshake, handshakes twice, a mechanism that nobody has, then a request."""
+    handshake = encode_request(
+        SaslHandshakeRequest(mechanism=chance.choice(("PLAIN", "SCRAM-SHA-256", "NONE", ""))), 1, 0, CLIENT_ID
+    )
+    token = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + chance.randbytes(5)), 2, 0, CLIENT_ID)
+    order = [handshake, handshake, token, with_size(sound.body)]
+    chance.shuffle(order)
+    return Case(sound.api.key, sound.version, tuple(order[: chance.choice((2, 3, 4))]), "login", ends=Ends.FINISH)
+
+
+TRANSPORTS: Final[dict[str, Callable[[random.Random, Sound], Case]]] = {
+    "split": split, "size": size, "half-open": half_open, "finish": finish, "reset": reset, "not kafka": not_kafka,
+    "login": login,
+}  # fmt: skip
+"""What is wrong is how the bytes come. Many frames on a connection at once are the engine's ordinary way."""
