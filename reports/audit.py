@@ -9,6 +9,7 @@ import numpy as np
 
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
+from reports.dataset import MANIFEST, read_dataset
 from reports.ingest.history import Ingested, ingest
 from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.partition import check
@@ -74,7 +75,20 @@ def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
 
 def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Checker = check_locally) -> AuditResult:
     """Audit one history; UsageError when it cannot be read."""
-    history = ingest(path, overrides)
+    return audit_history(_read(path, overrides), str(path), checker)
+
+
+def _read(path: Path, overrides: dict[str, Any] | None) -> Ingested:
+    """A history, or the folder of one that was read before."""
+    if not (path / MANIFEST).exists():
+        return ingest(path, overrides)
+    history = read_dataset(path)
+    history.config = msgspec.structs.replace(history.config, **(overrides or {}))
+    return history
+
+
+def audit_history(history: Ingested, name: str, checker: Checker = check_locally) -> AuditResult:
+    """Audit what was read already."""
     by_partition = [(key, each) for key, founds in checker(history) for each in founds]
     found, told = check_run(history.partitions, history.tables, Promise.of(history.config), by_partition)
     findings = []
@@ -89,7 +103,7 @@ def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Check
     return AuditResult(
         verdict=worst([Verdict(row["verdict"]) for row in rules]) if history.operations else Verdict.UNKNOWN,
         operations=history.operations,
-        history=str(path),
+        history=name,
         config=history.config,
         rules=rules,
         findings=findings,

@@ -47,7 +47,9 @@ def audit_command(
 
 
 def _history(path: Path) -> Path:
-    return path / "history.ndjson" if path.is_dir() else path
+    from reports.dataset import MANIFEST
+
+    return path / "history.ndjson" if path.is_dir() and not (path / MANIFEST).exists() else path
 
 
 def _override(text: str) -> tuple[str, Any]:

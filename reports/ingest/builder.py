@@ -1,7 +1,7 @@
 """Columns that grow: those that few rows need cost the others nothing."""
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,9 @@ NAMES = tuple(name for name in ROW_COLUMNS if name not in OPTIONAL)
 class Values:
     """Values as integers: small non-negative integers stand for themselves, everything else is numbered."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._texts: list[str] = []
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self.texts = list(texts)
+        self._numbers = {text: -2 - place for place, text in enumerate(self.texts)}
 
     def number(self, value: Any) -> int:
         if type(value) is int and 0 <= value < 1 << 61:
@@ -26,14 +26,14 @@ class Values:
             return TOMBSTONE
         text = repr(value)
         if text not in self._numbers:
-            self._numbers[text] = -2 - len(self._texts)
-            self._texts.append(text)
+            self._numbers[text] = -2 - len(self.texts)
+            self.texts.append(text)
         return self._numbers[text]
 
     def text(self, number: int) -> str:
         if number == TOMBSTONE:
             return "null"
-        return str(number) if number >= 0 else self._texts[-2 - number]
+        return str(number) if number >= 0 else self.texts[-2 - number]
 
 
 def _columns(names: Iterable[str]) -> dict[str, "array[int]"]:

@@ -151,6 +151,7 @@ class Ingest:
 
     def _complete(self, invoke: Event, done: Event | None) -> None:
         if invoke.f in self._steps.handled:
+            self.operations += 1
             self._steps.complete(invoke, done, self._calm(done or invoke))
             return
         kind = KINDS[invoke.f]
@@ -272,6 +273,10 @@ class Ingest:
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def ingested(self, config: Config) -> Ingested:
+        self.finish()
+        return Ingested(config, self.build(), self.tables, self.values, self.faults, self.operations)
+
     def build(self) -> dict[Key, Operations]:
         transactions = self.tables.transactions
         fate = np.array([*transactions.fate, UNKNOWN], np.int64)
@@ -330,5 +335,4 @@ def ingest(path: Path, overrides: dict[str, Any] | None = None) -> Ingested:
         if error.where:
             raise
         raise UsageError(error.what, where=str(path), mend=error.mend) from error
-    reading.finish()
-    return Ingested(config, reading.build(), reading.tables, reading.values, reading.faults, reading.operations)
+    return reading.ingested(config)

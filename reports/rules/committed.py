@@ -44,7 +44,8 @@ def early_reads(view: View) -> Found:
     early = np.flatnonzero(early)
     upper = _begun(view)
     send, read, _ = sweep(_released(view), upper)
-    other = ~np.isin(ops.txn[send], ops.txn[writer[early]])
+    # What a transaction read of its own is rule 18.
+    other = ~np.isin(ops.txn[send], ops.txn[writer[early]]) & (ops.txn[send] != ops.txn[read])
     send, read = np.concatenate([writer[early], send[other]]), np.concatenate([row[early], read[other]])
     first = first_of_each(ops.txn[send])
     offsets = view.send_offset[np.searchsorted(view.sends, send[first])]

@@ -135,7 +135,7 @@ def _believed_twice(tables: Tables) -> Iterator[Told]:
     for step in sorted(ends, key=lambda step: step.returned):
         last.setdefault(step.process, []).append(step)
     commits = [s for s in tables.of("commit") if s.status is Status.OK and s.epoch >= 0]
-    for _, mine in _by([s for s in tables.of("assign") if s.group], "group", "subject"):
+    for _, mine in _by([s for s in tables.of("assign") if s.group and s.subject], "group", "subject"):
         for older, newer in pairwise(mine):
             if older.process == newer.process:
                 continue

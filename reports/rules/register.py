@@ -71,10 +71,16 @@ def _slice(bounds: Bounds, epochs: Ints, epoch: int) -> Bounds:
 
 
 def _split(rule: int, view: View, lower: Bounds, upper: Bounds) -> tuple[Found, Found]:
-    """Violations within an epoch, and what is left of the comparison over all epochs as information."""
-    parts = [sweep(low, up) for low, up in _by_epoch(view, lower, upper)]
-    first, second, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    """Violations within an epoch, and what is left of the comparison over all epochs as information.
+
+    What is broken within an epoch is broken over all, so a healthy partition is swept once.
+    """
     over_all, witness, end = sweep(lower, upper)
+    if not len(over_all):
+        return none_of(rule), none_of(rule)
+    suspects = upper.where(np.isin(upper.row, over_all))
+    parts = [sweep(low, up) for low, up in _by_epoch(view, lower, suspects)]
+    first, second, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
     other = ~np.isin(over_all, first)
     return (
         Found(rule, first, second, z),

@@ -1,0 +1,346 @@
+"""One anomaly of each rule, and nothing else with it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from reports.synth.stage import Actor, Stage
+from reports.synth.story import Story
+
+
+def inconsistent_offsets(s: Story) -> Actor:
+    a, b = s.values(2)
+    other = s.process()
+    s.stage.event(other, "invoke", "send", **s.at(), value=b)
+    yield from s.send(a, 0)
+    s.stage.event(other, "info", "send", **s.at(), value=b)
+    yield from s.fetch(0, {0: a})
+    yield from s.fetch(0, {0: b})
+
+
+def duplicate(s: Story) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0)
+    yield from s.fetch(0, {0: a, 1: a})
+
+
+def phantom_read(s: Story) -> Actor:
+    a, nobodys = s.values(2)
+    yield from s.send(a, 0)
+    yield from s.fetch(0, {0: a, 1: nobodys})
+
+
+def lost_write(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.sends(a, b)
+    yield from s.fetch(0, {1: b})
+
+
+def unseen(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.sends(a, b)
+    yield from s.fetch(0, {0: a})
+
+
+def truncated_after_read(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.sends(a, b)
+    yield from s.fetch(0, {0: a, 1: b})
+    yield from s.fetch(0, {1: b})
+
+
+def nonmonotonic_poll(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    yield from s.sends(a, b, c)
+    reader = s.process()
+    s.assign(reader, position=0)
+    yield from s.poll(reader, {0: a, 1: b})
+    yield from s.poll(reader, {1: b, 2: c})
+
+
+def poll_skip(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    yield from s.sends(a, b, c)
+    reader = s.process()
+    s.assign(reader, position=0)
+    yield from s.poll(reader, {0: a})
+    yield from s.poll(reader, {2: c})
+    yield from s.fetch(0, {0: a, 1: b, 2: c})
+
+
+def int_nonmonotonic_poll(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    yield from s.sends(a, b, c)
+    yield from s.fetch(0, {0: a, 2: c, 1: b})
+
+
+def nonmonotonic_send(s: Story) -> Actor:
+    a, b = s.values(2)
+    process = s.process()
+    yield from s.send(a, 1, by=process)
+    yield from s.send(b, 0, by=process)
+    yield from s.fetch(0, {0: b, 1: a})
+
+
+def int_send_skip(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    txn = s.begin("interrupted")
+    yield from s.send(a, 0, txn=txn)
+    yield from s.send(b, 1)
+    yield from s.send(c, 2, txn=txn)
+    yield from s.end(txn)
+    yield from s.committed_fetch({0: a, 1: b, 2: c})
+
+
+def producer_reorder(s: Story) -> Actor:
+    values, processes = s.values(2), (s.process(), s.process())
+    asked: list[dict[str, Any]] = [
+        {**s.at(), "value": value, "sequence": place, "producer_id": 90_000 + s.stage.value(), "producer_epoch": 0}
+        for place, value in enumerate(values)
+    ]
+    asked[1]["producer_id"] = asked[0]["producer_id"]
+    for process, each in zip(processes, asked, strict=True):
+        s.stage.event(process, "invoke", "send", **each)
+    yield 1.0
+    for process, each, offset in zip(processes, asked, (1, 0), strict=True):
+        s.stage.event(process, "ok", "send", offset=offset, **each)
+    yield from s.fetch(0, {0: values[1], 1: values[0]})
+
+
+def append_inversion(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.send(a, 1)
+    yield from s.send(b, 0)
+    yield from s.fetch(0, {0: b, 1: a})
+
+
+def stale_read(s: Story) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0, leader_epoch=0)
+    yield from s.op("list_offsets", {**s.at(), "leader_epoch": 0}, {"high_watermark": 0})
+    yield from s.fetch(0, {0: a})
+
+
+def future_read(s: Story) -> Actor:
+    (a,) = s.values(1)
+    yield from s.fetch(0, {0: a})
+    yield from s.send(a, 0)
+
+
+def high_watermark_regression(s: Story) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0)
+    yield from s.fetch(0, {0: a}, leader_epoch=0, high_watermark=2)
+    yield from s.op("list_offsets", {**s.at(), "leader_epoch": 0}, {"high_watermark": 1})
+
+
+def aborted_read(s: Story) -> Actor:
+    (a,) = s.values(1)
+    txn = s.begin("aborted")
+    yield from s.send(a, 0, txn=txn)
+    yield from s.end(txn, "abort")
+    yield from s.committed_fetch({0: a})
+
+
+def precommitted_read(s: Story) -> Actor:
+    (a,) = s.values(1)
+    txn, process = s.begin("own"), s.process()
+    yield from s.send(a, 0, txn=txn, by=process)
+    s.assign(process, position=0)
+    yield from s.poll(process, {0: a}, txn=txn)
+    yield from s.end(txn)
+
+
+def early_read(s: Story) -> Actor:
+    (a,) = s.values(1)
+    txn = s.begin("open")
+    yield from s.send(a, 0, txn=txn)
+    yield from s.committed_fetch({0: a})
+    yield from s.end(txn)
+
+
+def torn_transaction(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    txn = s.begin("torn")
+    yield from s.send(a, 0, txn=txn)
+    yield from s.send(b, 0, txn=txn, partition=1)
+    yield from s.end(txn, end="info")
+    yield from s.send(c, 2, partition=1)
+    yield from s.committed_fetch({0: a})
+    yield from s.committed_fetch({2: c}, partition=1)
+
+
+def circle(s: Story) -> Actor:
+    a, b = s.values(2)
+    first, second = s.begin("first"), s.begin("second")
+    yield from s.send(a, 0, txn=first)
+    yield from s.send(b, 0, txn=second, partition=1)
+    readers = {first: (s.process(), f"{s.topic}-1", b), second: (s.process(), s.key, a)}
+    for txn, (process, _, _) in readers.items():
+        s.stage.event(process, "invoke", "poll", txn=txn)
+    for txn in readers:
+        yield from s.end(txn)
+    for txn, (process, key, value) in readers.items():
+        s.stage.event(process, "ok", "poll", txn=txn, value={key: [(0, value)]})
+
+
+def double_processing(s: Story) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0)
+    for name in ("once", "twice"):
+        txn, process = s.begin(name), s.process()
+        s.assign(process, position=0)
+        yield from s.poll(process, {0: a}, txn=txn, group=s.group)
+        yield from s.end(txn)
+
+
+def abort_rewind(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.sends(a, b)
+    process = s.process()
+    s.assign(process, position=0)
+    for name, records, end in (("gone", {0: a}, "abort"), ("on", {1: b}, "commit")):
+        txn = s.begin(name)
+        yield from s.poll(process, records, txn=txn, group=s.group)
+        yield from s.end(txn, end)
+
+
+def commit_ahead(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    yield from s.sends(a, b, c)
+    process = s.process()
+    s.assign(process, position=0)
+    yield from s.poll(process, {0: a})
+    yield from s.commit(2, by=process)
+    yield from s.fetch(0, {0: a, 1: b, 2: c})
+
+
+def committed_offset_regression(s: Story) -> Actor:
+    yield from s.commit(1)
+    yield from s.commit(2)
+    yield from s.committed(1)
+
+
+def double_ownership(s: Story) -> Actor:
+    yield from s.sync("one", 1)
+    yield from s.sync("two", 1)
+
+
+def zombie_commit(s: Story) -> Actor:
+    yield from s.sync("one", 5)
+    yield from s.sync("two", 6)
+    yield from s.commit(3, generation_id=5, member_id="one")
+
+
+def epoch_safety(s: Story) -> Actor:
+    yield from s.metadata("1", 1, 3)
+    yield from s.metadata("2", 2, 3)
+
+
+def hanging_transaction(s: Story) -> Actor:
+    a, b, c = s.values(3)
+    yield from s.send(a, 0, txn=s.begin("hanging"))
+    yield from s.send(b, 1)
+    yield from s.fetch(0, {0: a, 1: b}, high_watermark=2, last_stable_offset=0)
+    yield 15_000
+    yield from s.send(c, 2)
+    yield from s.fetch(0, {0: a, 1: b, 2: c}, high_watermark=3, last_stable_offset=0)
+
+
+def stuck(s: Story) -> Actor:
+    for _ in range(3):
+        yield from s.op("group", {"group": s.group}, {"value": {"state": "PreparingRebalance", "members": []}})
+        yield 40_000
+
+
+def duplicate_producer_id(s: Story) -> Actor:
+    given = {"producer_id": 70_000 + s.stage.value(), "producer_epoch": 0}
+    for _ in range(2):
+        yield from s.op("init_producer", {}, given)
+
+
+def forgotten_commit(s: Story) -> Actor:
+    yield from s.commit(5)
+    yield from s.committed(-1)
+
+
+def silent_reset(s: Story) -> Actor:
+    values = s.values(4)
+    yield from s.sends(*values)
+    yield from s.fetch(0, dict(enumerate(values)))
+    for records in ({0: values[0]}, {3: values[3]}):
+        process = s.process()
+        s.assign(process, group=s.group)
+        yield from s.poll(process, records)
+        s.stage.event(process, "info", "revoke", value=[s.key], group=s.group)
+
+
+def early_retention(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.send(a, 0, timestamp_ms=0)
+    yield from s.send(b, 1)
+    yield from s.fetch(1, {1: b}, log_start_offset=1)
+
+
+def resurrected_record(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.send(a, 0, key="k")
+    yield from s.send(None, 1, key="k")
+    yield from s.send(b, 2, key="other")
+    yield from s.fetch(0, {0: a, 2: b})
+
+
+def replica_divergence(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.send(a, 0)
+    yield from s.send(b)
+    yield from s.fetch(0, {0: a})
+    for node, value in (("1", a), ("2", b)):
+        held = {"value": [(0, value)], "high_watermark": 1}
+        yield from s.op("log_dump", {**s.at(), "node": node, "position": 0}, held)
+
+
+def aborted_offsets_visible(s: Story) -> Actor:
+    txn = s.begin("aborted")
+    yield from s.op("send_offsets", {"txn": txn, "group": s.group, "value": {s.key: 7}}, {})
+    yield from s.end(txn, "abort")
+    yield from s.committed(7)
+
+
+def topic_reborn(s: Story) -> Actor:
+    a, b = s.values(2)
+    yield from s.send(a, 0)
+    yield from s.fetch(0, {0: a})
+    yield from s.op("delete_topic", {"topic": s.topic}, {})
+    yield from s.op("create_topic", {"topic": s.topic}, {})
+    yield from s.send(b, 0)
+    yield from s.fetch(0, {0: b, 1: a})
+
+
+PLANTS: Final[dict[int, Callable[[Story], Actor]]] = dict(
+    enumerate(
+        (
+            inconsistent_offsets, duplicate, phantom_read, lost_write, unseen, truncated_after_read,
+            nonmonotonic_poll, poll_skip, int_nonmonotonic_poll, nonmonotonic_send, int_send_skip, producer_reorder,
+            append_inversion, stale_read, future_read, high_watermark_regression, aborted_read, precommitted_read,
+            early_read, torn_transaction, circle, double_processing, abort_rewind, commit_ahead,
+            committed_offset_regression, double_ownership, zombie_commit, epoch_safety, hanging_transaction, stuck,
+            duplicate_producer_id, forgotten_commit, silent_reset, early_retention, resurrected_record,
+            replica_divergence, aborted_offsets_visible, topic_reborn,
+        ),
+        1,
+    )
+)  # fmt: skip
+"""By the number of the rule."""
+
+SETTINGS: Final[dict[int, dict[str, Any]]] = {35: {"compaction": True}}
+"""What the header must say for a plant to be one."""
+
+
+def plant(rule: int, number: int) -> Callable[[Stage], Actor]:
+    """An actor that plants it, in a topic and a group of its own."""
+    return partial(_enact, rule, number)
+
+
+def _enact(rule: int, number: int, stage: Stage) -> Actor:
+    return PLANTS[rule](Story(stage, number))

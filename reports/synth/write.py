@@ -1,0 +1,53 @@
+"""`highwater synth`: a made-up history as a file, or as Parquet buckets."""
+
+from pathlib import Path
+
+import msgspec
+
+from reports.dataset import write_dataset
+from reports.ingest.history import Ingest
+from reports.synth.healthy import CONFIG, Plant, play
+from reports.synth.plants import PLANTS, SETTINGS, plant
+from spec.formats.history import Config, Event, header
+from spec.formats.verdict import UsageError
+
+
+def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
+    """Write `history.ndjson`; `planted` is how often each rule's anomaly is to be in it. UsageError if it cannot be."""
+    config, plants = _planted(planted)
+    encoder = msgspec.json.Encoder()
+    hidden = path.with_name(f".{path.name}")
+    try:
+        with hidden.open("wb", buffering=1 << 20) as sink:
+
+            def write(event: Event) -> None:
+                sink.write(encoder.encode(event) + b"\n")
+
+            write(header(config))
+            play(seed, operations, write, plants)
+        hidden.replace(path)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        mend = "free disk space or write elsewhere"
+        raise UsageError(f"cannot write ({error.strerror})", where=str(path), mend=mend) from error
+    return config
+
+
+def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
+    """The same as Parquet buckets."""
+    config, plants = _planted(planted)
+    reading = Ingest(config)
+    play(seed, operations, reading.take, plants)
+    write_dataset(folder, reading.ingested(config))
+    return config
+
+
+def _planted(planted: dict[int, int]) -> tuple[Config, list[Plant]]:
+    unknown = [rule for rule in planted if rule not in PLANTS]
+    if unknown:
+        raise UsageError(f"no rule {unknown[0]}", where="--plant", mend="1 to 38; see spec/anomalies.toml")
+    config = CONFIG
+    for rule in planted:
+        config = msgspec.structs.replace(config, **SETTINGS.get(rule, {}))
+    rules = [rule for rule, count in sorted(planted.items()) for _ in range(count)]
+    return config, [plant(rule, number) for number, rule in enumerate(rules)]

@@ -1,0 +1,90 @@
+"""What is planted is found, named, and nothing with it; where nothing is planted nothing is found."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater import app
+from reports.anomalies import anomalies
+from reports.audit import AuditResult, audit
+from reports.synth.plants import PLANTS
+from reports.synth.write import synth, synth_dataset
+from spec.formats.verdict import UsageError
+
+OPERATIONS = 400
+
+
+def audited(folder: Path, planted: dict[int, int], *, operations: int = OPERATIONS, seed: int = 1) -> AuditResult:
+    path = folder / "history.ndjson"
+    synth(path, operations=operations, seed=seed, planted=planted)
+    return audit(path)
+
+
+def found(result: AuditResult) -> dict[int, int]:
+    return {finding.rule: finding.count for finding in result.findings}
+
+
+def test_there_is_a_plant_for_every_rule() -> None:
+    assert sorted(PLANTS) == sorted(anomalies()) == list(range(1, 39))
+
+
+@pytest.mark.parametrize("rule", PLANTS)
+def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, rule: int) -> None:
+    result = audited(tmp_path, {rule: 2}, seed=rule)
+    assert found(result) == {rule: 2}
+    (finding,) = result.findings
+    assert finding.severity == anomalies()[rule].severity
+    assert finding.name == anomalies()[rule].name
+
+
+@pytest.mark.parametrize("rule", PLANTS)
+def test_each_finding_has_two_witnesses_or_says_that_one_is_an_absence(tmp_path: Path, rule: int) -> None:
+    (finding,) = audited(tmp_path, {rule: 1}, seed=rule).findings
+    roles = [role for role in anomalies()[rule].witnesses if role]
+    for evidence in finding.witnesses:
+        assert [witness.role for witness in evidence.operations] == roles
+        assert all(witness.words for witness in evidence.operations)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_healthy_history_has_no_findings(tmp_path: Path, seed: int) -> None:
+    result = audited(tmp_path, {}, operations=6_000, seed=seed)
+    assert result.verdict == "valid"
+    assert found(result) == {}
+    assert result.operations >= 6_000
+
+
+def test_all_at_once_are_told_apart(tmp_path: Path) -> None:
+    rules = {rule: 1 for rule in PLANTS if rule != 35}  # it needs another topic setting
+    assert found(audited(tmp_path, rules, operations=3_000)) == rules
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        synth(tmp_path / name, operations=500, seed=7, planted={4: 1})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_buckets_hold_what_the_file_holds(tmp_path: Path) -> None:
+    planted = dict.fromkeys((4, 17, 20, 22, 25, 27, 29, 38), 1)
+    synth(tmp_path / "history.ndjson", operations=800, seed=5, planted=planted)
+    synth_dataset(tmp_path / "buckets", operations=800, seed=5, planted=planted)
+    from_file, from_buckets = audit(tmp_path / "history.ndjson"), audit(tmp_path / "buckets")
+    assert found(from_buckets) == planted
+    assert from_buckets.findings == from_file.findings
+    assert from_buckets.operations == from_file.operations
+
+
+def test_the_command_plants_by_name_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "history.ndjson"
+    told = CliRunner().invoke(
+        app, ["synth", "--ops", "300", "--plant", "lost-write:2", "--plant", "27", "--out", str(path)]
+    )
+    assert told.exit_code == 0
+    assert found(audit(path)) == {4: 2, 27: 1}
+
+
+def test_an_unknown_rule_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no rule 39"):
+        synth(tmp_path / "history.ndjson", operations=10, seed=1, planted={39: 1})
