@@ -1,7 +1,10 @@
 """All invariants of a simulated cluster, attached to its world."""
 
+from functools import partial
+
 from fuzz.invariants.groups import ObservedGroup
 from fuzz.invariants.metadata import StoredState
+from fuzz.invariants.overheard import overhear
 from fuzz.invariants.replication import ReplicatedPartition
 from fuzz.invariants.watch import Seen, Violation, ViolationError
 from fuzz.load import Clients, Consumer
@@ -20,6 +23,7 @@ class Invariants:
         self.last_moved = ""
         settings = cluster.settings
         self.seen = Seen()
+        self._world.network.overhear = partial(overhear, self.seen)
         self.unclean: set[int] = set()
         self.unreadable: set[int] = set()  # brokers whose disk rots: what they read is not what they wrote
         keys = [(TOPIC, number) for number in range(settings.partitions)]

@@ -78,6 +78,8 @@ class ObservedGroup:
 
     def _moved(self, group: Group) -> None:
         self._seen.add(f"group {group.state}")
+        if group.state is GroupState.PREPARING_REBALANCE and self._is_failing_over():
+            self._seen.add("rebalance during failover")
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._check_barrier(group)
         elif group.state is GroupState.STABLE:
@@ -87,6 +89,11 @@ class ObservedGroup:
                 )
             self._stable_generation = group.generation_id
             self._check_assignment(group)
+
+    def _is_failing_over(self) -> bool:
+        """Some partition has nobody yet who acts as its leader."""
+        partitions = range(self._cluster.settings.partitions)
+        return self._cluster.store_if_up() is not None and any(self._cluster.leader(each) < 0 for each in partitions)
 
     def _look_at_offsets(self, group: Group) -> None:
         """A commit that was acknowledged counts until a later one does: nobody but the holder may undo it.

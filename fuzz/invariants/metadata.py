@@ -90,7 +90,17 @@ class StoredState:
             )
         if before is not None and len(state.isr) != len(before.isr):
             self._seen.add("isr shrink" if len(state.isr) < len(before.isr) else "isr expansion")
+        if before is not None:
+            self._look_at_election(before, state, elected=elected)
         self._tell(key, before)
+
+    def _look_at_election(self, before: PartitionState, state: PartitionState, *, elected: bool) -> None:
+        if len(state.isr) == 1 < len(before.isr):
+            self._seen.add("isr of one")
+        if elected and state.leader < 0:
+            self._seen.add("no leader")
+        if elected and state.leader >= 0 and state.leader not in (*before.isr, *before.elr):
+            self._seen.add("unclean election")
 
     def _look_for_fenced(self) -> None:
         """NoFencedMember: whoever lost its session leaves the ISR, once a controller has had the time to notice."""

@@ -104,6 +104,7 @@ class ReplicatedPartition:
         batches = last.batches
         if end < last.log_end_offset:
             self._seen.add("truncation")
+            self._seen["records truncated"] += last.log_end_offset - end
             while batches and batches[-1][1] >= end:
                 batches.pop()
             last.matched = 0 if self._compacted else min(last.matched, len(batches))

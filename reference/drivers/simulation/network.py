@@ -72,6 +72,7 @@ class Network:
         self._post = post
         self.spread_ms, self.loss_per_mille, self._reorder = spread_ms, loss_per_mille, reorder
         self.through_the_wire: Callable[[Message], Message] | None = None
+        self.overhear: Callable[[Message], None] | None = None
         self.held: dict[Link, deque[Message]] = {}
         self._pipes: dict[str, Pipe] = {}
         self._lanes: dict[Link, list[Pipe]] = {}
@@ -94,6 +95,8 @@ class Network:
     def send(self, source: str, target: str, message: Message) -> None:
         if not self._post.knows(target):
             return
+        if self.overhear is not None:
+            self.overhear(message)
         link = (source, target)
         if self.through_the_wire is not None:
             message = self.through_the_wire(message)
