@@ -6,7 +6,7 @@ and reads wait behind the writes that came before them.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -41,7 +41,7 @@ from reference.store_messages import (
 
 T = TypeVar("T")
 TICK = "tick"
-FLUSHED, SNAPSHOT = "flushed", "snapshot"
+FLUSHED, SNAPSHOT, RECOVERED = "flushed", "snapshot", "recovered"
 WRITES = Create | SetData | Delete | Multi | Connect | CloseSession
 
 
@@ -105,6 +105,7 @@ class MetadataStore:
         self._zxid = 0
         self._queue: deque[Queued] = deque()
         self._flushing: tuple[Queued, ...] = ()
+        self._recovered = True  # what was replayed is on disk
         self._encoder = msgspec.msgpack.Encoder()
 
     # -- entrances -------------------------------------------------------------------------------
@@ -113,6 +114,9 @@ class MetadataStore:
         self._now = now
         self._recover()
         self._out.drain()  # what recovery replays was said before the stop
+        if self._log.replayed:  # some of it may only be in the page cache yet: nobody may see it and lose it again
+            self._recovered = False
+            self._out.add(Flush(self._log.replayed, RECOVERED))
         self._out.add(SetTimer(TICK, now.monotonic_ms + self.config.tick_ms))
         return self._out.drain()
 
@@ -141,6 +145,7 @@ class MetadataStore:
         if token == SNAPSHOT:
             self._log.finish_snapshot()
             return self._out.drain()
+        self._recovered = True
         done, self._flushing = self._flushing, ()
         for queued in done:
             self._apply(queued)
@@ -174,7 +179,7 @@ class MetadataStore:
 
     def _go_on(self) -> None:
         """Answer reads while no write stands before them; else flush all queued writes together."""
-        while self._queue and not self._flushing:
+        while self._queue and self._recovered and not self._flushing:
             if not isinstance(self._queue[0].entry.operation, WRITES):
                 self._apply(self._queue.popleft())
                 continue
@@ -262,31 +267,36 @@ class MetadataStore:
 
     def _check_all(self, operations: tuple[Create | SetData | Delete | Check, ...]) -> None:
         """Would each succeed, given those before it? Raises before anything is written."""
-        created: set[str] = set()
-        deleted: set[str] = set()
+        changed: dict[str, Create | None] = {}  # what those before it create, or delete
 
         def exists(path: str) -> bool:
-            return (path in self._tree and path not in deleted) or path in created
+            return changed[path] is not None if path in changed else path in self._tree
 
         for operation in operations:
-            path = operation.path
+            path, parent = operation.path, parent_of(operation.path)
             if isinstance(operation, Create):
                 if exists(path):
                     raise RefusedError("NodeExists")
-                if not exists(parent_of(path)):
+                if not exists(parent):
                     raise RefusedError("NoNode")
-                created.add(path)
-                deleted.discard(path)
+                above = changed.get(parent)
+                if above.ephemeral if above else self._tree[parent].stat.ephemeral_owner:
+                    raise RefusedError("NoChildrenForEphemerals")
+                changed[path] = operation
                 continue
             if not exists(path):
                 raise RefusedError("NoNode")
-            if operation.version != ANY_VERSION and path not in created:
+            if operation.version != ANY_VERSION and path not in changed:
                 self._check_version(path, operation.version)
             if isinstance(operation, Delete):
-                if self._tree[path].children - {child.rpartition("/")[2] for child in deleted}:
+                if any(exists(child) for child in self._children(path, changed)):
                     raise RefusedError("NotEmpty")
-                deleted.add(path)
-                created.discard(path)
+                changed[path] = None
+
+    def _children(self, path: str, changed: Iterable[str]) -> Iterator[str]:
+        if path in self._tree:
+            yield from (f"{path}/{name}" for name in self._tree[path].children)
+        yield from (each for each in changed if parent_of(each) == path)
 
     def _check_version(self, path: str, version: int) -> None:
         if self._tree[path].stat.version != version:

@@ -36,6 +36,7 @@ class StoreLog:
         self._number = 0
         self._size = 0
         self._writing: int | None = None  # the generation whose snapshot is on its way to disk
+        self.replayed: tuple[str, ...] = ()  # logs that recovery read something from
 
     @property
     def path(self) -> str:
@@ -69,6 +70,8 @@ class StoreLog:
         for body, end in _frames(data):
             replay(body)
             whole = end
+        if whole:
+            self.replayed += (path,)
         if whole < len(data):
             self._fs.truncate(path, whole)
 

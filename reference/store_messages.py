@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-Error = Literal["", "NoNode", "NodeExists", "BadVersion", "NotEmpty", "SessionExpired", "ConnectionLoss"]
+Error = Literal[
+    "", "NoNode", "NodeExists", "BadVersion", "NotEmpty", "NoChildrenForEphemerals", "SessionExpired", "ConnectionLoss"
+]
 ANY_VERSION = -1
 
 

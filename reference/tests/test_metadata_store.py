@@ -106,6 +106,17 @@ def test_what_was_answered_survives_a_crash_and_what_was_not_need_not() -> None:
     assert again.ask(s, Get("/lost")).error == "NoNode"
 
 
+def test_nobody_sees_what_only_the_page_cache_brought_back() -> None:
+    """The process died before the flush, so the write is there again; a power cut after that may still take it."""
+    d = Driven()
+    s = d.session()
+    d.do(d.store.receive(d.now, "a", StoreRequest(9, s, Create("/unsure"))), flush=False)
+    again = Driven(d.disk)
+    assert again.ask(s, Get("/unsure")).error == ""
+    d.disk.lose_unflushed()
+    assert Driven(d.disk).ask(s, Get("/unsure")).error == ""
+
+
 def test_a_torn_entry_is_cut() -> None:
     d = Driven()
     s = d.session()

@@ -102,6 +102,20 @@ def test_multi_is_all_or_nothing(sessions: Sessions, root: str) -> None:
     assert s.ask(Delete(root)).error == "NotEmpty"
 
 
+def test_a_multi_counts_what_its_own_steps_changed(sessions: Sessions, root: str) -> None:
+    s = sessions()
+    s.ask(Create(root))
+    assert s.ask(Multi((Create(f"{root}/y"), Delete(root)))).error == "NotEmpty"
+    assert s.ask(Multi((Create(f"{root}/y"), Delete(f"{root}/y"), Delete(root)))).error == ""
+    assert s.ask(Get(root)).error == "NoNode"
+
+
+def test_ephemerals_have_no_children(sessions: Sessions, root: str) -> None:
+    s = sessions()
+    s.ask(Create(root, ephemeral=True))
+    assert s.ask(Create(f"{root}/y")).error == "NoChildrenForEphemerals"
+
+
 def test_ephemerals_end_with_their_session(sessions: Sessions, root: str) -> None:
     a, b = sessions(), sessions()
     b.ask(AddWatch("/"))
