@@ -7,7 +7,7 @@ of each transaction whether it committed, did not, or whether only the log knows
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, settings
+from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -97,6 +97,8 @@ class TransactionMachine(RuleBasedStateMachine):
             self.committed.append(life.written)
             life.written = []
         else:
+            if life.written:
+                event("aborted transaction")
             self._dropped(life)
 
     @rule(data=st.data(), commit=st.booleans())
@@ -118,6 +120,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert not life.written, "an open transaction was forgotten"
             return
         assert error in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}, error.name
+        event("fenced producer")
         life.fenced = True
         self._dropped(life)
 
@@ -129,6 +132,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def the_coordinator_restarts(self, clean: bool) -> None:
         """What was written is in the page cache, which outlives the process."""
+        event("coordinator restart")
         world = self.world.world
         if clean:
             world.enter(broker_peer(1), self.world.broker().stop)
@@ -179,9 +183,3 @@ class TransactionMachine(RuleBasedStateMachine):
         for effects in self.unknown:
             assert len({seen.pop(effect, 0) for effect in effects}) == 1, "a transaction is torn"
         assert not seen
-
-
-TestTransactions = TransactionMachine.TestCase
-TestTransactions.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
