@@ -32,6 +32,7 @@ def simulate_command(
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard AckAfterCommit=off
     """
     from fuzz.chaos.settings import of_simulator
+    from fuzz.guard_focus import directed
     from fuzz.schedule import read_schedule
     from fuzz.simulated_cluster import Settings
     from spec.formats.verdict import ExitCode
@@ -42,6 +43,8 @@ def simulate_command(
         min_insync_replicas=min_insync_replicas, wire=wire,
         node_settings=of_simulator(given) if given is not None else {},
     )  # fmt: skip
+    if len(settings.guards_off) == 1:
+        settings = directed(settings.guards_off[0], settings)
     chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
     if trace is not None:
         from fuzz.search import run_seed
@@ -117,13 +120,9 @@ def simulate(
             smallest.keep(folder)
             finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
             finding["lines"] = smallest.lines(folder)
-            if keep is not None and len(settings.guards_off) == 1:
-                write_kept(
-                    Kept(
-                        guard=settings.guards_off[0], invariant=smallest.violation.invariant, schedule=smallest.schedule
-                    ),
-                    keep,
-                )
+            if keep is not None and settings.guards_off:
+                guard, invariant = settings.guards_off[0], smallest.violation.invariant
+                write_kept(Kept.of(guard, settings, invariant, smallest.schedule), keep)
         findings.append(finding)
     return {
         "seeds": len(found.results),

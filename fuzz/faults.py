@@ -12,18 +12,22 @@ from functools import partial
 from typing import Final
 
 from fuzz.invariants.every import Invariants
-from fuzz.schedule import ROLE, Fault, Schedule, check
+from fuzz.schedule import EVERYTHING, ROLE, Fault, Schedule, check
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
 from reference.broker import Broker
 from reference.clients.application import Application
+from reference.controller.paths import CONTROLLER
 from reference.drivers.simulation.disk import Lose, SimulatedDisk
-from reference.events import STORE, broker_peer
+from reference.effects import Effect
+from reference.events import STORE, Instant, broker_peer
+from reference.store_messages import Delete
 from reference.wire.records import HEADER_SIZE
 
 Undo = Callable[[], None]
 PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
 CRC_COVERS: Final = 21  # from the attributes of a batch on
 BATCH_OVERHEAD: Final = 12  # base offset and length, which the length does not count
+KEEP_ELIGIBLE: Final = "KeepEligible"
 LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer is cut short
 
 
@@ -55,6 +59,7 @@ class Injector:
             "rot": self._rot,
             "clock": self._jump,
             "expire": self._expire,
+            "depose": self._depose,
             "stall": self._stall,
         }
 
@@ -63,6 +68,8 @@ class Injector:
     def arrange(self, schedule: Schedule) -> None:
         """All faults of it, counted from now; UsageError for one that the simulator has not, or a node it has not."""
         check(schedule, [self._id(name) for name in self._world.hosts])
+        if any(fault.options.get("what", EVERYTHING) != EVERYTHING for fault in schedule.faults):
+            self._world.network.part_kinds()
         for number, fault in enumerate(schedule.in_order()):
             self._world.schedule(fault.at_ms, partial(self._inject, number, fault))
 
@@ -214,17 +221,32 @@ class Injector:
         if self._world.is_up(STORE):
             self._world.enter(STORE, lambda now: self._cluster.store().expire(now, node))
 
+    def _depose(self, fault: Fault, node: str) -> None:
+        """As an operator does who deletes the controller's node, through whatever broker has a session."""
+        brokers = map(self._cluster.broker, self._cluster.broker_ids)
+        found = next((broker for broker in brokers if broker is not None and broker.store.connected), None)
+        if found is None:
+            return
+
+        def delete(now: Instant) -> list[Effect]:
+            found.store.call(Delete(CONTROLLER))
+            return found.fire(now, "nobody's")
+
+        self._world.enter(broker_peer(found.config.broker_id), delete)
+
     # -- network -------------------------------------------------------------------------------------
 
     def _spoil(self, fault: Fault, node: str, **more: int) -> Undo:
         links, spoil = list(self._links(fault, node)), self._world.network.spoil
+        what = str(fault.option("what"))
+        kind = "" if what == EVERYTHING else what
         for source, target in links:
-            spoil(source, target, **more)
+            spoil(source, target, kind, **more)
         less = {name: -amount for name, amount in more.items()}
 
         def undo() -> None:
             for source, target in links:
-                spoil(source, target, **less)
+                spoil(source, target, kind, **less)
 
         return undo
 
@@ -291,13 +313,17 @@ class Injector:
         )
 
     def _others_hold(self, broker_id: int) -> bool:
-        """Is there for each partition another running, sound member of the ISR that holds all that was committed?"""
+        """Is there for each partition another running, sound member of the ISR that holds all that was committed?
+
+        Where it is to be shown what the lack of `KeepEligible` does, those count too whom the rule would keep.
+        """
         if not self._world.is_up(STORE):
             return False
         unsound = {broker_id} | self._rotten | self._failing_disk
-        for key in self._invariants.partitions:
+        kept = KEEP_ELIGIBLE in self._cluster.settings.guards_off
+        for key, partition in self._invariants.partitions.items():
             state = self._cluster.stored(key[1], key[0])
-            members = [member for member in state.isr if member not in unsound] if state else []
+            members = (partition.eligible if kept else set(state.isr) if state else set()) - unsound
             if state is not None and not any(self._invariants.holds_committed(member, key) for member in members):
                 return False
         return True

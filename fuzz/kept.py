@@ -1,11 +1,11 @@
 """The kept seeds: of each guard a schedule that breaks an invariant once it is off (`fuzz/seeds/<guard>.json`)."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
-from fuzz.schedule import Schedule, check
+from fuzz.schedule import Option, Schedule, check
 from fuzz.search import SeedResult, run_seed
 from fuzz.simulated_cluster import Load, Settings
 from spec.formats.verdict import UsageError
@@ -23,6 +23,18 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     min_insync_replicas: int = 2
     isr_update: str = ""
     load: Load | None = None
+    broker_settings: dict[str, Option] = {}
+    assigned: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, guard: str, settings: Settings, invariant: str, schedule: Schedule) -> Self:
+        """What a run found under these settings."""
+        return cls(
+            guard=guard, invariant=invariant, schedule=schedule, load=settings.load,
+            also_off=tuple(each for each in settings.guards_off if each != guard),
+            min_insync_replicas=settings.min_insync_replicas, broker_settings=settings.broker_settings,
+            assigned=settings.assigned,
+        )  # fmt: skip
 
     def settings(self, *, off: bool = True) -> Settings:
         """Those of the run; with `off` False the guard is on."""
@@ -30,8 +42,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             guards_off=((self.guard,) if off else ()) + self.also_off,
             min_insync_replicas=self.min_insync_replicas,
             load=self.load,
+            assigned=self.assigned,
             swarm=True,
-            broker_settings={"isr_update": self.isr_update} if self.isr_update else {},
+            broker_settings=self.broker_settings | ({"isr_update": self.isr_update} if self.isr_update else {}),
         )
 
     def run(self, *, off: bool = True, tracing: bool = False) -> SeedResult:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from fuzz.clients import Client, Producer
+from fuzz.old_consumers import OldConsumers
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
 from fuzz.transactional import TransactionalProducer
 from reference.clients.application import POLL, Application
@@ -34,8 +35,10 @@ GROUP: Final = "g"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4
-GENERATION: Final = 10_000_000
-"""A commit is its generation times this and the time: what is committed later, or in a later generation, is more."""
+WHO: Final = 16
+GENERATION: Final = 10_000_000 * WHO
+"""A commit is its generation, its time and the number of its member, in this order: what is committed later, or in a
+later generation, is more."""
 
 OnAck = Callable[[int, int, int], None]
 OnCommitted = Callable[[frozenset[Partition], int], None]
@@ -82,6 +85,7 @@ class Consumer(Application):
 
     def __init__(self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted) -> None:
         super().__init__(name, bootstrap, config)
+        self._number = int(name.partition(":")[2])
         self._polls = 0
         self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
         self._on_committed = on_committed
@@ -107,7 +111,8 @@ class Consumer(Application):
             self._polls += 1
             owned = self.member.fetchable
             if owned and self._polls % POLLS_A_COMMIT == 0:
-                effects += self._commit(now, owned, self.member.generation_id * GENERATION + now.monotonic_ms)
+                when = now.monotonic_ms * WHO + self._number
+                effects += self._commit(now, owned, self.member.generation_id * GENERATION + when)
         return effects
 
     def _commit(self, now: Instant, owned: frozenset[Partition], offset: int) -> list[Effect]:
@@ -163,6 +168,7 @@ class Clients:
     writers: list[Producer | Writer | TransactionalProducer] = field(default_factory=list)
     members: dict[str, Consumer] = field(default_factory=dict)
     administrator: Administrator | None = None
+    old: OldConsumers = field(default_factory=OldConsumers)
 
     def start(self, cluster: SimulatedCluster, on_ack: OnAck, on_committed: OnCommitted) -> None:
         """Start what `Settings.load` asks for."""
@@ -182,6 +188,8 @@ class Clients:
             self.writers.append(_started(cluster, f"transactional:{number}", transactional))
         for number in range(len(load.members)):
             self._start_member(cluster, number, on_committed)
+        if load.old_consumers:
+            self.old.start(cluster, load.old_consumers)
         if load.administrator:
             chance, replicas = cluster.world.chance, cluster.settings.replicas
             administrator = Administrator(brokers, chance, replicas, deletes=load.deletes)

@@ -15,6 +15,9 @@ GROUP_PATIENCE_MS = 8_000
 def demand_progress(cluster: SimulatedCluster, invariants: Invariants, clients: Clients) -> None:
     """Writes are acknowledged, replicas are in the ISR, moves and deletions have ended, the group is settled."""
     world = cluster.world
+    if cluster.settings.clients.old_consumers:
+        _all_claimed(cluster, invariants)
+        return
     before = [writer.acked for writer in clients.writers]
     world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
     if any(writer.acked == count for writer, count in zip(clients.writers, before, strict=True)):
@@ -60,6 +63,11 @@ def _nothing_left(cluster: SimulatedCluster, invariants: Invariants) -> None:
                 and (SIDE_TOPIC, 0) in broker.replicas.partitions]  # fmt: skip
         if left:
             invariants.violated("NothingLeft", f"{SIDE_TOPIC} is gone, and {left} have a replica")
+
+
+def _all_claimed(cluster: SimulatedCluster, invariants: Invariants) -> None:
+    if missing := invariants.old.all_claimed():
+        invariants.violated("EventuallyAllClaimed", f"{missing}, 6 s after the last fault")
 
 
 def _settled(cluster: SimulatedCluster, invariants: Invariants) -> None:

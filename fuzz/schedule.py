@@ -19,6 +19,7 @@ import msgspec
 from spec.formats.verdict import UsageError
 
 Option = int | str
+EVERYTHING: Final = "everything"
 Choices = tuple[Option, ...]  # the first is the default; one number alone is a default of any size from 0 on
 
 ROLE: Final = re.compile(r"(leader|followers)\([^,()]+,\d+\)|coordinator\([^()]+\)|controller|all")
@@ -34,7 +35,8 @@ class Kind:
 
 
 # `of`: the other end of the links that a fault breaks; an id, or `others`: everybody else, `brokers`, `clients`.
-LINK: Final[dict[str, Choices]] = {"direction": ("both", "out", "in"), "of": ("others",)}
+# `what`: the connection of these messages alone, such as `FetchRequest`: each kind then has one of its own.
+LINK: Final[dict[str, Choices]] = {"direction": ("both", "out", "in"), "of": ("others",), "what": (EVERYTHING,)}
 
 KINDS: Final = {
     "kill": Kind(
@@ -57,6 +59,9 @@ KINDS: Final = {
     "rot": Kind("a bit of the newest segment of a log flips while the process is down", options={"bit": (0,)}),
     "clock": Kind("the wall clock jumps `by_ms`, `back` or forth", options={"by_ms": (60_000,), "back": (0, 1)}),
     "expire": Kind("the session at the metadata store ends", lasts=False),
+    "depose": Kind(
+        "the controller's claim at the metadata store is deleted, as an operator may; its session goes on", lasts=False
+    ),
     "stall": Kind("a client does not poll, but its heartbeats go on"),
 }
 

@@ -86,8 +86,7 @@ def _run_seed(
     world.after_event = invariants.after_event
     injector = Injector(cluster, invariants)
     violation = None
-    members = tuple(f"member:{number}" for number in range(len(settings.clients.members)))
-    schedule = schedule or draw_schedule(seed, settings, members)
+    schedule = schedule or draw_schedule(seed, settings)
     try:
         cluster.start()
         clients.start(cluster, invariants.acknowledged, invariants.committed)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.clients import Asker, topic_creator
+from fuzz.schedule import Fault
 from reference.broker import Broker
 from reference.config import BrokerConfig, StoreConfig
 from reference.context import from_json
@@ -48,8 +49,19 @@ class Load:
     transactional: int = 0
     members: tuple[str, ...] = ()
     twins: int = 0
+    old_consumers: int = 0  # of 0.7: those of one group, over a store and no broker of today
     administrator: bool = False
     deletes: bool = False  # the administrator makes and deletes a topic, too
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """Which faults are drawn. `kinds`: of those alone; `messages`: broken links are of these alone; `story`: of those
+    faults, each some hundreds of milliseconds later, and no others."""
+
+    kinds: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    story: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,7 @@ class Settings:
     racks: tuple[str, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)
     node_settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # by broker id
+    focus: Focus = Focus()
 
     @property
     def clients(self) -> Load:
@@ -122,6 +135,8 @@ class SimulatedCluster:
         for broker_id in self.broker_ids:
             self.world.start(broker_peer(broker_id))
         self.world.run_until(self.world.now_ms + 300)
+        if not self.broker_ids:
+            return
         wanted = self.settings
         creator = topic_creator(self.broker_ids, TOPIC, wanted.partitions, wanted.replicas, wanted.assigned)
         self.ask("client:admin", creator, patience_ms=20_000)

@@ -7,12 +7,16 @@ purpose and number, so that leaving one fault out changes no other.
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
+from fuzz.schedule import KINDS as KINDS_OF_FAULT
 from fuzz.schedule import Fault, Option, Schedule
 from fuzz.simulated_cluster import Load, Settings
 from reference.drivers.simulation.chance import Chance
 
 LOAD_MS: Final = 6_000
 MAX_FAULTS: Final = 8
+STORY_AT_MS: Final = 300
 LASTS_MS: Final = (40, 150, 700, 2_000)
 
 KINDS: Final = (
@@ -42,13 +46,15 @@ def settings_of(seed: int, base: Settings) -> Settings:
 
 def _swarm(chance: Chance, base: Settings) -> Settings:
     load = base.load or draw_load(chance)
+    if load.old_consumers:
+        return replace(base, load=load, brokers=0, partitions=0)
     isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
     return replace(
         base,
         load=load,
         partitions=3 if load.members or load.transactional else base.partitions,
-        brokers=base.brokers + load.administrator,
-        replication_factor=base.replicas,
+        brokers=max((base.brokers + load.administrator, *base.assigned)),
+        replication_factor=len(base.assigned) or base.replicas,
         reorder=chance.draw("reorder", 0, 2) > 0,
         broker_settings={"isr_update": isr_update, **base.broker_settings},
     )
@@ -56,6 +62,8 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
 
 def draw_load(chance: Chance) -> Load:
     """A third of the runs has producers alone, a third a group as well, the others an administrator."""
+    if chance.draw("old consumers", 0, 16) == 0:
+        return Load(producers=0, old_consumers=3)
     idempotent, transactional = chance.draw("idempotent", 0, 2), int(chance.draw("transactional", 0, 3) == 0)
     match chance.draw("load", 0, 3):
         case 0:
@@ -68,22 +76,42 @@ def draw_load(chance: Chance) -> Load:
             return Load(idempotent=idempotent, administrator=True)
 
 
-def draw_schedule(seed: int, settings: Settings, clients: tuple[str, ...] = ()) -> Schedule:
-    """At most eight faults; `clients` are those that may stall, or be cut off."""
-    chance = Chance(seed)
-    kinds = [kind for n, kind in enumerate(KINDS) if chance.draw("kinds", n, 3) == 0] or ["kill"]
-    faults = [_draw_fault(chance, n, kinds, settings, clients) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
+def draw_schedule(seed: int, settings: Settings) -> Schedule:
+    """At most eight faults, or those of the story that the settings tell."""
+    chance, focus = Chance(seed), settings.focus
+    if focus.story:
+        faults = [_draw_moment(chance, n, fault) for n, fault in enumerate(focus.story)]
+    else:
+        known = focus.kinds or KINDS
+        kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
+        faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
     return Schedule(seed=seed, duration_ms=LOAD_MS, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
 
 
-def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings, clients: tuple[str, ...]) -> Fault:
+def _draw_moment(chance: Chance, n: int, fault: Fault) -> Fault:
+    """Sooner or later, and longer or shorter: how long things take depends on the seed, too."""
+    return structs.replace(
+        fault,
+        at_ms=fault.at_ms + chance.draw("at", n, STORY_AT_MS),
+        for_ms=fault.for_ms + chance.draw("lasts more", n, STORY_AT_MS) if fault.for_ms else 0,
+    )
+
+
+def client_names(load: Load) -> tuple[str, ...]:
+    """Those that may stall, or be cut off."""
+    members = tuple(f"member:{number}" for number in range(len(load.members)))
+    return (*members, *(f"old:{number}" for number in range(load.old_consumers)))
+
+
+def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings) -> Fault:
+    clients = client_names(settings.clients)
     kind = kinds[chance.draw("kind", n, len(kinds))]
-    if kind == "stall" and not clients:
+    if kind == "stall" and not settings.clients.members:
         kind = "pause"
     lasts_ms = LASTS_MS[chance.draw("lasts", n, len(LASTS_MS))] + chance.draw("lasts more", n, 60)
     return Fault(
         at_ms=chance.draw("at", n, LOAD_MS),
-        for_ms=0 if kind in {"disconnect", "expire"} else lasts_ms,
+        for_ms=lasts_ms if KINDS_OF_FAULT[kind].lasts else 0,
         kind=kind,
         nodes=(_draw_node(chance, n, kind, settings, clients),),
         options=_draw_options(chance, n, kind, settings),
@@ -93,6 +121,8 @@ def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings, cl
 def _draw_node(chance: Chance, n: int, kind: str, settings: Settings, clients: tuple[str, ...]) -> str:
     if kind == "stall":
         return clients[chance.draw("client", n, len(clients))]
+    if not settings.brokers:
+        return (*clients, "store")[chance.draw("client", n, 1 + len(clients))]
     if clients and kind in OF_CLIENTS and chance.draw("of clients", n, 3) == 0:
         return clients[chance.draw("client", n, len(clients))]
     roles = ROLES if kind not in OF_ONE_BROKER else ROLES[:1] + ROLES[2:3]
@@ -106,6 +136,8 @@ def _draw_options(chance: Chance, n: int, kind: str, settings: Settings) -> dict
         ends = ("others", "others", "brokers", "store", *map(str, range(1, settings.brokers + 1)))
         options["of"] = ends[chance.draw("of", n, len(ends))]
         options["direction"] = ("both", "both", "out", "in")[chance.draw("direction", n, 4)]
+        if settings.focus.messages:
+            options["what"] = settings.focus.messages[chance.draw("what", n, len(settings.focus.messages))]
     match kind:
         case "kill":
             options["lose"] = ("nothing", "unflushed", "unflushed", "torn")[chance.draw("lose", n, 4)]

@@ -170,6 +170,10 @@ class MetadataStore:
         self._go_on()
         return self._out.drain()
 
+    def lives(self, session_id: int) -> bool:
+        """Has this session neither ended nor expired?"""
+        return session_id in self._sessions
+
     def peek(self, path: str, parse: Callable[[bytes, int], T]) -> T | None:
         """What a node holds (data, version), for who watches a simulation."""
         node = self._tree.get(path)

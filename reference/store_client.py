@@ -54,6 +54,10 @@ class StoreClient:
     def session_id(self) -> int:
         return self._session_id
 
+    @property
+    def connected(self) -> bool:
+        return self._connected
+
     def start(self) -> None:
         self._context.timer(PING, self._ping_ms)
         spawn(self._connect())

@@ -5,7 +5,7 @@ from typing import Final
 
 from fuzz.chaos.disk import missing_for_disk
 from fuzz.chaos.field import Field
-from fuzz.schedule import KINDS, Fault, Schedule
+from fuzz.schedule import EVERYTHING, KINDS, Fault, Schedule
 from spec.formats.verdict import UsageError
 
 PROCESSES: Final = "processes that can be started and ended here"
@@ -20,6 +20,7 @@ NEEDS: Final[Mapping[str, str]] = {
     "rot": "the data folders of the nodes, as reference and apache-kafka have them here",
     "clock": "a wall clock that can be moved, which the simulator's is",
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
+    "depose": "a metadata store that is ours to write to, as the simulator's is",
     "stall": "a client of ours",
 }
 OF_CLIENTS: Final = frozenset({"stall"})
@@ -37,6 +38,8 @@ def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
     """UsageError at the first fault that cannot be done."""
     for number, fault in enumerate(schedule.faults):
         lacks = missing(field, "full_disk" if wants_disk(fault) else fault.kind)
+        if fault.options.get("what", EVERYTHING) != EVERYTHING:
+            lacks = "a network that tells messages from each other, as the simulator's does (`what`)"
         if lacks:
             raise UsageError(
                 f"{fault.kind} is unsupported: it needs {lacks}", where=f"fault {number} on {target}",

@@ -4,6 +4,7 @@ from functools import partial
 
 from fuzz.invariants.groups import ObservedGroup
 from fuzz.invariants.metadata import StoredState
+from fuzz.invariants.old_consumers import ObservedOldConsumers
 from fuzz.invariants.overheard import overhear
 from fuzz.invariants.replication import ReplicatedPartition
 from fuzz.invariants.watch import Seen, Violation, ViolationError
@@ -41,11 +42,14 @@ class Invariants:
             )
             for key in keys
         }
+        self._obeyed: dict[str, tuple[int, int]] = {}  # of a broker: its life, and whom it obeys in that
         self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
         self.group = (
             ObservedGroup(cluster, clients.members, self.seen, self.violated) if settings.clients.members else None
         )
+
+        self.old = ObservedOldConsumers(cluster, clients.old, self.seen, self.violated)
 
     def acknowledged(self, partition: int, offset: int, value: int) -> None:
         self.partitions[TOPIC, partition].acknowledged(offset)
@@ -62,6 +66,7 @@ class Invariants:
         node = host.node
         if isinstance(node, Broker):
             broker_id = node.config.broker_id
+            self._look_at_controller_epoch(host, node)
             if broker_id not in self.unreadable:
                 replicas = node.replicas.partitions
                 for key, partition in self._partitions:
@@ -83,10 +88,21 @@ class Invariants:
                         partition.look(host, broker_id, replica)
             if self.group is not None:
                 self.group.broker_moved(node)
+        elif self._cluster.settings.clients.old_consumers:
+            self.old.after_event()
         elif host.name == STORE and node is not None:
             self.stored.after_event()
         elif self.group is not None and isinstance(node, Consumer):
             self.group.member_moved()
+
+    def _look_at_controller_epoch(self, host: Host, broker: Broker) -> None:
+        """BrokersGoForward: in one life a broker obeys no controller that is older than the last."""
+        life, epoch = self._obeyed.get(host.name, (0, -1))
+        obeyed = broker.replicas.controller_epoch
+        if life == host.life and obeyed < epoch:
+            self.violated("BrokersGoForward", f"obeys controller epoch {obeyed} after {epoch}")
+        if obeyed != epoch or life != host.life:
+            self._obeyed[host.name] = host.life, obeyed
 
     def readable_again(self) -> None:
         """Disks are sound; what they hold is read anew."""

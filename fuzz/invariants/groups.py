@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from fuzz.invariants.replication import Violated
 from fuzz.invariants.watch import Seen
-from fuzz.load import GENERATION, GROUP, Consumer
+from fuzz.load import GENERATION, GROUP, WHO, Consumer
 from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
 from reference.broker import Broker
 from reference.clients.assignors import ASSIGNORS
 from reference.clients.judge import quarrels
 from reference.clients.member_states import MemberState
-from reference.clients.subscriptions import Partition, unpack_assignment
+from reference.clients.subscriptions import NO_GENERATION, Partition, Subscription, unpack_assignment
 from reference.groups.group import Group, GroupState
 from reference.replication.states import PartitionState, state_path
 from reference.wire.errors import DecodeError
@@ -33,6 +33,9 @@ class ObservedGroup:
         self._stable_generation = 0
         self._known: set[str] = set()  # the ids that processes ever had
         self._acknowledged: dict[Partition, int] = {}
+        self._recorded: dict[Partition, int] = {}  # what the coordinator had last
+        self._out_since: dict[str, int] = {}  # processes of no member of the group, since so many milliseconds
+        self._ids: frozenset[str] = frozenset()
         self._topic = {(TOPIC, number) for number in range(cluster.settings.partitions)}
 
     def _coordinates(self, broker: Broker) -> bool:
@@ -51,7 +54,10 @@ class ObservedGroup:
         if group is not self._last:
             if self._last is not None:
                 self._seen.add("coordinator change")
+                self._look_for_forgotten(group)
             self._last, self._state, self._generation = group, GroupState.EMPTY, -1
+        if group.members.keys() != self._ids:
+            self._members_changed(group)
         self._look_at_offsets(group)
         if group.generation_id < self._generation:
             self._violated("OwnershipKept", f"generation {self._generation} to {group.generation_id}")
@@ -69,6 +75,8 @@ class ObservedGroup:
     def member_moved(self) -> None:
         """Undisturbed: who keeps a partition keeps it. OneOwner: no two of one generation have the same partition."""
         for name, application in self._members.items():
+            if application.member.member_id in self._ids:
+                self._out_since.pop(name, None)
             if application.disturbed:
                 self._violated("Undisturbed", f"{name} gives up {sorted(application.disturbed)}, which nobody took")
         self._known.update(application.member.member_id for application in self._members.values())
@@ -82,6 +90,7 @@ class ObservedGroup:
             self._seen.add("rebalance during failover")
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._check_barrier(group)
+            self._check_claims(group)
         elif group.state is GroupState.STABLE:
             if group.generation_id < self._stable_generation:
                 self._violated(
@@ -101,11 +110,56 @@ class ObservedGroup:
         The holder itself may, by a copy of an older commit that comes late: commits have no sequence.
         """
         unit = GENERATION if self._seen["duplicate"] else 1
+        for key, recorded in group.offsets.items():
+            self._look_at_commit(key, recorded.offset)
         for key, acknowledged in self._acknowledged.items():
             committed = group.offsets.get(key)
             if committed is None or committed.offset // unit < acknowledged // unit:
                 told = committed.offset if committed else "none"
                 self._violated("OwnershipKept", f"{key[0]}-{key[1]} is committed at {told}, after {acknowledged}")
+
+    def _members_changed(self, group: Group) -> None:
+        self._ids = frozenset(group.members)
+        for name, application in self._members.items():
+            if application.member.member_id in self._ids:
+                self._out_since.pop(name, None)
+            else:
+                self._out_since.setdefault(name, self._cluster.world.now_ms)
+
+    def _look_for_forgotten(self, group: Group) -> None:
+        """A fail-over loses no member who was told its place in the generation that is stored."""
+        for name, application in self._members.items():
+            member = application.member
+            told = member.state is MemberState.STABLE and member.generation_id == group.generation_id
+            if told and group.members and name not in self._out_since and member.member_id not in group.members:
+                self._violated("OwnershipKept", f"{member.member_id} of {name} is a stranger after a fail-over")
+
+    def _look_at_commit(self, key: Partition, offset: int) -> None:
+        """What counts was sent by a member: who was thrown out commits nothing."""
+        if self._recorded.get(key) == offset:
+            return
+        self._recorded[key] = offset
+        name, sent_ms = f"member:{offset % WHO}", offset % GENERATION // WHO
+        if sent_ms > self._out_since.get(name, sent_ms):
+            self._violated(
+                "OwnershipKept", f"{name} commits {key[0]}-{key[1]}, and is no member since {self._out_since[name]} ms"
+            )
+
+    def _check_claims(self, group: Group) -> None:
+        """ClaimsAgree: no two members claim one partition since one generation."""
+        claimed: dict[tuple[Partition, int], str] = {}
+        for member in group.members.values():
+            try:
+                claim = Subscription.decode(member.metadata(group.protocol or ""))
+            except DecodeError:
+                continue
+            for each in claim.owned if claim.generation != NO_GENERATION else ():
+                other = claimed.setdefault((each, claim.generation), member.member_id)
+                if other != member.member_id:
+                    self._violated(
+                        "ClaimsAgree",
+                        f"{other} and {member.member_id} claim {each[0]}-{each[1]} since generation {claim.generation}",
+                    )
 
     def _check_barrier(self, group: Group) -> None:
         """When a generation is complete, none of its dynamic members owns anything (eager)."""

@@ -46,6 +46,7 @@ class ReplicatedPartition:
         self._seen, self._violated, self._compacted = seen, violated, compacted
         self.replicas: dict[int, Replica] = {}
         self.state: PartitionState | None = None
+        self.eligible: frozenset[int] = frozenset()  # the ISR, and who may be elected beside it by the rules of KIP-966
         self.committed: list[Batch] = []  # what any leader ever had below its high watermark
         self.committed_end = 0
         self.acknowledged_end = 0
@@ -62,6 +63,7 @@ class ReplicatedPartition:
     def stored(self, state: PartitionState, before: PartitionState | None) -> None:
         """The store holds another state."""
         self.state = state
+        self.eligible = frozenset(state.isr) | (self.eligible if len(state.isr) < self._enough else frozenset())
         if before is not None:
             self._unclean.difference_update(set(state.isr) - set(before.isr))
         self._check_eligible("committed", self.committed_end)

@@ -107,9 +107,7 @@ def test_seeds_draw_every_fault_and_every_load() -> None:
     loads = [draw_load(Chance(seed)) for seed in range(60)]
     assert {bool(load.members) for load in loads} == {load.administrator for load in loads} == {True, False}
     assert {load.members[0] for load in loads if load.members} >= {"range", "cooperative-sticky"}
-    faults = [
-        f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings(swarm=True)), ("m",)).faults
-    ]
+    faults = [f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings(swarm=True))).faults]
     assert {fault.kind for fault in faults} == {
         "kill", "bounce", "pause", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
         "fail_flush", "full_disk", "rot", "clock", "expire", "stall",

@@ -75,6 +75,12 @@ class GroupConsumer:
             self.store.closed()
         return self._context.out.drain()
 
+    @property
+    def idle(self) -> bool:
+        """It is registered and connected, and has come to the end of every rebalance that it knows to be due."""
+        settled = not (self._running or self.gave_up) and self._registered == self.store.session_id
+        return settled and self.store.connected
+
     # -- registration ----------------------------------------------------------------------------
 
     def _session_began(self) -> None:
@@ -84,10 +90,9 @@ class GroupConsumer:
         spawn(self._register())
 
     def _resumed(self) -> None:
-        if self._registered == self.store.session_id:
-            self._notice_change()  # events may have been missed
-        else:
-            spawn(self._register())  # the link broke while we registered
+        """A store that was started anew knows sessions and no watches; events may have been missed, too."""
+        self._registered = 0
+        spawn(self._register())
 
     async def _register(self) -> None:
         """Into the ids of the group; watches on consumers and brokers; then rebalance."""

@@ -148,7 +148,7 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if 0 <= broker_epoch < self._context.broker_epoch and self._context.guards.fence_old_broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        self.controller_epoch = max(self.controller_epoch, controller_epoch)
+        self.controller_epoch = controller_epoch
         return ErrorCode.NONE
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> list[tuple[str, int, ErrorCode]]:

@@ -33,6 +33,11 @@ class Post(Protocol):
     def tell_closed(self, name: str, peer: str) -> None: ...
 
 
+def kind_of(message: Message) -> str:
+    """`FetchRequest`; messages of the metadata store have no body."""
+    return type(getattr(message, "body", None)).__name__
+
+
 @dataclass(slots=True)
 class Pipe:
     """One direction of a connection. `generation` ends with the connection."""
@@ -76,12 +81,12 @@ class Network:
         self.held: dict[Link, deque[Message]] = {}
         self._pipes: dict[str, Pipe] = {}
         self._lanes: dict[Link, list[Pipe]] = {}
-        self._weather: dict[Link, Weather] = {}
+        self._weather: dict[Link | tuple[str, str, str], Weather] = {}  # of a link, or of one kind of message on it
 
     def _pipe(self, link: Link, message: Message) -> Pipe:
         name = f"{link[0]}>{link[1]}"
         if self._reorder and STORE not in link:
-            name += f" {type(getattr(message, 'body', None)).__name__}"
+            name += f" {kind_of(message)}"
         pipe = self._pipes.get(name)
         if pipe is None:
             stream = self._post.chance.stream
@@ -89,6 +94,13 @@ class Network:
             self._pipes[name] = pipe
             self._lanes.setdefault(link, []).append(pipe)
         return pipe
+
+    def part_kinds(self) -> None:
+        """From now on each kind of request has a connection of its own."""
+        self._reorder = True
+
+    def _weather_of(self, link: Link, message: Message) -> Weather | None:
+        return self._weather.get(link) or self._weather.get((*link, kind_of(message)))
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -103,7 +115,7 @@ class Network:
         if link in self.held:
             self.held[link].append(message)
             return
-        weather = self._weather.get(link) if self._weather else None
+        weather = self._weather_of(link, message) if self._weather else None
         if weather is not None and weather.cut:
             weather.torn = True
         elif weather is not None and weather.clog:
@@ -134,7 +146,7 @@ class Network:
 
     def _arrive(self, link: Link, message: Message) -> None:
         source, target = link
-        weather = self._weather.get(link) if self._weather else None
+        weather = self._weather_of(link, message) if self._weather else None
         if weather is not None and weather.cut:
             weather.torn = True
         elif self._post.is_up(target):
@@ -167,18 +179,22 @@ class Network:
             if link in self.held:
                 self.held[link].clear()
             weather = self._weather.get(link)
-            if weather is not None:
-                weather.waiting.clear()
-                weather.torn = weather.torn or weather.cut > 0
+            for each in [weather for where, weather in self._weather.items() if where[:2] == link]:
+                each.waiting.clear()
+                each.torn = each.torn or each.cut > 0
             if weather is None or not weather.cut:
                 self._post.tell_closed(link[1], link[0])
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def spoil(self, source: str, target: str, **more: int) -> None:
-        """Add to the weather of a link; negative numbers take away again, and the last one clears the sky."""
+    def spoil(self, source: str, target: str, kind: str = "", **more: int) -> None:
+        """Add to the weather of a link; negative numbers take away again, and the last one clears the sky.
+
+        `kind`: only of messages with such a body (see `part_kinds`).
+        """
         link = (source, target)
-        weather = self._weather.setdefault(link, Weather())
+        where = (source, target, kind) if kind else link
+        weather = self._weather.setdefault(where, Weather())
         for name, amount in more.items():
             setattr(weather, name, getattr(weather, name) + amount)
         if not weather.clog:
@@ -189,7 +205,7 @@ class Network:
             weather.torn = False
             self.disconnect(source, target)
         if weather.fair:
-            self._weather.pop(link, None)
+            self._weather.pop(where, None)
 
     # -- by hand -----------------------------------------------------------------------------------
 

@@ -1,0 +1,176 @@
+"""Which clients, settings and faults show the absence of a guard; a guard that is not listed needs nothing special."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fuzz.schedule import Fault
+from fuzz.simulated_cluster import Focus, Load, Settings
+
+EVERYTHING: Final = Focus()
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`also_off`: guards that would mask the one. What is left out is drawn from the seed."""
+
+    load: Load | None = None
+    focus: Focus = EVERYTHING
+    also_off: tuple[str, ...] = ()
+    min_insync_replicas: int = 2
+    broker_settings: dict[str, Any] = field(default_factory=dict)
+    assigned: tuple[int, ...] = ()
+
+
+OLD: Final = Needs(Load(producers=0, old_consumers=3), Focus(("kill", "pause", "cut", "clog", "delay", "expire")))
+ASKED: Final = {"isr_update": "alter_partition"}
+COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
+EAGER: Final = Load(members=("range",) * 3)
+STATIC: Final = Load(members=("range",) * 3, twins=1)
+SWARM: Final = Settings(swarm=True)
+LED_BY_2: Final = (2, 3, 4)
+MOVES: Final = Load(administrator=True)
+DELETES: Final = Load(producers=1, administrator=True, deletes=True)
+
+
+def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -> Fault:
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,), options=options)
+
+
+NEEDS: Final[dict[str, Needs]] = {
+    # ISR
+    "AwaitStateAfterConflict": Needs(
+        MOVES,
+        Focus(
+            ("pause", "pause", "cut", "clog", "delay"),
+            ("AlterPartitionResponse", "LeaderAndIsrRequest", "FetchRequest"),
+        ),
+        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+    ),
+    "KeepEligible": Needs(
+        Load(),
+        Focus(story=(
+            fault(800, 3_000, "cut", "leader(t,0)", direction="in", of="brokers", what="FetchRequest"),
+            fault(2_200, 1_000, "kill", "leader(t,0)", lose="unflushed"),
+        )),
+        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+    ),
+    "ExpandAfterEpochStart": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 4_000, "delay", "2", direction="out", of="3", what="FetchResponse", ms=400),
+            fault(800, 3_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_500, 3_000, "kill", "2"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "RefuseFenced": Needs(
+        Load(),
+        Focus(story=(
+            fault(200, 5_300, "cut", "4", of="store"),
+            fault(250, 3_900, "pause", "4"),
+            fault(300, 5_300, "clog", "controller", of="2", what="UpdateMetadataRequest", direction="out"),
+        )),
+        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        assigned=LED_BY_2,
+    ),
+    "DeferToNewerLeader": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 3_000, "clog", "controller", of="store"),
+            fault(400, 3_500, "clog", "all", of="3", what="UpdateMetadataRequest", direction="out"),
+            fault(500, 1_800, "cut", "2", of="store"),
+            fault(1_500, 1_300, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+        )),
+        broker_settings=ASKED,
+        assigned=LED_BY_2,
+    ),
+    "PreferOnlyInSync": Needs(
+        Load(),
+        Focus(story=(
+            fault(400, 600, "kill", "leader(t,0)"),
+            fault(500, 4_000, "cut", "1", direction="out", of="brokers", what="FetchRequest"),
+        )),
+        broker_settings={"leader_imbalance_check_interval_ms": 500},
+    ),
+    "FenceStaleController": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 5_000, "duplicate", "controller", of="brokers", direction="out", per_mille=900),
+            fault(600, 400, "kill", "4"),
+            fault(1_200, 0, "depose", "store"),
+            fault(2_600, 400, "kill", "4"),
+            fault(3_200, 0, "depose", "store"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "ControllerEpochCas": Needs(
+        MOVES,
+        Focus(story=(
+            fault(300, 600, "kill", "leader(t,0)"),
+            fault(1_500, 2_500, "clog", "controller", of="store", direction="in"),
+            fault(1_900, 0, "depose", "store"),
+        )),
+    ),
+    "FenceStaleStopReplica": Needs(MOVES, Focus(("duplicate", "delay"), ("StopReplicaRequest",))),
+    "DeletionAwaitsReplicas": Needs(DELETES, Focus(("kill", "pause", "cut"))),
+    "DeletionWaitsForReassignment": Needs(DELETES, Focus(("delay", "pause", "cut"))),
+    # groups
+    "MatchReplies": Needs(
+        EAGER,
+        Focus(story=(
+            fault(0, 700, "kill", "member:2"),
+            fault(200, 4_000, "clog", "member:0", direction="in", of="brokers", what="SyncGroupResponse"),
+        )),
+    ),
+    "FenceStaleHeartbeat": Needs(
+        STATIC,
+        Focus(story=(
+            fault(0, 900, "kill", "member:2"),
+            fault(500, 3_900, "cut", "member:0", direction="in", of="brokers", what="HeartbeatResponse"),
+        )),
+    ),
+    "MembersCommitOnly": Needs(
+        EAGER,
+        Focus(story=(fault(500, 3_000, "cut", "member:0", direction="out", of="brokers", what="HeartbeatRequest"),)),
+    ),
+    "PersistStaticRejoin": Needs(
+        STATIC,
+        Focus(story=(
+            fault(2_500, 200, "kill", "member:0"),
+            fault(3_400, 2_000, "kill", "coordinator(g)"),
+        )),
+    ),
+    "HighestClaimWins": Needs(
+        COOPERATIVE, Focus(("kill", "delay", "clog"), ("SyncGroupRequest",)),
+    ),
+    "RevokeBeforeRejoin": Needs(COOPERATIVE, Focus(("stall", "kill"))),
+    "ResetClaimOnLost": Needs(COOPERATIVE, Focus(("stall", "pause", "kill", "cut"))),
+    "NobodyKeepsOnConflict": Needs(
+        COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "ClaimsBearGeneration")
+    ),
+    "ClaimsBearGeneration": Needs(
+        COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "NobodyKeepsOnConflict")
+    ),
+    "OneProtocolForAll": Needs(
+        Load(members=("cooperative-sticky", "range", "range")), Focus(("kill", "stall", "pause"))
+    ),
+    **dict.fromkeys(
+        (
+            "EphemeralOwners", "ClaimIfFree", "ReleaseBeforeClaim", "StopBeforeRelease", "RetryRebalance",
+            "RewatchOnRead", "SameViewOrder", "StopFetchingOnExpiry",
+        ),
+        OLD,
+    ),
+}  # fmt: skip
+
+
+def directed(guard: str, base: Settings = SWARM) -> Settings:
+    """Those of a run without this guard."""
+    needs = NEEDS.get(guard)
+    if needs is None:
+        return replace(base, guards_off=(guard,))
+    return replace(
+        base, guards_off=(guard, *needs.also_off), load=needs.load, focus=needs.focus,
+        min_insync_replicas=needs.min_insync_replicas, broker_settings=needs.broker_settings,
+        assigned=needs.assigned,
+    )  # fmt: skip
