@@ -104,6 +104,7 @@ class Broker:
         metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
         settings = AlterConfigs(self.store, cache, self.configs, topics)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
+        log_dirs = LogDirs(context, self.replicas)
         members = self._coordinator
         served: dict[int, Served] = {
             0: Served(produce.produce, 0, self.transactions.newest_produce),
@@ -128,10 +129,11 @@ class Broker:
             20: Served(topics.delete, 0, 6),
             21: Served(deletion.delete_records, 0, 2),
             23: Served(offsets.offset_for_leader_epoch, 0, 4),
-            32: Served(DescribeConfigs(self.config.broker_id, cache, self.configs).describe, 0, 4),
+            32: Served(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
             33: Served(settings.replace, 0, 2),
             36: Served(refuse_authenticate, 0, 2),
-            35: Served(LogDirs(context, self.replicas).describe, 0, 4),
+            34: Served(log_dirs.alter, 0, 2),
+            35: Served(log_dirs.describe, 0, 4),
             37: Served(topics.create_partitions, 0, 3),
             42: Served(committed.delete, 0, 2),
             47: Served(committed.delete_offsets, 0, 0),

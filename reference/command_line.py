@@ -14,6 +14,7 @@ def broker_command(
     config: Annotated[Path | None, typer.Option(help="Run the one node that this TOML file describes.")] = None,
     cluster: Annotated[int, typer.Option(min=0, max=9, help="Run a metadata store and this many brokers.")] = 0,
     port: Annotated[int, typer.Option(help="First of the cluster's ports; 0 takes free ones.")] = 0,
+    first_id: Annotated[int, typer.Option(min=0, help="The cluster's broker ids count from here.")] = 1,
     folder: Annotated[
         Path | None, typer.Option(help="Keep the cluster's data here (default: a temporary folder).")
     ] = None,
@@ -53,7 +54,8 @@ def broker_command(
         "offsets_topic_replication_factor": min(cluster, 3),
         **dict(_setting(each) for each in set_ or []),
     }
-    supervise(Cluster(cluster, folder=folder, port=port, settings=settings), _say, control=control)
+    nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id)
+    supervise(nodes, _say, control=control)
 
 
 def _setting(text: str) -> tuple[str, object]:

@@ -1,7 +1,10 @@
-"""DescribeConfigs (key 32): settings of topics, and of this broker those that topics inherit (KIP-133, KIP-226)."""
+"""DescribeConfigs (key 32): settings of topics, and of this broker (KIP-133, KIP-226)."""
 
+from collections.abc import Iterator
 from typing import Final
 
+from reference.admin.broker_settings import BrokerSetting, broker_settings
+from reference.config import BrokerConfig
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
 from reference.topic_configs import TopicConfigs
@@ -19,12 +22,14 @@ from reference.wire.messages.describe_configs import (
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 TOPIC_SOURCE: Final = 1
+STATIC_SOURCE: Final = 4
 DEFAULT_SOURCE: Final = 5
 
 
 class DescribeConfigs:
-    def __init__(self, broker_id: int, cache: MetadataCache, configs: TopicConfigs) -> None:
-        self._broker_id, self._cache, self._configs = broker_id, cache, configs
+    def __init__(self, config: BrokerConfig, cache: MetadataCache, configs: TopicConfigs) -> None:
+        self._broker_id, self._cache, self._configs = config.broker_id, cache, configs
+        self._own = broker_settings(config)
 
     async def describe(self, request: Request) -> DescribeConfigsResponse:
         body: DescribeConfigsRequest = request.body
@@ -32,16 +37,23 @@ class DescribeConfigs:
 
     def _describe(self, resource: DescribeConfigsResource, body: DescribeConfigsRequest) -> DescribeConfigsResult:
         error, wanted = self._error(resource), resource.configuration_keys
-        of_topic = resource.resource_type == TOPIC_RESOURCE
-        overrides = self._configs.overrides(resource.resource_name) if of_topic else {}
-        names = () if error else [name for name in self._configs.defaults if wanted is None or name in wanted]
+        told = () if error else self._told(resource, body)
         return DescribeConfigsResult(
             error_code=error,
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=tuple(self._setting(name, overrides, body) for name in names),
+            configs=tuple(each for each in told if wanted is None or each.name in wanted),
         )
+
+    def _told(
+        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+    ) -> Iterator[DescribeConfigsResourceResult]:
+        if resource.resource_type == TOPIC_RESOURCE:
+            overrides = self._configs.overrides(resource.resource_name)
+            yield from (self._setting(name, overrides, body) for name in self._configs.defaults)
+        elif resource.resource_name:  # without a name: what was set for all brokers while they ran, so nothing
+            yield from (_own(name, setting, body) for name, setting in self._own.items())
 
     def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
         name = resource.resource_name
@@ -65,3 +77,17 @@ class DescribeConfigs:
             config_type=SETTINGS[name].type,
             documentation=SETTINGS[name].documentation if body.include_documentation else None,
         )
+
+
+def _own(name: str, setting: BrokerSetting, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    source = STATIC_SOURCE if setting.given else DEFAULT_SOURCE
+    synonym = DescribeConfigsSynonym(name=name, value=setting.value, source=source)
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=setting.value,
+        read_only=True,
+        config_source=source,
+        synonyms=(synonym,) if body.include_synonyms else (),
+        config_type=setting.type,
+        documentation=None,
+    )

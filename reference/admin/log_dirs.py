@@ -1,8 +1,18 @@
-"""DescribeLogDirs (key 35): how large each replica of this broker is (KIP-113). There is one folder."""
+"""DescribeLogDirs (key 35): how large each replica here is; AlterReplicaLogDirs (34): where it lies (KIP-113).
+
+There is one folder: a move to it is done already, and there is nowhere else to move to.
+"""
 
 from reference.context import Context
 from reference.events import Request
 from reference.replication.replica_manager import ReplicaManager
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from reference.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -33,3 +43,28 @@ class LogDirs:
             topics=tuple(DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in topics.items()),
         )
         return DescribeLogDirsResponse(results=(result,))
+
+    async def alter(self, request: Request) -> AlterReplicaLogDirsResponse:
+        body: AlterReplicaLogDirsRequest = request.body
+        results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        for folder in body.dirs:
+            for topic in folder.topics:
+                results.setdefault(topic.name, []).extend(
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=number, error_code=self._move(folder.path, topic.name, number)
+                    )
+                    for number in topic.partitions
+                )
+        return AlterReplicaLogDirsResponse(
+            results=tuple(
+                AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(parts))
+                for name, parts in results.items()
+            )
+        )
+
+    def _move(self, path: str, topic: str, number: int) -> ErrorCode:
+        if path != self._context.config.log_dir:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if (topic, number) not in self._replicas.partitions:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.NONE

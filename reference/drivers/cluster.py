@@ -54,10 +54,16 @@ def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, objec
 
 
 class Cluster:
-    """Nodes by name: `store`, then broker ids `1` to N."""
+    """Nodes by name: `store`, then N broker ids from `first_id` on."""
 
     def __init__(
-        self, size: int, *, folder: Path | None = None, port: int = 0, settings: dict[str, object] | None = None
+        self,
+        size: int,
+        *,
+        folder: Path | None = None,
+        port: int = 0,
+        settings: dict[str, object] | None = None,
+        first_id: int = 1,
     ) -> None:
         self._temporary = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="highwater-"))
@@ -65,27 +71,28 @@ class Cluster:
         store_port, *ports = self._ports
         if port:
             ports = [port + number for number in range(size)]
-        self.addresses = {str(number + 1): f"127.0.0.1:{ports[number]}" for number in range(size)}
-        self._configs = self._write_configs(store_port, ports, settings or {})
+        by_id = dict(enumerate(ports, first_id))
+        self.addresses = {str(broker_id): f"127.0.0.1:{port}" for broker_id, port in by_id.items()}
+        self._configs = self._write_configs(store_port, by_id, settings or {})
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def _write_configs(self, store_port: int, ports: list[int], settings: dict[str, object]) -> dict[str, Path]:
+    def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
         if not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER):
             nodes[STORE_NODE] = {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
-        for number, port in enumerate(ports, 1):
+        for number, (broker_id, port) in enumerate(ports.items()):
             broker: dict[str, object] = {
-                "broker_id": number,
+                "broker_id": broker_id,
                 "port": port,
                 "metadata_store": f"127.0.0.1:{store_port}",
-                "log_dir": str(self.folder / f"broker-{number}"),
-                **_settings_of(number, settings),
+                "log_dir": str(self.folder / f"broker-{broker_id}"),
+                **_settings_of(broker_id, settings),
             }
             for key in ("metrics_port", "advertised_port"):
                 first = broker.get(key)
                 if isinstance(first, int) and first:
-                    broker[key] = first + number - 1
-            nodes[str(number)] = {"broker": broker}
+                    broker[key] = first + number
+            nodes[str(broker_id)] = {"broker": broker}
             self._broker_config = broker_config(broker, "broker setting")
         paths = {}
         try:

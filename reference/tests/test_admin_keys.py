@@ -6,10 +6,19 @@ from reference.tests.simulated import Simulated
 from reference.wire.errors import ErrorCode
 from reference.wire.messages import alter_configs as whole
 from reference.wire.messages import incremental_alter_configs as incremental
+from reference.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from reference.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from reference.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from reference.wire.messages.describe_acls import DescribeAclsRequest
-from reference.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from reference.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
 from reference.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from reference.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -107,6 +116,38 @@ def test_log_folders_tell_how_large_replicas_are(world: Simulated) -> None:
     assert sizes[1] > 100
     (everything,) = world.ask(DescribeLogDirsRequest(topics=None), 4).results
     assert sum(len(topic.partitions) for topic in everything.topics) == 3
+
+
+def test_a_replica_moves_to_the_one_folder_only(world: Simulated) -> None:
+    (folder,) = world.ask(DescribeLogDirsRequest(topics=None), 4).results
+
+    def move(path: str) -> list[int]:
+        topic = AlterReplicaLogDirTopic(name=TOPIC, partitions=(0, 9))
+        body = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=(topic,)),))
+        (told,) = world.ask(body, 2).results
+        return [part.error_code for part in told.partitions]
+
+    assert move(folder.log_dir) == [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert move("/elsewhere") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2
+
+
+def test_a_broker_tells_its_own_settings_but_no_secret(world: Simulated) -> None:
+    def told(name: str, *keys: str) -> dict[str, DescribeConfigsResourceResult]:
+        resource = DescribeConfigsResource(
+            resource_type=BROKER_RESOURCE, resource_name=name, configuration_keys=keys or None
+        )
+        return {
+            each.name: each for each in world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].configs
+        }
+
+    settings = told("1")
+    assert settings["broker.id"].value == "1"
+    assert settings["auto.create.topics.enable"].value == "true"
+    assert settings["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+    assert all(each.read_only for each in settings.values())
+    assert [name for name in settings if "password" in name or "user" in name or "key" in name] == []
+    assert set(told("1", "broker.id", "no.such")) == {"broker.id"}
+    assert told("") == {}, "nothing was set for all brokers while they run"
 
 
 def test_acls_need_an_authorizer(world: Simulated) -> None:

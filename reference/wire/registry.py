@@ -11,6 +11,7 @@ from reference.wire.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -154,6 +155,7 @@ _PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
     (create_acls.CreateAclsRequest, create_acls.CreateAclsResponse),
     (delete_acls.DeleteAclsRequest, delete_acls.DeleteAclsResponse),
     (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
+    (alter_replica_log_dirs.AlterReplicaLogDirsRequest, alter_replica_log_dirs.AlterReplicaLogDirsResponse),
     (describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse),
     (
         incremental_alter_configs.IncrementalAlterConfigsRequest,
