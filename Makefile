@@ -38,7 +38,9 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m reports.soak --minutes 10
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
-	@$(BIN)/highwater simulate --seeds 0:20000 $(ARGS)
+	@$(BIN)/python -m fuzz.nightly --minutes 30
+	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
+	@$(BIN)/python -m reports.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
 
 bench: setup  ## every figure of the README
 	@$(BIN)/python -m reports.bench $(ARGS)

@@ -21,6 +21,10 @@ def simulate_command(
         Path | None, typer.Option(help="Keep the seed that shows the guard's absence in this folder.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; 0 is one for each core.")] = 0,
+    master: Annotated[str, typer.Option(help="Run as a Spark job: local[2], spark://HOST:PORT ...; needs --out.")] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="One Parquet row a seed in this folder; only missing seeds are run.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="Write the trace of one seed here (NDJSON).")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -29,13 +33,14 @@ def simulate_command(
     What must hold is looked at after every event, and progress is demanded at the end. Exit code 1 if a seed breaks
     an invariant; with a guard off the first such seed ends the run.
 
-    Examples: highwater simulate --seeds 0:200 · highwater simulate --guard AckAfterCommit=off
+    Examples: highwater simulate --seeds 0:200 · highwater simulate --guard AckAfterCommit=off ·
+    highwater simulate --seeds 0:1000000 --master local[2] --out sweep
     """
     from fuzz.chaos.settings import of_simulator
     from fuzz.guard_focus import directed
     from fuzz.schedule import read_schedule
     from fuzz.simulated_cluster import Settings
-    from spec.formats.verdict import ExitCode
+    from spec.formats.verdict import ExitCode, UsageError
 
     given = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
@@ -53,7 +58,16 @@ def simulate_command(
         write_trace(trace, run_seed(chosen[0], settings, schedule=given, tracing=True).steps)
         typer.echo(f"trace of seed {chosen[0]} in {trace}")
         raise typer.Exit(ExitCode.HELD)
-    summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
+    if master and out is None:
+        raise UsageError("--master without --out", where="simulate", mend="name the folder that the rows go to")
+    if out is not None:
+        from reports.seed_sweep import sweep
+
+        if given is not None:
+            raise UsageError("--out with --schedule", where="simulate", mend="a sweep draws its schedules")
+        summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
+    else:
+        summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
     if json_:
         import msgspec
 
@@ -144,7 +158,8 @@ def _print(summary: dict[str, Any]) -> None:
     rows = [f"{name:<28}{count:>7}" for name, count in summary["seen"].items()]
     for start in range(0, len(rows), 3):
         typer.echo("  " + "  ".join(rows[start : start + 3]))
+    speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
-        f"{summary['events_per_second']:,} events/s, {summary['acknowledged']:,} records acknowledged: {verdict}"
+        f"{speed}{summary['acknowledged']:,} records acknowledged: {verdict}"
     )

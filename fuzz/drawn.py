@@ -30,12 +30,12 @@ TARGETS: Final = ("records truncated", "leader change", "controller change", "is
 
 
 @st.composite
-def schedules(draw: st.DrawFn, base: Settings) -> Schedule:
-    """The kinds first (swarm testing), then the faults; clients are hit only where the seed has them."""
+def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = DRAWN_KINDS) -> Schedule:
+    """Which kinds `of` these first (swarm testing), then the faults; clients are hit only where the seed has them."""
     seed = draw(st.integers(0, SEEDS - 1))
     settings = settings_of(seed, base)
     members = [f"member:{number}" for number in range(len(settings.clients.members))]
-    known = [kind for kind in dict.fromkeys(DRAWN_KINDS) if kind != "stall" or members]
+    known = [kind for kind in dict.fromkeys(of) if kind != "stall" or members]
     kinds = draw(st.lists(st.sampled_from(known), min_size=1, max_size=MAX_KINDS, unique=True))
     brokers = [str(number) for number in range(1, settings.brokers + 1)]
     drawn = st.sampled_from(kinds).flatmap(lambda kind: faults(kind, brokers, members))
@@ -77,7 +77,7 @@ class BrokenError(AssertionError):
         self.result = result
 
 
-def look_for_violation(base: Settings, *, seed: int, runs: int) -> Finding | None:
+def look_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = DRAWN_KINDS) -> Finding | None:
     """Draw so many schedules and play each; the first violation, shrunk by Hypothesis, played once more for its trace.
 
     `seed` is of Hypothesis' choices; every situation that a run saw is an `event()`.
@@ -88,7 +88,7 @@ def look_for_violation(base: Settings, *, seed: int, runs: int) -> Finding | Non
         max_examples=runs, deadline=None, database=None, report_multiple_bugs=False,
         phases=(Phase.generate, Phase.target, Phase.shrink), suppress_health_check=list(HealthCheck),
     )  # fmt: skip
-    @given(schedules(base))
+    @given(schedules(base, of))
     def every_run_holds(schedule: Schedule) -> None:
         result = run_seed(schedule.seed, base, schedule=schedule)
         _tell(result.seen)

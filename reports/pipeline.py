@@ -22,23 +22,23 @@ SCHEMA = "key string, rule long, first long, second long, offset long, informati
 TASKS = 8
 
 
-def spark_session() -> Any:
-    """A local session that is quiet, on loopback, with the Java that Spark can use; UsageError without one."""
+def spark_session(master: str = "local[2,4]", name: str = "highwater-audit") -> Any:
+    """A session that is quiet, with the Java that Spark can use, and on loopback if local; UsageError without one."""
     from spec.toolchain import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
 
+    building = SparkSession.builder.master(master)
+    if master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     session = (
-        SparkSession.builder.master("local[2,4]")
-        .appName("highwater-audit")
+        building.appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", str(TASKS))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
