@@ -156,7 +156,8 @@ def _validate(model: str, layout: Layout, entity: str, lines: Sequence[Line], ti
 def _members(layout: Layout, lines: Iterable[Line]) -> Iterable[Value]:
     for line in lines:
         for path in layout.members:
-            yield from _look_up(line.step, path) or ()
+            found = _look_up(line.step, path)
+            yield from found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _look_up(step: Step, path: str) -> Any:

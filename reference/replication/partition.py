@@ -99,6 +99,7 @@ class Partition:
             log_end_offset=self.log.log_end_offset,
             high_watermark=self.high_watermark,
             isr=self.isr,
+            min_insync_replicas=self.effective_min_isr,
         )
         if self._advance_high_watermark(trace=True):
             self.settle()
@@ -253,7 +254,8 @@ class Partition:
             waiter = self._acks.popleft()
             if not waiter.pending.done:
                 self._purgatory.finish(waiter.ticket)
-                self._trace_ack(waiter.required_offset)
+                if error is ErrorCode.NONE:
+                    self._trace_ack(waiter.required_offset)
                 waiter.pending.resolve(error)
         self._wake(self.commit_waiters)
 
