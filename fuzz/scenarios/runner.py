@@ -61,7 +61,12 @@ PATIENCE_MS = 3_000
 LONG_PATIENCE_MS = 10_000
 MANY = 100
 TOPIC_RESOURCE = 2
-QUIET = {"SendFetch", "LeaderServeFetch"}
+QUIET = {"SendFetch", "LeaderServeFetch", "Claim"}
+UNTOLD = {
+    "BecomeLeader": {"min_insync_replicas", "controller_epoch", "partition_epoch"},
+    "BecomeFollower": {"controller_epoch", "partition_epoch"},
+    "ReassignmentStep": {"target"},
+}
 
 
 class Scenario:
@@ -315,7 +320,8 @@ def _set(isr: object) -> str:
 
 
 def _describe(step: Step) -> str:
-    values = {**step.choices, **step.state}
+    untold = UNTOLD.get(step.action, set())
+    values = {key: value for key, value in {**step.choices, **step.state}.items() if key not in untold}
     shown = [f"{key} {_set(v) if isinstance(v, tuple | list) else v}" for key, v in values.items()]
     return f"{step.node} {step.action}  {'  '.join(shown)}".rstrip()
 

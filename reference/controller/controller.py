@@ -76,6 +76,7 @@ class Controller:
         )  # fmt: skip
         self.term = Term(office, epoch_version=epoch_version)
         office.log("elected")
+        self._context.trace("", "Claim", choices={"claimant": self._context.broker_id}, controller_epoch=epoch)
         await office.guarded(self._act(self.term))
 
     async def _act(self, term: Term) -> None:

@@ -55,7 +55,9 @@ class Reassignments:
                 reassignment.check()
                 await step.take(reassignment)
                 self._office.log(f"{key[0]}-{key[1]} reassignment step {number}: {step.sentence}")
-                self._office.context.trace(f"{key[0]}-{key[1]}", "ReassignmentStep", choices={"step": number})
+                self._office.context.trace(
+                    f"{key[0]}-{key[1]}", "ReassignmentStep", choices={"step": number, "target": reassignment.target}
+                )
         except SupersededError:
             return
         if self.running.get(key) is reassignment:

@@ -100,6 +100,8 @@ class Partition:
             high_watermark=self.high_watermark,
             isr=self.isr,
             min_insync_replicas=self.effective_min_isr,
+            controller_epoch=self.controller_epoch,
+            partition_epoch=self.partition_epoch,
         )
         if self._advance_high_watermark(trace=True):
             self.settle()
@@ -118,6 +120,8 @@ class Partition:
             leader=self.leader,
             log_end_offset=self.log.log_end_offset,
             high_watermark=self.high_watermark,
+            controller_epoch=self.controller_epoch,
+            partition_epoch=self.partition_epoch,
         )
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -173,13 +173,16 @@ IsTruncate(f, end) ==
 
 IsCrash(b) == IF b \in up THEN Crash(b, LogEnd(b)) ELSE UNCHANGED vars
 
+\* Or a replica is made anew, on a broker that had none or was told to delete it.
 IsRestart(b, end) ==
-    /\ b \notin up /\ end \in 0 .. LogEnd(b)
+    /\ b \in up => b \notin Now.isr
+    /\ end \in 0 .. LogEnd(b)
     /\ up' = up \union {b}
     /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
     /\ log' = [log EXCEPT ![b] = Take(@, end)]
     /\ highWatermark' = [highWatermark EXCEPT ![b] = Min(@, end)]
-    /\ UNCHANGED <<metadata, fenced, view, leading, requests, history>>
+    /\ view' = [view EXCEPT ![b] = 0] /\ leading' = [leading EXCEPT ![b] = NotLeading]
+    /\ UNCHANGED <<metadata, fenced, requests, history>>
 
 -----------------------------------------------------------------------------
 InSpec(s) ==

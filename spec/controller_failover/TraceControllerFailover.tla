@@ -1,0 +1,173 @@
+---------------------- MODULE TraceControllerFailover ----------------------
+(***************************************************************************)
+(* Is a trace of a partition's brokers and of the controllers a behaviour  *)
+(* of ControllerFailover?  Each line names the action, the choices made    *)
+(* and values after the step; the spec must have such a step.  trace.toml  *)
+(* says what stands where.                                                 *)
+(*                                                                         *)
+(* Sessions, reads and requests are not traced.  So a controller may read  *)
+(* at any time, a session may be over, and whatever a controller knew may  *)
+(* be on its way to anybody; but only what the store has held, and under   *)
+(* an epoch that was claimed no earlier than the state was written.        *)
+(***************************************************************************)
+EXTENDS ControllerFailover, Sequences, TLC
+
+CONSTANTS Logged(_),      \* a line of the trace: <<action, node, unused, ...>>
+          Length,       \* how many lines there are
+          ShownLine     \* print the state before this one (0: none)
+
+VARIABLES
+    line,               \* the next one to explain
+    written             \* every state of the partition, oldest first, and the controller epoch that it was written under
+
+Lines(action) == {n \in 1 .. Length : Logged(n)[1] = action}
+First(S) == CHOOSE n \in S : \A m \in S : n <= m
+Creation == First(Lines("ElectLeader") \union {Length + 1})
+TraceNone == -1
+TraceOriginal == IF Creation > Length THEN {} ELSE Logged(Creation)[6]
+TracePreferred == IF Creation > Length THEN TraceNone ELSE Logged(Creation)[4]
+
+Writes == {"ElectLeader", "ControllerShrinkIsr"}
+Heard == {"BecomeLeader", "BecomeFollower"}
+Written(state) == [state |-> state, controllerEpoch |-> election.epoch]
+
+-----------------------------------------------------------------------------
+(* Controllers *)
+
+\* Epochs only rise: of a claim whose answer was lost nobody tells.  Or it is the same term, taken up again.
+IsClaim(c, epoch) ==
+    /\ \/ epoch > election.epoch
+       \/ epoch = election.epoch /\ election.node = c
+    /\ election' = [node |-> c, epoch |-> epoch]
+    /\ controller' = [controller EXCEPT ![c] = [Idle EXCEPT !.active = TRUE, !.epoch = epoch, !.loaded = TRUE,
+                                                            !.partition = partition, !.replicas = Brokers]]
+    /\ claims' = claims \union {<<epoch, c>>}
+    /\ UNCHANGED <<partition, assignment, live, brokerEpoch, sent, role, replica, elected, written>>
+
+\* It has read what the store holds.
+Read ==
+    LET c == Logged(line)[2] IN
+    /\ Logged(line)[1] \in Writes /\ line # Creation
+    /\ controller[c].active /\ Believed(c) # partition
+    /\ controller' = [controller EXCEPT ![c].partition = partition]
+    /\ UNCHANGED <<store, sent, role, replica, claims, elected, line, written>>
+
+IsWrite(c, leader, epoch, isr, version) ==
+    /\ Works(c) /\ IsCurrent(c) /\ IsFresh(c)
+    /\ leader \in isr \union {None} /\ isr \ {leader} \subseteq partition.isr
+    /\ Write(c, leader, isr, controller[c].step)
+    /\ partition' = [leader |-> leader, leaderEpoch |-> epoch, isr |-> isr, version |-> version]
+    /\ written' = Append(written, Written(partition'))
+    /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
+
+IsElectLeader(c, leader, epoch, isr, version) ==
+    IF line = Creation THEN controller[c].active /\ epoch = 0 /\ version = 0 /\ UNCHANGED <<vars, written>>
+    ELSE IsWrite(c, leader, epoch, isr, version)
+
+IsControllerShrinkIsr(c, leader, epoch, isr, version) ==
+    leader = partition.leader /\ isr # partition.isr /\ IsWrite(c, leader, epoch, isr, version)
+
+\* The leader's own write: nothing but the ISR changes, and the leader is one of it.
+IsLeaderChangeIsr(leader, epoch, isr, version) ==
+    /\ leader = partition.leader /\ epoch = partition.leaderEpoch /\ version = partition.version + 1
+    /\ leader \in isr /\ isr # partition.isr
+    /\ partition' = [partition EXCEPT !.isr = isr, !.version = version]
+    /\ written' = Append(written, Written(partition'))
+    /\ UNCHANGED <<election, assignment, live, brokerEpoch, controller, sent, role, replica, claims, elected>>
+
+-----------------------------------------------------------------------------
+(* Reassignment *)
+
+\* In order, and from the beginning after a failover or for another target.
+IsReassignmentStep(c, step, target) ==
+    /\ controller[c].active
+    /\ \/ step = 1
+       \/ step = controller[c].step + 1 /\ target = controller[c].target
+    /\ step = 4 => \E i \in 1 .. Len(written) : target \subseteq written[i].state.isr
+    /\ step = 7 => partition.leader \in target \union {None}
+    /\ step = 8 => partition.isr \subseteq target \/ ~IsCurrent(c)
+    /\ controller' = [controller EXCEPT ![c].step = step, ![c].target = target]
+    /\ UNCHANGED <<store, sent, role, replica, claims, elected, written>>
+
+-----------------------------------------------------------------------------
+(* Brokers *)
+
+Asks(s) == [type |-> "LeaderAndIsr", controllerEpoch |-> s[5], brokerEpoch |-> brokerEpoch, to |-> Brokers,
+            leaderEpoch |-> s[4], version |-> s[6]]
+Told(s) == {w \in {written[i] : i \in 1 .. Len(written)} : w.state.leaderEpoch = s[4] /\ w.state.version = s[6]}
+
+\* A request like the one that the next line says was followed.
+Arrive ==
+    LET s == Logged(line) IN
+    /\ s[1] \in Heard /\ s[2] \in Brokers
+    /\ \E claim \in claims : claim[1] = s[5]
+    /\ \E w \in Told(s) :
+          LET request == Asks(s) @@ [leader |-> w.state.leader, isr |-> w.state.isr] IN
+          /\ w.controllerEpoch <= s[5]
+          /\ sent # {request} /\ sent' = {request}
+    /\ UNCHANGED <<store, controller, role, replica, claims, elected, line, written>>
+
+Follow(b, s) ==
+    /\ \E request \in sent : request.leaderEpoch = s[4] /\ request.controllerEpoch = s[5] /\ request.version = s[6]
+    /\ ApplyLeaderAndIsr(b)
+    /\ UNCHANGED written
+
+IsBecomeLeader(b, s) == Follow(b, s) /\ role'[b].leader = b /\ role'[b].isr = s[7]
+IsBecomeFollower(b, s) == Follow(b, s) /\ role'[b].leader = s[7] /\ s[7] # b
+
+\* Its process is gone, and with it the controller that it may have been.
+IsCrash(b) ==
+    /\ IF b \in live THEN live' = live \ {b} /\ role' = [role EXCEPT ![b] = NoRole] ELSE UNCHANGED <<live, role>>
+    /\ controller' = [controller EXCEPT ![b] = Idle]
+    /\ UNCHANGED <<election, partition, assignment, brokerEpoch, sent, replica, claims, elected, written>>
+
+\* Or a replica is made anew, on a broker that had none or was told to delete it.
+IsRestart(b) ==
+    /\ IF b \notin live THEN Return(b)
+       ELSE /\ b \notin partition.isr
+            /\ role' = [role EXCEPT ![b] = NoRole]
+            /\ UNCHANGED <<store, controller, sent, replica, claims, elected>>
+    /\ UNCHANGED written
+
+-----------------------------------------------------------------------------
+Explained(s) ==
+    CASE s[1] = "Claim"               -> IsClaim(s[2], s[4])
+      [] s[1] = "ElectLeader"         -> IsElectLeader(s[2], s[4], s[5], s[6], s[7])
+      [] s[1] = "ControllerShrinkIsr" -> IsControllerShrinkIsr(s[2], s[4], s[5], s[6], s[7])
+      [] s[1] = "LeaderChangeIsr"     -> IsLeaderChangeIsr(s[4], s[5], s[6], s[7])
+      [] s[1] = "ReassignmentStep"    -> IsReassignmentStep(s[2], s[4], s[5])
+      [] s[1] = "BecomeLeader"        -> IsBecomeLeader(s[2], s)
+      [] s[1] = "BecomeFollower"      -> IsBecomeFollower(s[2], s)
+      [] s[1] = "Crash"               -> IsCrash(s[2])
+      [] s[1] = "Restart"             -> IsRestart(s[2])
+
+TraceStep == line <= Length /\ line' = line + 1 /\ Explained(Logged(line))
+
+\* As it was created; nobody has heard of it.
+TraceInit ==
+    /\ Init!1 /\ Init!2 /\ Init!3 /\ Init!4 /\ Init!5 /\ Init!6 /\ Init!7
+    /\ role = [b \in Brokers |-> NoRole]
+    /\ replica = [b \in Brokers |-> "none"]
+    /\ claims = {} /\ elected = {<<0, Preferred>>}
+    /\ line = 1 /\ TLCSet(1, 0)
+    /\ written = << [state |-> partition, controllerEpoch |-> 0] >>
+
+TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Read \/ Arrive))]_<<vars, line, written>>
+
+\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+Reached ==
+    line > TLCGet(1) =>
+        /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
+        /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
+
+\* For who asks why a line was refused.
+Show ==
+    line = ShownLine =>
+        /\ PrintT(<<"SHOWN", "store", [controllerEpoch |-> election.epoch, controller |-> election.node,
+                                       leader |-> partition.leader, leaderEpoch |-> partition.leaderEpoch,
+                                       isr |-> partition.isr, partitionEpoch |-> partition.version]>>)
+        /\ \A b \in Brokers :
+              PrintT(<<"SHOWN", b, [up |-> b \in live, leader |-> role[b].leader, leaderEpoch |-> role[b].leaderEpoch,
+                                    controllerEpoch |-> role[b].controllerEpoch,
+                                    isController |-> controller[b].active, reassignmentStep |-> controller[b].step]>>)
+=============================================================================
