@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from reports.audit import audit
-from reports.timeline import read_timeline
+from reports.page.faults import windows
+from spec.formats.history import NEMESIS, read_history
 from spec.formats.verdict import UsageError
 
 FOLDER = Path("examples/histories")
@@ -29,9 +30,10 @@ def test_an_example_holds_what_is_said_of_it(row: "re.Match[str]") -> None:
 
 
 def test_the_page_shades_the_faults_of_an_example() -> None:
-    windows = read_timeline(FOLDER / ROWS[0]["file"]).windows
-    assert [(window.kind, window.node) for window in windows] == [("bounce", "1"), ("kill", "1"), ("kill", "2")]
-    assert all(window.start_s < window.end_s for window in windows)
+    _, events = read_history(FOLDER / ROWS[0]["file"])
+    found = windows([event for event in events if event.process == NEMESIS], duration_s=60)
+    assert [(window.kind, window.node) for window in found] == [("bounce", "1"), ("kill", "1"), ("kill", "2")]
+    assert all(window.start_s < window.end_s for window in found)
 
 
 def test_a_compressed_history_that_is_cut_is_named(tmp_path: Path) -> None:

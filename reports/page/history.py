@@ -1,0 +1,76 @@
+"""What the page says of one history: one pass over its events, and its verdict."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from reports.anomalies import Severity, anomalies
+from reports.audit import AuditResult, Finding
+from reports.page.charts import charts, leaders_chart
+from reports.page.drawing import drawing, embed, sampled
+from reports.page.interests import Interests
+from reports.page.picture import picture
+from reports.page.story import Story, tell
+from reports.page.watch import Watched, watch
+from reports.page.words import SEVERITIES, counts, unavailability, verdict_words
+from spec.formats.history import Event
+
+OPERATIONS_DRAWN = 24_000  # on the whole page
+SETTINGS_LEFT_OUT = {"source", "clients", "workload", "started_ms"}
+
+
+def show_history(events: Iterable[Event], result: AuditResult, limit: int = OPERATIONS_DRAWN) -> dict[str, Any]:
+    """Everything that the template asks for, apart from where the history is and what it is called."""
+    watched = watch(events, Interests(result), limit)
+    windows = watched.windows
+    findings, stories = [], list[Story]()
+    for finding in sorted(result.findings, key=lambda each: (SEVERITIES.index(each.severity), each.rule)):
+        told = [
+            tell(len(stories) + number, finding, evidence, watched.interests, windows)
+            for number, evidence in enumerate(finding.witnesses)
+        ]
+        findings.append(_finding(finding, told, watched))
+        stories += told
+    return {
+        "result": result,
+        "words": verdict_words(result),
+        "counts": counts(result),
+        "severities": SEVERITIES,
+        "serious": [each for each in findings if each["severity"] != Severity.INFORMATION],
+        "notes": [each for each in findings if each["severity"] == Severity.INFORMATION],
+        "unavailability": unavailability(watched.outages, windows),
+        "drawing": embed(drawing(watched, stories)),
+        "sampled": sampled(watched),
+        "shared_lanes": watched.lanes.shared,
+        "lanes": len(watched.lanes.lanes),
+        "operations": watched.operations,
+        "windows": windows,
+        "charts": charts(watched),
+        "leaders": leaders_chart(watched),
+        "settings": _settings(result),
+    }
+
+
+def _finding(finding: Finding, stories: list[Story], watched: Watched) -> dict[str, Any]:
+    anomaly = anomalies()[finding.rule]
+    places = [watched.interests.place_of(evidence) for evidence in finding.witnesses]
+    pictures = [picture(place) if place is not None else None for place in places]
+    return {
+        "rule": finding.rule,
+        "name": finding.name,
+        "severity": finding.severity,
+        "sentence": finding.sentence,
+        "count": finding.count,
+        "clauses": anomaly.clauses,
+        "guards": anomaly.guards,
+        "told": list(zip(stories, pictures, strict=True)),
+        "more": finding.count - len(stories),
+    }
+
+
+def _settings(result: AuditResult) -> list[tuple[str, str]]:
+    """What the verdict depends on, as the header has it."""
+    return [
+        (name, "not told" if value is None else str(value).lower() if isinstance(value, bool) else str(value))
+        for name, value in ((name, getattr(result.config, name)) for name in result.config.__struct_fields__)
+        if name not in SETTINGS_LEFT_OUT
+    ]

@@ -1,0 +1,118 @@
+"""What the verdict points at in the history: the witness operations, and the places in the log that they are about."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from reports.audit import AuditResult, Evidence, Finding
+from reports.page.conclusions import conclusions
+from reports.page.operations import Operation
+from reports.page.sample import Sample
+from spec.formats.history import Event
+
+AROUND = 5  # offsets to either side of a finding
+PLACES = 48
+PICTURES = 2  # for each anomaly of a severity
+ROWS_KEPT = 240
+SHORT = 100  # records, of which each is looked at: an answer may be out of order
+UNTOLD = -1
+
+
+class Touch(NamedTuple):
+    """What one operation knows of a place: `cells` are (offset, value), and `first` to `last` is what it passed."""
+
+    invoked: int
+    start_s: float
+    end_s: float | None
+    process: int | str
+    what: str
+    outcome: str
+    cells: tuple[tuple[int, Any], ...]
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Place:
+    """Offsets of a partition around one piece of evidence, and who had to do with them."""
+
+    partition: str
+    offset: int
+    witnesses: frozenset[int]
+    kept: list[Touch] = field(default_factory=list)
+    others: Sample[Touch] = field(default_factory=lambda: Sample[Touch](ROWS_KEPT))
+
+    @property
+    def low(self) -> int:
+        return max(0, self.offset - AROUND)
+
+    @property
+    def high(self) -> int:
+        return self.offset + AROUND
+
+    def take(self, key: str, operation: Operation) -> None:
+        touch = self._touch(key, operation)
+        if touch is not None and touch.invoked in self.witnesses:
+            self.kept.append(touch)
+        elif touch is not None and self.others.wants():
+            self.others.keep(touch)
+
+    def _touch(self, key: str, operation: Operation) -> Touch | None:
+        invoke = operation.invoke
+        records = operation.records.get(key)
+        if records:
+            near = records
+            if len(records) > SHORT:
+                begin = bisect_left(records, self.low, key=lambda record: record[0])
+                near = records[begin : begin + 4 * AROUND]
+            cells = tuple((offset, value) for offset, value in near if self.low <= offset <= self.high)
+            first, last = records[0][0], records[-1][0]
+        elif invoke.f == "send":
+            first = last = UNTOLD if operation.told.offset is None else operation.told.offset
+            cells = ((first, invoke.value),)
+        else:
+            first = last = UNTOLD if invoke.position is None else invoke.position
+            cells = ()
+        witness = invoke.index in self.witnesses
+        if (last < self.low or first > self.high) and not witness:
+            return None
+        return Touch(
+            invoke.index, operation.start_s, operation.end_s, invoke.process, invoke.f, operation.outcome,
+            cells, max(first, self.low), min(last, self.high),
+        )  # fmt: skip
+
+
+class Interests:
+    """Filled while the history is read: events of the witnesses, and what happened around the places of findings."""
+
+    def __init__(self, result: AuditResult) -> None:
+        evidence = [each for finding in result.findings for each in finding.witnesses]
+        witnesses = [witness for each in evidence for witness in each.operations]
+        self.invoked = frozenset(witness.invoked for witness in witnesses)
+        self.due = self.invoked | {witness.returned for witness in witnesses}
+        self.events: dict[int, tuple[Event, float]] = {}  # by index, with the time in seconds
+        self._places: dict[tuple[str, int, frozenset[int]], Place] = {}
+        drawn = [each for finding in result.findings if _has_place(finding) for each in finding.witnesses[:PICTURES]]
+        for each in drawn[:PLACES]:
+            place = Place(each.partition, each.offset, frozenset(w.invoked for w in each.operations))
+            self._places.setdefault((place.partition, place.offset, place.witnesses), place)
+        self._by_partition: dict[str, list[Place]] = {}
+        for place in self._places.values():
+            key, _, _ = place.partition.partition(" (")  # a topic that was made again is told apart there
+            self._by_partition.setdefault(key, []).append(place)
+
+    def take(self, operation: Operation) -> bool:
+        """Whether it is a witness."""
+        key = operation.key
+        for partition in (key,) if key is not None else operation.records:
+            for place in self._by_partition.get(partition, ()):
+                place.take(partition, operation)
+        return operation.invoke.index in self.invoked
+
+    def place_of(self, evidence: Evidence) -> Place | None:
+        witnesses = frozenset(witness.invoked for witness in evidence.operations)
+        return self._places.get((evidence.partition, evidence.offset, witnesses))
+
+
+def _has_place(finding: Finding) -> bool:
+    return finding.rule not in conclusions().beside and finding.severity != "information"

@@ -1,0 +1,49 @@
+"""One operation of a client: an invocation, its completion if there was one, and when both were, in seconds."""
+
+from typing import Any, NamedTuple
+
+from spec.formats.history import Event
+
+NS = 1e9
+OUTCOMES = ("ok", "info", "fail")
+ALONE = frozenset({"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe", "begin_txn"})
+"""Events of a client that are no half of an operation."""
+NOTHING: dict[str, list[Any]] = {}
+
+
+class Operation(NamedTuple):
+    """`end_s` is None when it never returned. Times never go back, whatever the clock did.
+
+    `key` is the partition that it is on, where that is one; `records` what it was given, by partition: pairs of
+    offset and value in the order of the answer.
+    """
+
+    invoke: Event
+    told: Event  # the completion, or the invocation where there is none
+    start_s: float
+    end_s: float | None
+    outcome: str
+    key: str | None
+    records: dict[str, list[Any]]
+
+    @property
+    def client(self) -> str:
+        return self.invoke.client or self.told.client or ""
+
+
+def operation(invoke: Event, done: Event | None, start_s: float, end_s: float | None) -> Operation:
+    """What several readers of it need is worked out once: there may be ten million of them."""
+    if done is None:
+        return Operation(invoke, invoke, start_s, None, "info", _key(invoke), NOTHING)
+    key = _key(invoke) or _key(done)
+    records = NOTHING
+    if done.value and done is not invoke:
+        if invoke.f == "poll" and isinstance(done.value, dict):
+            records = done.value
+        elif invoke.f in {"fetch", "log_dump"} and key is not None and isinstance(done.value, list):
+            records = {key: done.value}
+    return Operation(invoke, done, start_s, end_s, done.type, key, records)
+
+
+def _key(event: Event) -> str | None:
+    return None if event.topic is None or event.partition is None else f"{event.topic}-{event.partition}"

@@ -1,0 +1,98 @@
+"""How long nobody could write: for each fault, the longest time without a successful send in each partition."""
+
+import heapq
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reports.page.faults import Window
+from reports.page.operations import Operation
+
+SHORTEST_S = 0.05
+KEPT = 256  # of the longest of each partition
+SHOWN = 40
+
+
+class Gap(NamedTuple):
+    """From the last success, or the first attempt after it, to the next success; `over` is false if none came."""
+
+    seconds: float
+    start_s: float
+    end_s: float
+    over: bool
+
+
+@dataclass(slots=True)
+class _Partition:
+    gaps: list[Gap] = field(default_factory=list)
+    trying_since_s: float | None = None
+    under_way: int = 0
+    last_attempt_s: float = 0.0
+
+    def close(self, until_s: float, *, over: bool = True) -> None:
+        since_s = self.trying_since_s
+        if since_s is not None and until_s - since_s >= SHORTEST_S:
+            push = heapq.heappush if len(self.gaps) < KEPT else heapq.heappushpop
+            push(self.gaps, Gap(until_s - since_s, since_s, until_s, over))
+
+
+class Outage(NamedTuple):
+    window: Window
+    partition: str
+    gap: Gap
+
+
+class Outages:
+    """Told of the begin and end of every send. Time in which nobody tried does not count."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, _Partition] = {}
+
+    def begin(self, key: str | None, at_s: float) -> None:
+        if key is None:
+            return
+        partition = self._partitions.setdefault(key, _Partition())
+        partition.under_way += 1
+        if partition.trying_since_s is None:
+            partition.trying_since_s = at_s
+
+    def end(self, operation: Operation) -> None:
+        key = operation.key
+        if key is None:
+            return
+        partition = self._partitions.setdefault(key, _Partition())
+        partition.under_way = max(0, partition.under_way - 1)
+        at_s = operation.end_s
+        if at_s is None:
+            return
+        partition.last_attempt_s = at_s
+        if operation.outcome == "ok":
+            partition.close(at_s)
+            partition.trying_since_s = at_s if partition.under_way else None
+
+    def finish(self) -> None:
+        for partition in self._partitions.values():
+            partition.close(partition.last_attempt_s, over=False)
+
+    @property
+    def partitions(self) -> int:
+        return len(self._partitions)
+
+    def longest(self) -> Outage | None:
+        """Of all, fault or not; the window is then empty."""
+        found = [(max(p.gaps), key) for key, p in self._partitions.items() if p.gaps]
+        if not found:
+            return None
+        gap, key = max(found)
+        return Outage(Window("", "", gap.start_s, gap.end_s), key, gap)
+
+    def during(self, windows: list[Window]) -> list[Outage]:
+        """The longest of each partition that overlaps a fault, the longest first for each fault."""
+        found = []
+        for window in windows:
+            mine = []
+            for key, partition in self._partitions.items():
+                gaps = [gap for gap in partition.gaps if window.overlaps(gap.start_s, gap.end_s)]
+                if gaps:
+                    mine.append(Outage(window, key, max(gaps)))
+            found += sorted(mine, key=lambda outage: -outage.gap.seconds)
+        return found

@@ -1,0 +1,118 @@
+"""Numbers over time in a bounded number of slots, whatever the length of the history: nothing in them is sampled."""
+
+import math
+from dataclasses import dataclass, field
+
+from reports.page.operations import Operation
+
+SLOTS = 480
+FIRST_WIDTH_S = 0.01
+BINS_PER_OCTAVE = 4
+FINEST_MS = 0.01
+
+
+class Latencies:
+    """A histogram of milliseconds, exact to a tenth: bins of a quarter octave."""
+
+    __slots__ = ("bins", "count")
+
+    def __init__(self) -> None:
+        self.bins: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, milliseconds: float) -> None:
+        bin_ = int(math.log2(max(milliseconds, FINEST_MS) / FINEST_MS) * BINS_PER_OCTAVE)
+        self.bins[bin_] = self.bins.get(bin_, 0) + 1
+        self.count += 1
+
+    def merge(self, other: "Latencies") -> None:
+        for bin_, count in other.bins.items():
+            self.bins[bin_] = self.bins.get(bin_, 0) + count
+        self.count += other.count
+
+    def quantile(self, share: float) -> float | None:
+        """Milliseconds; None where nothing was measured."""
+        due = share * self.count
+        for bin_ in sorted(self.bins):
+            due -= self.bins[bin_]
+            if due <= 0:
+                return float(FINEST_MS * 2.0 ** ((bin_ + 0.5) / BINS_PER_OCTAVE))
+        return None
+
+
+@dataclass(slots=True)
+class Slot:
+    """What ended in one stretch of time. `lag` is that of the partition that is furthest behind, at its end."""
+
+    sends: Latencies = field(default_factory=Latencies)
+    not_ok: int = 0
+    records_read: int = 0
+    operations: int = 0
+    lag: int | None = None
+
+    def merge(self, later: "Slot") -> None:
+        self.sends.merge(later.sends)
+        self.not_ok += later.not_ok
+        self.records_read += later.records_read
+        self.operations += later.operations
+        lags = [lag for lag in (self.lag, later.lag) if lag is not None]
+        self.lag = max(lags, default=None)
+
+
+class Series:
+    """Takes operations in the order of their completions. When time runs over the last slot, neighbours are merged."""
+
+    def __init__(self) -> None:
+        self.width_s = FIRST_WIDTH_S
+        self.slots: list[Slot] = [Slot()]
+        self._ends: dict[str, int] = {}
+        self._polled: dict[str, int] = {}
+        self._fetched: dict[str, int] = {}
+
+    def take(self, operation: Operation) -> None:
+        if operation.end_s is None:
+            return
+        slot = self._at(operation.end_s)
+        slot.operations += 1
+        ok = operation.outcome == "ok"
+        slot.not_ok += not ok
+        if operation.invoke.f == "send" and ok:
+            slot.sends.add((operation.end_s - operation.start_s) * 1000)
+        if ok:
+            slot.records_read += self._move(operation)
+
+    def finish(self) -> None:
+        self.slots[-1].lag = self._lag()
+
+    def _at(self, second: float) -> Slot:
+        number = int(second / self.width_s)
+        while number >= SLOTS:
+            for early, late in zip(self.slots[::2], self.slots[1::2], strict=False):
+                early.merge(late)
+            self.slots = self.slots[::2]
+            self.width_s *= 2
+            number = int(second / self.width_s)
+        while len(self.slots) <= number:
+            self.slots[-1].lag = self._lag()
+            self.slots.append(Slot())
+        return self.slots[number]
+
+    def _move(self, operation: Operation) -> int:
+        """Ends and positions from what was told; how many records were read."""
+        told, key, read = operation.told, operation.key, 0
+        if key is not None:
+            offset = told.offset if operation.invoke.f == "send" and told.offset is not None else -1
+            self._ends[key] = max(self._ends.get(key, 0), offset + 1, told.high_watermark or 0)
+        furthest = self._polled if operation.invoke.f == "poll" else self._fetched
+        for partition, records in operation.records.items():
+            if records:
+                read += len(records)
+                position = records[-1][0] + 1
+                furthest[partition] = max(furthest.get(partition, 0), position)
+                self._ends[partition] = max(self._ends.get(partition, 0), position)
+        return read
+
+    def _lag(self) -> int | None:
+        """Of those who poll, if anybody does: raw fetches may be there to observe."""
+        furthest = self._polled or self._fetched
+        return max((self._ends[key] - position for key, position in furthest.items()), default=None)

@@ -1,0 +1,61 @@
+"""Each finding is told from its two witnesses, with the time of both, and drawn where it has a place."""
+
+from typing import Any
+
+import pytest
+
+from reports.anomalies import anomalies
+from reports.audit import audit
+from reports.page.conclusions import conclusions
+from reports.page.history import show_history
+from reports.page.story import duration
+from reports.synth.plants import PLANTS
+from reports.synth.write import synth
+from spec.formats.history import read_history
+
+
+def test_every_rule_has_a_conclusion() -> None:
+    told = conclusions()
+    assert sorted(told.rules) == sorted(anomalies())
+    assert {*told.numbers, *told.beside} <= {*anomalies()}
+    assert all(told.conclude(rule, "t-0", 7).endswith(".") for rule in told.rules)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
+    """What the page says of a history with one of each anomaly; 35 needs other settings than the rest."""
+    path = tmp_path_factory.mktemp("all") / "history.ndjson"
+    synth(path, operations=1_500, seed=5, planted={rule: 1 for rule in PLANTS if rule != 35})
+    _, events = read_history(path)
+    found = show_history(events, audit(path))
+    return {finding["rule"]: finding for finding in [*found["serious"], *found["notes"]]}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in PLANTS if rule != 35])
+def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any], rule: int) -> None:
+    ((story, picture),) = shown[rule]["told"]
+    assert {step.role for step in story.steps} == {role for role in anomalies()[rule].witnesses if role}
+    times = [step.start_s for step in story.steps]
+    assert all(time is not None for time in times)
+    assert times == sorted(times)
+    assert "{" not in story.conclusion
+    if picture is not None:
+        assert any(row["witness"] for row in picture["rows"])
+    else:
+        assert rule in conclusions().beside or rule in {5, 11, 23}
+
+
+def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> None:
+    ((_, picture),) = shown[4]["told"]
+    send, read = (row for row in picture["rows"] if row["witness"])
+    assert (send["kind"], read["kind"]) == ("send ok", "read ok")
+    lost = send["cells"][0]["x"]
+    assert lost == picture["focus"]
+    assert lost not in [cell["x"] for cell in read["cells"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0004, "0.4 ms"), (0.25, "250 ms"), (2.5, "2.50 s"), (4_000, "4,000 s")]
+)
+def test_a_duration_is_told_in_the_unit_that_reads_best(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

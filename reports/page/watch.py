@@ -1,0 +1,121 @@
+"""One pass over a history for its page, with memory for what the page shows and no more."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reports.page.faults import Window, windows
+from reports.page.interests import Interests
+from reports.page.lanes import Lanes
+from reports.page.leaders import Leaders
+from reports.page.operations import ALONE, NS, Operation, operation
+from reports.page.outages import Outages
+from reports.page.sample import Sample
+from reports.page.series import Series
+from spec.formats.history import NEMESIS, Event
+
+FAULTS_KEPT = 4_000
+
+
+class Block(NamedTuple):
+    """One operation as the timeline draws it; `first` to `last` are offsets, -1 unknown."""
+
+    lane: int
+    invoked: int
+    start_s: float
+    end_s: float | None
+    process: int | str
+    f: str
+    outcome: str
+    key: str
+    first: int
+    last: int
+
+
+def _block(lane: int, operation: Operation) -> Block:
+    records = operation.records
+    key = operation.key or ", ".join(sorted(records))
+    told = operation.told
+    offsets = [pairs[place][0] for pairs in records.values() if pairs for place in (0, -1)]
+    if told.offset is not None:
+        offsets.append(told.offset)
+    return Block(
+        lane, operation.invoke.index, operation.start_s, operation.end_s, operation.invoke.process,
+        operation.invoke.f, operation.outcome, key, min(offsets, default=-1), max(offsets, default=-1),
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Watched:
+    """`good` and `bad` are samples of what ended well and otherwise; witnesses are never left out."""
+
+    interests: Interests
+    good: Sample[Block]
+    bad: Sample[Block]
+    witnesses: list[Block] = field(default_factory=list)
+    lanes: Lanes = field(default_factory=Lanes)
+    series: Series = field(default_factory=Series)
+    outages: Outages = field(default_factory=Outages)
+    leaders: Leaders = field(default_factory=Leaders)
+    faults: list[Event] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    @property
+    def windows(self) -> list[Window]:
+        return windows(self.faults, self.duration_s)
+
+    @property
+    def operations(self) -> int:
+        return self.good.offered + self.bad.offered + len(self.witnesses)
+
+    def take(self, operation: Operation) -> None:
+        if operation.invoke.f == "send":
+            self.outages.end(operation)
+        self.series.take(operation)
+        self.leaders.take(operation)
+        lane = self.lanes.of(operation)
+        if self.interests.take(operation):
+            self.witnesses.append(_block(lane, operation))
+            return
+        sample = self.good if operation.outcome == "ok" else self.bad
+        if sample.wants():
+            sample.keep(_block(lane, operation))
+
+
+def watch(events: Iterable[Event], interests: Interests, limit: int) -> Watched:
+    """Read to the end; `limit` bounds the operations that are kept to be drawn, witnesses apart."""
+    watched = Watched(interests, good=Sample(limit * 3 // 4), bad=Sample(limit // 4))
+    for each in _operations(events, watched):
+        watched.take(each)
+    watched.series.finish()
+    watched.outages.finish()
+    return watched
+
+
+def _operations(events: Iterable[Event], watched: Watched) -> Iterator[Operation]:
+    """Pairs invocations with completions, as the auditor does; faults and the clock go straight to `watched`."""
+    opened: dict[int | str, tuple[Event, float]] = {}
+    now_s = 0.0
+    for event in events:
+        now_s = max(now_s, event.time_ns / NS)
+        process = event.process
+        if event.index in watched.interests.due:
+            watched.interests.events[event.index] = (event, now_s)
+        if process == NEMESIS:
+            if len(watched.faults) < FAULTS_KEPT:
+                watched.faults.append(event)
+        elif event.f in ALONE:
+            if event.type != "invoke":
+                yield operation(event, event, now_s, now_s)
+        elif event.type == "invoke":
+            if process in opened:
+                yield operation(opened[process][0], None, opened[process][1], None)
+            opened[process] = (event, now_s)
+            if event.f == "send" and event.topic is not None and event.partition is not None:
+                watched.outages.begin(f"{event.topic}-{event.partition}", now_s)
+        elif process in opened:
+            invoke, start_s = opened.pop(process)
+            yield operation(invoke, event, start_s, now_s)
+        watched.duration_s = now_s
+    for invoke, start_s in opened.values():
+        yield operation(invoke, None, start_s, None)
