@@ -10,6 +10,7 @@ import numpy as np
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.dataset import MANIFEST, read_dataset
+from reports.importers.quarantine import Quarantine
 from reports.ingest.history import Ingested, ingest
 from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.partition import check
@@ -62,7 +63,9 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     operations: int
     history: str
+    format: str
     config: Config
+    quarantine: Quarantine
     rules: list[dict[str, Any]]
     findings: list[Finding]
 
@@ -73,16 +76,22 @@ def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
         yield key, check(operations, Promise.of(history.config))
 
 
-def audit(path: Path, *, overrides: dict[str, Any] | None = None, checker: Checker = check_locally) -> AuditResult:
-    """Audit one history; UsageError when it cannot be read."""
-    return audit_history(_read(path, overrides), str(path), checker)
+def audit(
+    where: Path | str,
+    *,
+    overrides: dict[str, Any] | None = None,
+    checker: Checker = check_locally,
+    format_: str | None = None,
+) -> AuditResult:
+    """Audit one history, in the format that is named or that it shows; UsageError when nothing of it can be read."""
+    return audit_history(_read(where, overrides, format_), str(where), checker)
 
 
-def _read(path: Path, overrides: dict[str, Any] | None) -> Ingested:
+def _read(where: Path | str, overrides: dict[str, Any] | None, format_: str | None) -> Ingested:
     """A history, or the folder of one that was read before."""
-    if not (path / MANIFEST).exists():
-        return ingest(path, overrides)
-    history = read_dataset(path)
+    if not (Path(where) / MANIFEST).exists():
+        return ingest(where, overrides, format_)
+    history = read_dataset(Path(where))
     history.config = msgspec.structs.replace(history.config, **(overrides or {}))
     return history
 
@@ -101,17 +110,30 @@ def audit_history(history: Ingested, name: str, checker: Checker = check_locally
     findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
     rules = [_rule_row(anomaly, findings) for anomaly in anomalies().values()]
     return AuditResult(
-        verdict=worst([Verdict(row["verdict"]) for row in rules]) if history.operations else Verdict.UNKNOWN,
+        verdict=_verdict(rules, history),
         operations=history.operations,
         history=name,
+        format=history.format,
         config=history.config,
+        quarantine=history.quarantine,
         rules=rules,
         findings=findings,
     )
 
 
+def _verdict(rules: list[dict[str, Any]], history: Ingested) -> Verdict:
+    """Nothing to check, or something that could not be read, is never valid."""
+    verdicts = [Verdict(row["verdict"]) for row in rules]
+    if not history.operations or history.quarantine.mattering:
+        verdicts.append(Verdict.UNKNOWN)
+    return worst(verdicts)
+
+
 def _severity(anomaly: Anomaly, found: Found | Told, history: Ingested) -> Severity:
-    return Severity.INFORMATION if found.information else anomaly.judge(history.config)
+    severity = Severity.INFORMATION if found.information else anomaly.judge(history.config)
+    if severity is Severity.VIOLATION and history.quarantine.leaves_open(anomaly.rule):
+        return Severity.UNDECIDED
+    return severity
 
 
 VERDICT_OF_SEVERITY = {Severity.VIOLATION: Verdict.INVALID, Severity.UNDECIDED: Verdict.UNKNOWN}

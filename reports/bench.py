@@ -17,6 +17,7 @@ RECORDS = 200_000
 PARTITIONS = 1_000
 SEEDS = range(24)
 OPERATIONS = 2_000_000
+EDN_OPERATIONS = 100_000
 RECOVERED_RECORDS = 3_000_000
 
 
@@ -63,6 +64,26 @@ def kernel() -> str:
     seconds = time.perf_counter() - started
     assert not found
     return f"{OPERATIONS / seconds / 1e6:.1f} M operations/s through the audit kernel, one core"
+
+
+def edn() -> str:
+    """A Jepsen history of Kafka's workload, to events."""
+    from reports.importers.formats import open_history
+    from reports.importers.tests.jepsen_runs import healthy, lines
+
+    with tempfile.NamedTemporaryFile(suffix=".edn") as file:
+        file.write(data := lines(healthy(EDN_OPERATIONS).ops))
+        file.flush()
+        started = time.process_time()
+        history = open_history(file.name)
+        events = sum(1 for _ in history.events)
+        seconds = time.process_time() - started
+    assert events >= 2 * EDN_OPERATIONS
+    assert not history.quarantine.count
+    return (
+        f"{2 * EDN_OPERATIONS / seconds:,.0f} lines/s of EDN imported ({len(data) / seconds / 1e6:.1f} MB/s): "
+        f"{EDN_OPERATIONS / seconds:,.0f} operations/s with both their halves, one core"
+    )
 
 
 def simulator() -> str:
@@ -164,6 +185,7 @@ def second_start() -> str:
 BENCHES: dict[str, Callable[[], str]] = {
     "codec": codec,
     "kernel": kernel,
+    "edn": edn,
     "simulator": simulator,
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),

@@ -1,9 +1,13 @@
 """`highwater audit`: histories to verdicts."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+
+if TYPE_CHECKING:
+    from reports.audit import AuditResult
 
 CONFIG_KEYS = (
     "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction, "
@@ -12,50 +16,53 @@ CONFIG_KEYS = (
 
 
 def audit_command(
-    histories: Annotated[list[Path], typer.Argument(help="history.ndjson files, or results folders that hold one.")],
+    histories: Annotated[
+        list[str],
+        typer.Argument(help="Histories, folders or patterns of them, or addresses (hdfs://, s3://, file://)."),
+    ],
     engine: Annotated[
         str, typer.Option(help="local, spark, or auto: Spark for what one machine would not hold.")
     ] = "auto",
     config: Annotated[list[str] | None, typer.Option(help=f"KEY=VALUE over the header; keys: {CONFIG_KEYS}.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="ndjson, jepsen-edn, ...; by default the content decides.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Audit histories: every anomaly with two operations that show it.
 
     Exit code 0: nothing that the configuration promises was broken. 1: something was. 3: what the history
-    leaves out decides; give it with --config.
+    leaves out, or what of it could not be read, decides; --config gives what the header does not say.
 
-    Examples: highwater audit results/20260101T120000Z-demo/off · highwater audit history.ndjson --config acks=all
+    Several histories give one line each. Formats: docs/audit/formats.md.
+
+    Examples: highwater audit results/20260101T120000Z-demo/off · highwater audit history.edn --config acks=all
+    · highwater audit 'store/kafka*/2026*'
     """
-    import msgspec
-
     from reports.audit import audit
     from reports.engines import checker_for
-    from spec.formats.verdict import EXIT_OF_VERDICT, worst
+    from reports.importers.inputs import histories as histories_of
+    from reports.runs import audit_runs
+    from spec.formats.verdict import EXIT_OF_VERDICT
 
     overrides = dict(_override(each) for each in config or [])
-    results = []
-    for path in [_history(each) for each in histories]:
-        result = audit(path, overrides=overrides, checker=checker_for(engine, path))
-        results.append(result)
-        if not json_:
-            show(result)
-    verdict = worst([result.verdict for result in results])
+    paths = [path for each in histories for path in histories_of(each)]
+
+    def audit_one(path: str) -> "AuditResult":
+        return audit(path, overrides=overrides, checker=checker_for(engine, path), format_=format_)
+
+    if len(paths) > 1:
+        raise typer.Exit(EXIT_OF_VERDICT[audit_runs(paths, audit_one, json=json_)])
+    result = audit_one(paths[0])
     if json_:
-        found: Any = results[0] if len(results) == 1 else {"verdict": verdict, "histories": results}
-        typer.echo(msgspec.json.encode(found).decode())
-    raise typer.Exit(EXIT_OF_VERDICT[verdict])
-
-
-def _history(path: Path) -> Path:
-    from reports.dataset import MANIFEST
-
-    return path / "history.ndjson" if path.is_dir() and not (path / MANIFEST).exists() else path
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        show(result)
+    raise typer.Exit(EXIT_OF_VERDICT[result.verdict])
 
 
 def _override(text: str) -> tuple[str, Any]:
     """KEY=VALUE as the header would hold it."""
-    import msgspec
-
     from spec.formats.history import Config
     from spec.formats.verdict import UsageError
 
@@ -91,6 +98,11 @@ def show(result: Any) -> None:
             for witness in evidence.operations:
                 until = witness.returned if witness.returned is not None else "never"
                 console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
+    quarantine = result.quarantine
+    if quarantine.count:
+        console.print(f"\n{quarantine.count:,} lines could not be used, {quarantine.mattering:,} of which may matter:")
+        for bad in quarantine.lines[:5]:
+            console.print(f"  line {bad.line}: {bad.reason}", markup=False)
     console.print(f"\n{result.operations:,} operations audited: {result.verdict}")
 
 

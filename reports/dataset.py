@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from reports.columns import Status, read_bucket, write_bucket
+from reports.importers.quarantine import Quarantine
 from reports.ingest.builder import Values
 from reports.ingest.history import Ingested
 from reports.tables import Step, Tables, Transactions
@@ -21,6 +22,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`buckets` are the partitions of `0.parquet`, `1.parquet` and so on; `steps` the tables of the run."""
 
     config: Config
+    format: str
+    quarantine: Quarantine
     buckets: list[str]
     operations: int
     faults: list[Event]
@@ -38,6 +41,8 @@ def write_dataset(folder: Path, history: Ingested) -> None:
             write_bucket(folder / f"{number}.parquet", operations)
         manifest = Manifest(
             config=history.config,
+            format=history.format,
+            quarantine=history.quarantine,
             buckets=list(history.partitions),
             operations=history.operations,
             faults=history.faults,
@@ -66,6 +71,8 @@ def read_dataset(folder: Path) -> Ingested:
         Values(manifest.texts),
         manifest.faults,
         manifest.operations,
+        manifest.format,
+        manifest.quarantine,
     )
 
 

@@ -1,6 +1,6 @@
 """Which engine checks a history: here, or on Spark. Both call the same kernel."""
 
-from pathlib import Path
+import os
 
 from reports.audit import Checker, check_locally
 from spec.formats.verdict import UsageError
@@ -9,10 +9,10 @@ from spec.formats.verdict import UsageError
 SPARK_FROM_BYTES = 4 << 30
 
 
-def checker_for(engine: str, path: Path) -> Checker:
+def checker_for(engine: str, where: str | os.PathLike[str]) -> Checker:
     if engine not in {"local", "spark", "auto"}:
         raise UsageError(f"no engine {engine!r}", where="--engine", mend="local, spark or auto")
-    large = path.exists() and path.stat().st_size >= SPARK_FROM_BYTES
+    large = os.path.exists(where) and os.path.getsize(where) >= SPARK_FROM_BYTES  # noqa: PTH110, PTH202
     if engine == "spark" or (engine == "auto" and large):
         from reports.pipeline import check_on_spark
 

@@ -1,6 +1,6 @@
-"""`history.ndjson` to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
+"""A history to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,13 @@ import msgspec
 import numpy as np
 
 from reports.columns import NEVER, UNKNOWN, Began, Isolation, Kind, Operations, Status
+from reports.importers.formats import open_history
+from reports.importers.quarantine import Quarantine
 from reports.ingest.builder import Builder, Values
 from reports.ingest.lives import Lives, key_of
 from reports.ingest.steps import Steps
 from reports.tables import Tables
-from spec.formats.history import NEMESIS, Config, Event, read_history
+from spec.formats.history import NEMESIS, Config, Event
 from spec.formats.verdict import UsageError
 
 STATUS = {"ok": Status.OK, "fail": Status.FAIL, "info": Status.INFO}
@@ -40,6 +42,8 @@ class Ingested:
     values: Values
     faults: list[Event]
     operations: int
+    format: str = "ndjson"
+    quarantine: Quarantine = field(default_factory=Quarantine)
 
 
 @dataclass(slots=True)
@@ -322,17 +326,23 @@ def _after(former: Operations, ops: Operations, deleted: int) -> Operations:
     return Operations(**columns)
 
 
-def ingest(path: Path, overrides: dict[str, Any] | None = None) -> Ingested:
-    """Read a history whole; UsageError with the line that is wrong. `overrides` replace keys of its header."""
-    config, events = read_history(path)
-    if overrides:
-        config = msgspec.structs.replace(config, **overrides)
+def ingest(where: Path | str, overrides: dict[str, Any] | None = None, format_: str | None = None) -> Ingested:
+    """Read a history whole; `overrides` replace keys of its header. UsageError when nothing of it can be read."""
+    history = open_history(str(where), format_)
+    config = msgspec.structs.replace(history.config, **overrides) if overrides else history.config
     reading = Ingest(config)
-    try:
-        for event in events:
-            reading.take(event)
-    except UsageError as error:
-        if error.where:
-            raise
-        raise UsageError(error.what, where=str(path), mend=error.mend) from error
-    return reading.ingested(config)
+    read = 0
+    for event in history.events:
+        reading.take(event)
+        read += 1
+    quarantine = history.quarantine
+    if not read and quarantine.lines:
+        first = quarantine.lines[0]
+        raise UsageError(
+            f"nothing of it can be read as {history.format}; line {first.line}: {first.reason}",
+            where=str(where),
+            mend="name another format with --format",
+        )
+    ingested = reading.ingested(config)
+    ingested.format, ingested.quarantine = history.format, quarantine
+    return ingested

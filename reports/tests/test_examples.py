@@ -38,10 +38,11 @@ def test_the_page_shades_the_faults_of_an_example() -> None:
 
 def test_a_compressed_history_that_is_cut_is_named(tmp_path: Path) -> None:
     whole = (FOLDER / ROWS[0]["file"]).read_bytes()
-    for name, data in {"cut.gz": whole[: len(whole) // 2], "other.gz": b"no gzip at all"}.items():
-        (tmp_path / name).write_bytes(data)
-        with pytest.raises(UsageError, match=rf"{name}: cannot be decompressed"):
-            audit(tmp_path / name)
+    (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
+    *_, bad = audit(tmp_path / "cut.gz").quarantine.lines
+    assert "cannot be decompressed further" in bad.reason
+    (tmp_path / "other.gz").write_bytes(b"no gzip at all")
+    with pytest.raises(UsageError, match="in no format that is known"):
+        audit(tmp_path / "other.gz")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
-    with pytest.raises(UsageError, match="expected the header"):
-        audit(tmp_path / "empty.gz")
+    assert audit(tmp_path / "empty.gz").verdict == "unknown"

@@ -1,0 +1,161 @@
+"""Jepsen histories: operations in EDN (`history.edn`), tabs (`history.txt`) or Fressian (`test.jepsen`), as events.
+
+An operation is a dict of EDN keywords as `edn` writes them. Its `:index` is the clock; what has none counts by place.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from reports.importers.edn import EdnError, forms, parse
+from reports.importers.emitter import Emitter
+from reports.importers.jepsen_log import Log
+from reports.importers.jepsen_objects import Objects, keyed, kind_of_read
+from reports.importers.quarantine import Quarantine
+from reports.importers.sources import numbered_lines
+from spec.formats.history import NEMESIS, Config, Event
+from spec.formats.verdict import UsageError
+
+Op = dict[str, Any]
+TYPES: Final[dict[Any, str]] = {":invoke": "invoke", ":ok": "ok", ":fail": "fail", ":info": "info"}
+LOG: Final = {":send", ":poll", ":txn", ":assign", ":subscribe", ":crash", ":debug-topic-partitions"}
+DECIDED_WITHIN: Final = 100_000  # operations in which a set and a counter must be told apart
+# What Jepsen's nemeses call it, and what we do.
+FAULTS: Final = {"start": "restart"}
+
+
+def recognises_edn(head: bytes) -> bool:
+    text = head.lstrip(b" \t\r\n[(")
+    return text.startswith((b"{:", b"#jepsen.history.Op{")) and b":type" in head and b":process" in head
+
+
+def recognises_txt(head: bytes) -> bool:
+    columns = head.split(b"\n", 1)[0].split(b"\t")
+    return len(columns) >= 4 and columns[1] in {b":invoke", b":ok", b":fail", b":info"}
+
+
+def read_edn(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
+    """`history.edn`: a map a line, a vector of maps, or maps over many lines."""
+    return read(where, _maps(where, quarantine), quarantine)
+
+
+def read_txt(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
+    """`history.txt`: process, type, f, value and perhaps an error, between tabs; no times."""
+    return read(where, _rows(where, quarantine), quarantine)
+
+
+def read(where: str, ops: Iterator[Op], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
+    """What the operations are of, and their events. UsageError for a workload that we do not know."""
+    ordered = _in_order(ops, quarantine)
+    seen: list[Op] = []
+    workload = _workload(where, ordered, seen)
+    if workload is None:
+        return Config(source="jepsen"), iter(())
+    config = Config(workload=workload, source="jepsen")  # type: ignore[arg-type]
+    emit = Emitter()
+    client: Log | Objects = Log(emit, quarantine) if workload == "log" else Objects(emit, keyed=keyed(seen))
+    return config, _events(chain(seen, ordered), client.take, emit)
+
+
+def _maps(where: str, quarantine: Quarantine) -> Iterator[Op]:
+    for form in forms(where, quarantine):
+        try:
+            op = dict(zip(form[1::2], form[2::2], strict=True))
+        except (TypeError, ValueError) as error:
+            quarantine.add(f"no map of keywords: {error}")
+        else:
+            yield op
+
+
+def _rows(where: str, quarantine: Quarantine) -> Iterator[Op]:
+    for line in numbered_lines(where, quarantine):
+        columns = line.decode(errors="replace").rstrip("\r\n").split("\t")
+        try:
+            process, kind, f, value = (parse(column) for column in columns[:4])
+        except (EdnError, ValueError) as error:
+            quarantine.add(f"no operation: {error}", matters=not line.startswith(b":nemesis"))
+            continue
+        op = {":process": process, ":type": kind, ":f": f, ":value": value}
+        yield op if len(columns) < 5 else op | {":error": columns[4]}
+
+
+def _in_order(ops: Iterator[Op], quarantine: Quarantine) -> Iterator[Op]:
+    """Without those that are no operations, or stand where they cannot."""
+    due: int | None = None
+    for op in ops:
+        index = op.get(":index")
+        if op.get(":type") not in TYPES or ":f" not in op or ":process" not in op:
+            quarantine.add("an operation without :type, :f or :process")
+        elif index is None:
+            yield op
+        elif type(index) is not int or (due is not None and index < due):
+            quarantine.add(f":index {index} where {due} was due: doubled or out of order")
+        else:
+            if due is not None and index > due:
+                quarantine.add(f":index {index} where {due} was due: {index - due} operations are missing")
+            due = index + 1
+            yield op
+
+
+def _workload(where: str, ops: Iterator[Op], seen: list[Op]) -> str | None:
+    """Reads until it is clear, and leaves in `seen` what it read; None when there is no client's operation."""
+    adding = clients = False
+    for op in ops:
+        seen.append(op)
+        f = op[":f"]
+        if type(op[":process"]) is not int:
+            continue
+        clients = True
+        if f in {":write", ":cas"}:
+            return "register"
+        if f in {":send", ":poll", ":assign", ":subscribe"} or (f == ":txn" and _sends_or_polls(op.get(":value"))):
+            return "log"
+        adding |= f == ":add"
+        if f == ":read" and op[":type"] == ":ok":
+            return kind_of_read(op.get(":value"), adding=adding)
+        if len(seen) >= DECIDED_WITHIN:
+            break
+    if clients and not adding:
+        names = ", ".join(sorted({str(op[":f"]) for op in seen if type(op[":process"]) is int})[:8])
+        raise UsageError(
+            f"operations {names}: no workload that is known",
+            where=where,
+            mend="Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read) are",
+        )
+    return "counter" if clients else None
+
+
+def _sends_or_polls(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(mop, list) and mop[:1] in ([":send"], [":poll"]) for mop in value)
+
+
+def _events(ops: Iterator[Op], take: Callable[[Op], None], emit: Emitter) -> Iterator[Event]:
+    faults = Faults(emit)
+    for op in ops:
+        time = op.get(":time")
+        if type(time) is int and 0 <= time < 1 << 62:
+            emit.time_ns = time
+        if type(op[":process"]) is int:
+            take(op)
+        else:
+            faults.take(op)
+        yield from emit.take()
+
+
+class Faults:
+    """The nemesis: its :info comes twice, when it begins to do something and when it has done it."""
+
+    def __init__(self, emit: Emitter) -> None:
+        self._emit = emit
+        self._doing: Any = None
+
+    def take(self, op: Op) -> None:
+        f = op[":f"]
+        if f == self._doing:
+            self._doing = None
+            return
+        self._doing = f
+        name = str(f).lstrip(":")
+        self._emit(NEMESIS, "info", FAULTS.get(name, name), value=msgspec.json.encode(op.get(":value")).decode())

@@ -1,0 +1,209 @@
+"""Jepsen's Kafka workload (`jepsen.tests.kafka`, Maelstrom's alike): micro-operations become operations of ours.
+
+Each send gets a process of its own, for one operation sends many; all polls of an operation are one poll of its
+process.  An operation `:txn`, or one of several sends (which that workload makes in transactions only), is also a
+transaction whose commit was asked for when it was invoked, or later.
+
+What was told of a send is kept even when the operation as a whole failed or nobody knows: an offset is an
+acknowledgement.  A key that is a non-negative integer is a partition of topic `key`, any other a topic by itself.
+"""
+
+from typing import Any, Final
+
+from reports.importers.edn import MAP
+from reports.importers.emitter import Emitter
+from reports.importers.quarantine import Quarantine
+from reports.importers.shape import MAX_OFFSET
+
+Op = dict[str, Any]
+Place = tuple[str, int, str]  # topic, partition, "topic-partition"
+MICRO: Final = {":send", ":poll", ":txn"}
+PLACES: Final = {":assign", ":subscribe"}
+
+
+class Opened:
+    """What an operation was invoked with."""
+
+    __slots__ = ("f", "polls", "sends", "txn")
+
+    def __init__(self, f: str, sends: list[tuple[int | str, Place, Any]], txn: str | None, *, polls: int) -> None:
+        self.f, self.sends, self.txn, self.polls = f, sends, txn, polls
+
+
+class Log:
+    """Operations of the workload to events."""
+
+    def __init__(self, emit: Emitter, quarantine: Quarantine) -> None:
+        self._emit, self._quarantine = emit, quarantine
+        self._opened: dict[int, Opened] = {}
+        self._subscribed: set[int] = set()
+        self._places: dict[int, Place] = {}
+        self._transactions = 0
+
+    def take(self, op: Op) -> None:
+        f = op[":f"]
+        if f in MICRO:
+            self._invoke(op) if op[":type"] == ":invoke" else self._complete(op)
+        elif op[":type"] == ":invoke":
+            return
+        elif f in PLACES:
+            self._place(op)
+        elif f == ":crash":
+            self._emit(op[":process"], "info", "crash")
+
+    def _where(self, key: Any) -> Place:
+        if type(key) is int and 0 <= key < 1 << 29:
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = ("key", key, f"key-{key}")
+            return place
+        name = f"key:{key}"
+        return name, 0, f"{name}-0"
+
+    # -- invocations -------------------------------------------------------------------------------
+
+    def _invoke(self, op: Op) -> None:
+        process, emit = op[":process"], self._emit
+        mops: Any = op.get(":value")
+        if not _are_micro_operations(mops):
+            self._quarantine.add(f"micro-operations expected, not {str(mops)[:60]}")
+            return
+        txn = None
+        alone = len(mops) == 1
+        if op[":f"] == ":txn" or (not alone and sum(mop[0] == ":send" for mop in mops) > 1):
+            self._transactions += 1
+            txn = f"txn {self._transactions}"
+            emit(f"{process} txn", "info", "begin_txn", txn=txn)
+        sends = [
+            (process if alone else f"{process} send {number}", self._where(mop[1]), mop[2])
+            for number, mop in enumerate(mops)
+            if mop[0] == ":send"
+        ]
+        for lane, (topic, partition, _), value in sends:
+            emit(lane, "invoke", "send", topic=topic, partition=partition, value=value, txn=txn)
+        polls = len(mops) - len(sends)
+        if polls:
+            emit(process, "invoke", "poll", txn=txn)
+        if txn:
+            emit(f"{process} end", "invoke", "end_txn", txn=txn, value="commit")
+        self._opened[process] = Opened(op[":f"], sends, txn, polls=polls)
+
+    # -- completions -------------------------------------------------------------------------------
+
+    def _complete(self, op: Op) -> None:
+        process, kind = op[":process"], op[":type"][1:]
+        opened = self._opened.pop(process, None)
+        if opened is None or opened.f != op[":f"]:
+            self._quarantine.add(f"process {process} completes {op[':f']} that it has not invoked, or completed before")
+            return
+        mops: Any = op.get(":value")
+        if not _are_micro_operations(mops) or len(mops) != len(opened.sends) + opened.polls:
+            if kind == "ok":
+                self._quarantine.add(f"the micro-operations that were invoked expected, not {str(mops)[:60]}")
+                return
+            mops = []
+        error = op.get(":error")
+        self._sent(opened, [mop for mop in mops if mop[0] == ":send"], kind, None if error is None else str(error))
+        if opened.polls:
+            self._polled(op, [mop for mop in mops if mop[0] == ":poll"], opened, kind)
+        if opened.txn:
+            self._emit(f"{process} end", kind, "end_txn", txn=opened.txn)
+
+    def _sent(self, opened: Opened, mops: list[Any], kind: str, error: str | None) -> None:
+        """A send of a transaction is in the log when its offset is known, whatever became of the transaction."""
+        for number, (lane, (topic, partition, _), value) in enumerate(opened.sends):
+            offset = self._offset(mops[number][2], value) if number < len(mops) else None
+            outcome = kind
+            if offset is not None and kind != "ok":
+                outcome = "info" if kind == "fail" and not opened.txn else "ok"
+            elif opened.txn and kind == "fail":
+                outcome = "info"
+            told = -1 if offset is None and outcome == "ok" else offset
+            self._emit(
+                lane, outcome, "send", topic=topic, partition=partition, offset=told, txn=opened.txn, error=error
+            )
+
+    def _offset(self, told: Any, value: Any) -> int | None:
+        if not isinstance(told, list) or len(told) != 2 or told == value or told[0] is None:
+            return None
+        if type(told[0]) is int and 0 <= told[0] <= MAX_OFFSET:
+            return told[0]
+        self._quarantine.add(f"{told[0]!r} is no offset")
+        return None
+
+    # -- polls -------------------------------------------------------------------------------------
+
+    def _polled(self, op: Op, mops: list[Any], opened: Opened, kind: str) -> None:
+        """While partitions come and go, the order in which records were returned says nothing."""
+        process = op[":process"]
+        found: dict[str, list[Any]] = {}
+        for mop in mops:
+            if len(mop) > 1 and not self._collect(mop[1], found):
+                self._quarantine.add(f"a poll of {{key [[offset value] ...]}} expected, not {str(mop[1])[:60]}")
+                kind, found = "info", {}
+                break
+        log = op.get(":rebalance-log")
+        moved = {self._where(key)[2] for key in _rebalanced(log)} if log else set()
+        free = process in self._subscribed and log is None
+        if free and opened.polls > 1:
+            moved = set(found)
+        if moved or free:
+            self._emit(process, "info", "revoke", value=sorted(moved or found))
+        steady = {key: pairs for key, pairs in found.items() if key not in moved} if moved else found
+        self._emit(process, kind, "poll", value=steady, txn=opened.txn)
+        for key in sorted(moved.intersection(found)) if moved else ():
+            for pair in found[key]:
+                self._emit(process, "invoke", "poll", txn=opened.txn)
+                self._emit(process, kind, "poll", value={key: [pair]}, txn=opened.txn)
+                self._emit(process, "info", "revoke", value=[key])
+
+    def _collect(self, told: Any, found: dict[str, list[Any]]) -> bool:
+        """Records by key into `found`; those without an offset prove nothing. False for anything else."""
+        if not isinstance(told, list) or told[:1] != [MAP] or not len(told) % 2:
+            return told is None
+        for key, pairs in zip(told[1::2], told[2::2], strict=True):
+            if not isinstance(pairs, list):
+                return False
+            records = found.setdefault(self._where(key)[2], [])
+            for pair in pairs:
+                if not isinstance(pair, list) or len(pair) != 2:
+                    return False
+                if pair[0] is not None:
+                    records.append(pair)
+        return True
+
+    def _place(self, op: Op) -> None:
+        """An assignment that may have failed puts the reader anywhere."""
+        process, keys = op[":process"], op.get(":value")
+        if not isinstance(keys, list):
+            self._quarantine.add(f"a list of keys expected, not {str(keys)[:60]}")
+            return
+        value = [self._where(key)[2] for key in keys]
+        if op[":f"] == ":subscribe":
+            self._subscribed.add(process)
+            self._emit(process, "info", "revoke", value=value)
+        elif op[":type"] == ":ok":
+            self._subscribed.discard(process)
+            start = 0 if op.get(":seek-to-beginning?") is True else None
+            self._emit(process, "ok", "assign", value=value, position=start)
+        else:
+            self._emit(process, "info", "revoke", value=value)
+
+
+def _are_micro_operations(mops: object) -> bool:
+    if not isinstance(mops, list):
+        return False
+    for mop in mops:
+        if not isinstance(mop, list) or not mop or not ((mop[0] == ":send" and len(mop) == 3) or mop[0] == ":poll"):
+            return False
+    return True
+
+
+def _rebalanced(log: Any) -> list[Any]:
+    """The keys of a `:rebalance-log`, whatever happened to them."""
+    keys: list[Any] = []
+    for entry in log if isinstance(log, list) else ():
+        if isinstance(entry, list) and entry[:1] == [MAP] and ":keys" in entry:
+            told = entry[entry.index(":keys") + 1]
+            keys += told if isinstance(told, list) else []
+    return keys

@@ -1,0 +1,50 @@
+"""Jepsen's registers, sets and counters; with `jepsen.independent`, many of them, each under its key."""
+
+from typing import Any, Final
+
+from reports.importers.edn import SET
+from reports.importers.emitter import Emitter
+
+Op = dict[str, Any]
+NAMES: Final[dict[Any, str]] = {":read": "read", ":write": "write", ":cas": "cas", ":add": "add"}
+
+
+def kind_of_read(value: Any, *, adding: bool) -> str:
+    """What a successful read read: a collection is a set's, anything else a counter's or a register's."""
+    if isinstance(value, list) and (adding or value[:1] == [SET]):
+        return "set"
+    return "counter" if adding else "register"
+
+
+def keyed(ops: list[Op]) -> bool:
+    """Does the first telling operation name a key? Reads are invoked with nil, or with [key nil]."""
+    for op in ops:
+        value: Any = op.get(":value")
+        if op[":type"] != ":invoke" or op[":f"] not in NAMES or type(op[":process"]) is not int:
+            continue
+        pair = isinstance(value, list) and len(value) == 2 and value[0] != SET
+        if op[":f"] == ":cas":
+            return pair and isinstance(value[1], list) and len(value[1]) == 2
+        return pair
+    return False
+
+
+class Objects:
+    """An operation is an event."""
+
+    def __init__(self, emit: Emitter, *, keyed: bool) -> None:
+        self._emit, self._keyed = emit, keyed
+
+    def take(self, op: Op) -> None:
+        f = NAMES.get(op[":f"])
+        if f is None:
+            return
+        key, value = None, op.get(":value")
+        if self._keyed and isinstance(value, list) and len(value) == 2:
+            key, value = value
+        if isinstance(value, list) and value[:1] == [SET]:
+            value = value[1:]
+        error = op.get(":error")
+        self._emit(
+            op[":process"], op[":type"][1:], f, value=value, key=key, error=None if error is None else str(error)
+        )

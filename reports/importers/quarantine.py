@@ -1,0 +1,41 @@
+"""What of an input could not be used: where, why, and whether a verdict may depend on it."""
+
+import msgspec
+
+SHOWN = 20
+# Rules whose two witnesses are proof by themselves: no line that could not be read explains them away.
+PROVEN_BY_WITNESSES = {1, 2, 13, 14, 15, 16, 28, 31, 36}
+BY_TIME = {29, 30, 34}
+
+
+class BadLine(msgspec.Struct, frozen=True, kw_only=True):
+    """`line` counts from 1; in `test.jepsen` it is the place of the operation in the history."""
+
+    line: int
+    reason: str
+    matters: bool
+
+
+class Quarantine(msgspec.Struct, kw_only=True):
+    """Fills while the events of an input are read; the first lines are kept, all are counted.
+
+    A line about faults matters not. One that cannot be read at all may have been anything, so it matters:
+    an audit that finds nothing is then `unknown`.
+    """
+
+    count: int = 0
+    mattering: int = 0
+    clock_steps_back: int = 0
+    lines: list[BadLine] = msgspec.field(default_factory=list)
+    line: int = 0  # where the reader is
+
+    def leaves_open(self, rule: int) -> bool:
+        """May what could not be used explain a finding of this rule?"""
+        unread = self.mattering > 0 and rule not in PROVEN_BY_WITNESSES
+        return unread or (self.clock_steps_back > 0 and rule in BY_TIME)
+
+    def add(self, reason: str, *, matters: bool = True, line: int | None = None) -> None:
+        self.count += 1
+        self.mattering += matters
+        if len(self.lines) < SHOWN:
+            self.lines.append(BadLine(line=self.line if line is None else line, reason=reason, matters=matters))

@@ -1,0 +1,89 @@
+"""Bytes of an input: a local file or any address that pyarrow.fs opens, compressed or not; lines of bounded length."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+from reports.importers.quarantine import Quarantine
+from spec.formats.verdict import UsageError
+
+LINE_LIMIT = 64 << 20  # bytes; a longer line is passed over in pieces of this size and quarantined
+HEAD = 64 << 10
+GZIP = b"\x1f\x8b"
+
+
+@contextmanager
+def open_bytes(where: str) -> Iterator[IO[bytes]]:
+    """Open for reading; compression is recognised by content. UsageError when there is nothing to open."""
+    with _open_raw(where) as raw:
+        if raw.peek(2)[:2] == GZIP:
+            yield io.BufferedReader(Unpacked(raw), 1 << 20)
+        else:
+            yield raw
+
+
+class Unpacked(io.RawIOBase):
+    """A compressed stream that ends where it cannot be decompressed further; `cut` then says why."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._stream = gzip.GzipFile(fileobj=packed)
+        self.cut: str | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read1(len(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            self.cut = f"cannot be decompressed further: {error}"
+            return 0
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _cut(source: IO[bytes]) -> str | None:
+    raw = getattr(source, "raw", None)
+    return raw.cut if isinstance(raw, Unpacked) else None
+
+
+def _open_raw(where: str) -> io.BufferedReader:
+    try:
+        return _open_address(where) if "://" in where else open(where, "rb")  # noqa: PTH123
+    except (OSError, ValueError, ImportError) as error:
+        what = f"cannot read this history ({getattr(error, 'strerror', None) or error})"
+        raise UsageError(what, where=where, mend="give the path of a history, or a folder of them") from error
+
+
+def _open_address(address: str) -> io.BufferedReader:
+    from pyarrow.fs import FileSystem
+
+    system, path = FileSystem.from_uri(address)
+    return io.BufferedReader(cast("io.RawIOBase", system.open_input_stream(path)), 1 << 20)
+
+
+def read_head(where: str) -> bytes:
+    """The first bytes, decompressed: enough to tell formats apart."""
+    with open_bytes(where) as source:
+        head = source.read(HEAD)
+        if not head and (cut := _cut(source)):
+            raise UsageError(cut, where=where, mend="take the compressed file as it was written")
+        return head
+
+
+def numbered_lines(where: str, quarantine: Quarantine) -> Iterator[bytes]:
+    """Lines, with their number in `quarantine.line`. Too long ones and a cut compressed end are quarantined."""
+    with open_bytes(where) as source:
+        while line := source.readline(LINE_LIMIT):
+            quarantine.line += 1
+            if len(line) < LINE_LIMIT or line.endswith(b"\n"):
+                yield line
+                continue
+            while line and not line.endswith(b"\n"):
+                line = source.readline(LINE_LIMIT)
+            quarantine.add(f"longer than {LINE_LIMIT >> 20} MB")
+        if cut := _cut(source):
+            quarantine.add(cut)

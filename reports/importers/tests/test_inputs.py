@@ -1,0 +1,141 @@
+"""Many histories at once, by folder, pattern and address; formats by content; what bad lines do to verdicts."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater import app
+from reports.importers import sources
+from reports.importers.formats import FORMATS, open_history
+from reports.importers.inputs import histories
+from reports.importers.tests.jepsen_runs import healthy, lines
+from reports.tests.histories import History
+from reports.tests.test_kernel import healthy as healthy_of_ours
+from spec.formats.verdict import UsageError
+
+CONFIG = ["--config", "acks=all", "--config", "unclean_election=false"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["audit", *arguments])
+    if isinstance(result.exception, UsageError):
+        return 2, str(result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def store(folder: Path, runs: int) -> Path:
+    """A Jepsen store: a folder for each run, with the same history twice, and a link to the latest."""
+    for number in range(runs):
+        here = folder / "kafka" / f"2026-{number:03}"
+        here.mkdir(parents=True)
+        (here / "history.edn").write_bytes(lines(healthy(20, seed=number).ops))
+        (here / "history.txt").write_text("0\t:invoke\t:poll\t[[:poll]]\n")
+        (here / "results.edn").write_text("{:valid? true}")
+    (folder / "latest").symlink_to(folder / "kafka" / "2026-000")
+    return folder
+
+
+def test_a_store_of_runs_is_audited_run_by_run(tmp_path: Path) -> None:
+    folder = store(tmp_path, 12)
+    (folder / "kafka" / "2026-005" / "history.edn").write_text("nothing of the kind\n")
+    (folder / "kafka" / "2026-007" / "history.edn").write_bytes(b"")
+    code, text = run(str(folder), *CONFIG)
+    assert (code, len(histories(str(folder)))) == (3, 12)
+    assert "12 histories: 10 valid, 2 unknown" in text
+    assert "in no format that is known" in text
+    code, text = run(str(folder), *CONFIG, "--json")
+    told = json.loads(text)
+    assert (told["verdict"], len(told["histories"])) == ("unknown", 12)
+
+
+def test_a_pattern_names_what_it_matches_and_a_folder_without_histories_is_an_error(tmp_path: Path) -> None:
+    folder = store(tmp_path, 3)
+    assert len(histories(f"{folder}/kafka/2026-00[01]")) == 2
+    assert len(histories(f"{folder}/**/history.edn")) == 3
+    (tmp_path / "empty").mkdir()
+    for nothing in (str(tmp_path / "empty"), f"{folder}/none*"):
+        with pytest.raises(UsageError, match="no history here"):
+            histories(nothing)
+
+
+def test_addresses_are_opened_by_pyarrow_and_compression_is_seen_in_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+    path.write_bytes(gzip.compress(lines(healthy(20).ops)))
+    events = list(open_history(path.as_uri()).events)
+    assert events == list(open_history(str(path)).events)
+    assert len(events) > 40
+    with pytest.raises(UsageError, match="cannot read this history"):
+        open_history("file:///nowhere/history.edn")
+    with pytest.raises(UsageError, match="cannot read this history"):
+        open_history("nosuch://bucket/history.edn")
+
+
+def test_a_format_may_be_named_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
+    path = healthy_of_ours().write(tmp_path / "strange")
+    assert run(str(path))[0] == 0
+    assert run(str(path), "--format", "ndjson")[0] == 0
+    code, text = run(str(path), "--format", "jepsen-edn")
+    assert (code, "nothing of it can be read as jepsen-edn" in text) == (2, True)
+    code, text = run(str(path), "--format", "csv")
+    assert (code, all(name in text for name in FORMATS)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"send"}', "has not invoked"),
+        (b'{"index":3,"time_ns":0,"process":9,"type":"ok","f":"send"}', "doubled or out of order"),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"info","f":"seek","value":["t"]}', "seek"),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"invoke","f":"send","value":1}', "no topic and partition"),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"invoke","f":"fetch","position":-2}', "no event"),
+        (
+            b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"fetch","high_watermark":9223372036854775808}',
+            "no eve",
+        ),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"poll","value":{"t-0":[[-5,1]]}}', "poll"),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"poll","value":{"t":[[5,1]]}}', "poll"),
+        (b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"poll","value":[1]}', "poll"),
+        (b"\xff\xfe\x00", "no event"),
+    ],
+)
+def test_a_line_that_cannot_stand_in_a_history_makes_it_unknown(tmp_path: Path, line: bytes, reason: str) -> None:
+    history = healthy_of_ours()
+    path = history.write(tmp_path / "history.ndjson")
+    path.write_bytes(path.read_bytes() + (line % len(history.events) if b"%d" in line else line) + b"\n")
+    code, text = run(str(path), "--json")
+    bad = json.loads(text)["quarantine"]["lines"]
+    assert code == 3
+    assert [each["line"] for each in bad] == [len(history.events) + 1]
+    assert reason in bad[0]["reason"]
+
+
+def test_a_broken_line_of_the_nemesis_matters_not(tmp_path: Path) -> None:
+    history = healthy_of_ours()
+    path = history.write(tmp_path / "history.ndjson")
+    path.write_bytes(path.read_bytes() + b'{"process":"nemesis","type":"info","f":"kill"\n')
+    code, text = run(str(path))
+    assert (code, "1 lines could not be used, 0 of which may matter" in text) == (0, True)
+
+
+def test_a_line_without_end_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "LINE_LIMIT", 1000)
+    path = healthy_of_ours().write(tmp_path / "history.ndjson")
+    path.write_bytes(path.read_bytes() + b"x" * 100_000)
+    code, text = run(str(path), "--json")
+    assert (code, "longer than" in text) == (3, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b"")])
+def test_an_empty_history_is_unknown(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "history").write_bytes(content)
+    assert run(str(tmp_path / "history"))[0] == 3
+
+
+def test_a_history_of_faults_alone_is_unknown(tmp_path: Path) -> None:
+    history = History()
+    history.phase("final")
+    assert run(str(history.write(tmp_path / "history.ndjson")))[0] == 3

@@ -1,0 +1,57 @@
+"""Many histories at once: one line each, and the worst verdict of all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import typer
+
+from reports.audit import AuditResult
+from spec.formats.verdict import UsageError, Verdict, worst
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A history of which nothing can be read, among others."""
+
+    verdict: Verdict
+    history: str
+    error: str
+
+
+def audit_runs(paths: list[str], audit_one: Callable[[str], AuditResult], *, json: bool) -> Verdict:
+    """Print a line for each history as soon as it is audited, or one object with all results; keep no history."""
+    verdicts: list[Verdict] = []
+    encoded: list[msgspec.Raw] = []
+    if not json:
+        typer.echo(f"{'verdict':8} {'operations':>11} {'unused':>7}  history: findings")
+    for path in paths:
+        try:
+            result: AuditResult | Unreadable = audit_one(path)
+        except UsageError as error:
+            result = Unreadable(verdict=Verdict.UNKNOWN, history=path, error=str(error))
+        verdicts.append(result.verdict)
+        if json:
+            encoded.append(msgspec.Raw(msgspec.json.encode(result)))
+        else:
+            typer.echo(_line(result))
+    verdict = worst(verdicts)
+    if json:
+        told: dict[str, Any] = {"verdict": verdict, "histories": encoded}
+        typer.echo(msgspec.json.encode(told).decode())
+    else:
+        counts = ", ".join(f"{verdicts.count(each):,} {each}" for each in Verdict if each in verdicts)
+        typer.echo(f"\n{len(paths):,} histories: {counts}")
+    return verdict
+
+
+def _line(result: AuditResult | Unreadable) -> str:
+    if isinstance(result, Unreadable):
+        return f"{result.verdict:8} {'-':>11} {'all':>7}  {result.error}"
+    found = ", ".join(
+        f"{finding.name} {finding.count} {finding.severity}"
+        for finding in result.findings
+        if finding.severity != "information"
+    )
+    return f"{result.verdict:8} {result.operations:>11,} {result.quarantine.count:>7,}  {result.history}" + (
+        f": {found}" if found else ""
+    )
