@@ -26,8 +26,10 @@ ASKED: Final = {"isr_update": "alter_partition"}
 COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
 EAGER: Final = Load(members=("range",) * 3)
 STATIC: Final = Load(members=("range",) * 3, twins=1)
+STATIC_QUIET: Final = replace(STATIC, commits=False)
 SWARM: Final = Settings(swarm=True)
 LED_BY_2: Final = (2, 3, 4)
+ALL_FOUR: Final = (1, 2, 3, 4)
 MOVES: Final = Load(administrator=True)
 DELETES: Final = Load(producers=1, administrator=True, deletes=True)
 
@@ -38,14 +40,6 @@ def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -
 
 NEEDS: Final[dict[str, Needs]] = {
     # ISR
-    "AwaitStateAfterConflict": Needs(
-        MOVES,
-        Focus(
-            ("pause", "pause", "cut", "clog", "delay"),
-            ("AlterPartitionResponse", "LeaderAndIsrRequest", "FetchRequest"),
-        ),
-        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
-    ),
     "KeepEligible": Needs(
         Load(),
         Focus(story=(
@@ -111,27 +105,105 @@ NEEDS: Final[dict[str, Needs]] = {
             fault(1_900, 0, "depose", "store"),
         )),
     ),
-    "FenceStaleStopReplica": Needs(MOVES, Focus(("duplicate", "delay"), ("StopReplicaRequest",))),
-    "DeletionAwaitsReplicas": Needs(DELETES, Focus(("kill", "pause", "cut"))),
-    "DeletionWaitsForReassignment": Needs(DELETES, Focus(("delay", "pause", "cut"))),
-    # groups
+    "AwaitStateAfterConflict": Needs(
+        MOVES,
+        Focus(story=(
+            fault(300, 400, "pause", "4"),
+            fault(700, 2_000, "cut", "controller", direction="out", of="brokers", what="AlterPartitionResponse"),
+            fault(900, 2_800, "clog", "controller", direction="out", of="brokers", what="LeaderAndIsrRequest"),
+            fault(2_500, 800, "pause", "4"),
+        )),
+        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        assigned=ALL_FOUR,
+    ),
+    "FenceStaleStopReplica": Needs(
+        MOVES,
+        Focus(story=(
+            fault(0, 6_000, "duplicate", "controller", direction="out", what="StopReplicaRequest", per_mille=900),
+        )),
+    ),
+    "DeletionAwaitsReplicas": Needs(
+        DELETES,
+        Focus(story=(
+            fault(500, 1_500, "kill", "2"),
+            fault(2_400, 1_500, "kill", "3"),
+            fault(4_300, 1_500, "kill", "4"),
+        )),
+    ),
+    "DeletionWaitsForReassignment": Needs(
+        Load(producers=1, administrator=True, deletes=True, moves_side=True), Focus(("delay", "pause", "cut"))
+    ),
+    "FenceStaleFetch": Needs(
+        MOVES,
+        Focus(story=(fault(400, 3_500, "clog", "controller", direction="out", of="3", what="LeaderAndIsrRequest"),)),
+        assigned=ALL_FOUR,
+    ),
+    "TruncateToCommonEpoch": Needs(
+        Load(),
+        Focus(story=(
+            fault(1_000, 600, "cut", "3", direction="out", of="2", what="FetchRequest"),
+            fault(1_300, 4_000, "kill", "2"),
+            fault(1_600, 2_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(3_300, 1_500, "kill", "3"),
+        )),
+        broker_settings={"replica_lag_time_max_ms": 2_000},
+        assigned=LED_BY_2,
+    ),
+    "TruncateBeforeHw": Needs(
+        Load(),
+        Focus(story=(
+            fault(1_000, 700, "cut", "2", direction="in", of="brokers", what="FetchRequest"),
+            fault(1_200, 2_000, "kill", "2"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "ForgetTruncatedEpochs": Needs(
+        Load(),
+        Focus(story=(
+            fault(600, 2_600, "cut", "producer:0", of="brokers"),
+            fault(600, 2_600, "cut", "producer:1", of="brokers"),
+            fault(1_000, 4_500, "kill", "2"),
+            fault(2_500, 1_500, "cut", "3", of="store"),
+        )),
+        assigned=LED_BY_2,
+    ),
     "MatchReplies": Needs(
         EAGER,
         Focus(story=(
             fault(0, 700, "kill", "member:2"),
-            fault(200, 4_000, "clog", "member:0", direction="in", of="brokers", what="SyncGroupResponse"),
-        )),
-    ),
-    "FenceStaleHeartbeat": Needs(
-        STATIC,
-        Focus(story=(
-            fault(0, 900, "kill", "member:2"),
-            fault(500, 3_900, "cut", "member:0", direction="in", of="brokers", what="HeartbeatResponse"),
+            fault(200, 8_200, "clog", "member:0", direction="in", of="brokers", what="SyncGroupResponse"),
         )),
     ),
     "MembersCommitOnly": Needs(
         EAGER,
-        Focus(story=(fault(500, 3_000, "cut", "member:0", direction="out", of="brokers", what="HeartbeatRequest"),)),
+        Focus(story=(
+            fault(400, 4_000, "cut", "member:1", direction="in", of="brokers", what="HeartbeatResponse"),
+            fault(500, 2_500, "clog", "member:0", direction="out", of="brokers", what="HeartbeatRequest"),
+            fault(500, 2_200, "clog", "member:0", direction="out", of="brokers", what="OffsetCommitRequest"),
+        )),
+    ),
+    "RevokeBeforeRejoin": Needs(
+        COOPERATIVE,
+        Focus(story=(
+            fault(0, 1_200, "cut", "member:2", of="brokers"),
+            fault(1_100, 900, "stall", "member:1"),
+            fault(1_800, 1_500, "stall", "member:0"),
+        )),
+    ),
+    "OneProtocolForAll": Needs(
+        Load(members=("cooperative-sticky", "cooperative-sticky", "range")),
+        Focus(story=(
+            fault(1_500, 2_000, "kill", "member:0"),
+            fault(4_000, 1_500, "kill", "member:1"),
+        )),
+    ),
+    # groups
+    "FenceStaleHeartbeat": Needs(
+        STATIC_QUIET,
+        Focus(story=(
+            fault(0, 1_200, "cut", "member:2", of="brokers"),
+            fault(500, 4_200, "cut", "member:0", direction="in", of="brokers", what="HeartbeatResponse"),
+        )),
     ),
     "PersistStaticRejoin": Needs(
         STATIC,
@@ -143,16 +215,12 @@ NEEDS: Final[dict[str, Needs]] = {
     "HighestClaimWins": Needs(
         COOPERATIVE, Focus(("kill", "delay", "clog"), ("SyncGroupRequest",)),
     ),
-    "RevokeBeforeRejoin": Needs(COOPERATIVE, Focus(("stall", "kill"))),
     "ResetClaimOnLost": Needs(COOPERATIVE, Focus(("stall", "pause", "kill", "cut"))),
     "NobodyKeepsOnConflict": Needs(
         COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "ClaimsBearGeneration")
     ),
     "ClaimsBearGeneration": Needs(
         COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "NobodyKeepsOnConflict")
-    ),
-    "OneProtocolForAll": Needs(
-        Load(members=("cooperative-sticky", "range", "range")), Focus(("kill", "stall", "pause"))
     ),
     **dict.fromkeys(
         (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from fuzz.clients import Client, Producer
@@ -83,10 +84,13 @@ class Writer:
 class Consumer(Application):
     """A member that commits as it goes, for whatever it may process."""
 
-    def __init__(self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted) -> None:
+    def __init__(
+        self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted, *, commits: bool
+    ) -> None:  # fmt: skip
         super().__init__(name, bootstrap, config)
+        self.assignors = config.assignors
         self._number = int(name.partition(":")[2])
-        self._polls = 0
+        self._polls, self._commits_ever = 0, commits
         self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
         self._on_committed = on_committed
         self._eager = not all(ASSIGNORS[each].is_cooperative for each in config.assignors)
@@ -110,7 +114,7 @@ class Consumer(Application):
         if timer == POLL and self.polling:
             self._polls += 1
             owned = self.member.fetchable
-            if owned and self._polls % POLLS_A_COMMIT == 0:
+            if owned and self._commits_ever and self._polls % POLLS_A_COMMIT == 0:
                 when = now.monotonic_ms * WHO + self._number
                 effects += self._commit(now, owned, self.member.generation_id * GENERATION + when)
         return effects
@@ -126,10 +130,11 @@ class Consumer(Application):
 class Administrator(Client):
     """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often."""
 
-    def __init__(self, brokers: list[int], chance: Chance, replicas: int, *, deletes: bool) -> None:
+    def __init__(self, brokers: list[int], chance: Chance, replicas: int, *, deletes: bool, moves_side: bool) -> None:
         super().__init__(brokers)
         self._chance, self._replicas = chance, replicas
         self._works = [self._reassign, self._elect, *([self._create, self._delete] if deletes else [])]
+        self._works += [partial(self._reassign, SIDE_TOPIC)] if moves_side else []
         self._turns = 0
         self.stopped = False
 
@@ -143,11 +148,11 @@ class Administrator(Client):
     def _answered(self, body: object) -> None:
         """Whatever it is: there will be another turn."""
 
-    def _reassign(self) -> None:
+    def _reassign(self, name: str = TOPIC) -> None:
         first = self._chance.draw("move", self._turns, len(self._brokers))
         target = tuple(self._brokers[(first + n) % len(self._brokers)] for n in range(self._replicas))
         partition = ReassignablePartition(partition_index=0, replicas=target)
-        topic = ReassignableTopic(name=TOPIC, partitions=(partition,))
+        topic = ReassignableTopic(name=name, partitions=(partition,))
         self._ask(self._next_broker(), AlterPartitionReassignmentsRequest(topics=(topic,)), 0)
 
     def _elect(self) -> None:
@@ -192,7 +197,7 @@ class Clients:
             self.old.start(cluster, load.old_consumers)
         if load.administrator:
             chance, replicas = cluster.world.chance, cluster.settings.replicas
-            administrator = Administrator(brokers, chance, replicas, deletes=load.deletes)
+            administrator = Administrator(brokers, chance, replicas, deletes=load.deletes, moves_side=load.moves_side)
             self.administrator = _started(cluster, "administrator:0", administrator)
 
     def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:
@@ -205,7 +210,7 @@ class Clients:
         )  # fmt: skip
 
         def make(_: object) -> Consumer:
-            self.members[name] = Consumer(name, cluster.broker_ids, config, on_committed)
+            self.members[name] = Consumer(name, cluster.broker_ids, config, on_committed, commits=load.commits)
             return self.members[name]
 
         cluster.world.add(name, make)

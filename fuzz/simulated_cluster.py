@@ -49,9 +49,11 @@ class Load:
     transactional: int = 0
     members: tuple[str, ...] = ()
     twins: int = 0
+    commits: bool = True  # or the members keep offsets elsewhere
     old_consumers: int = 0  # of 0.7: those of one group, over a store and no broker of today
     administrator: bool = False
     deletes: bool = False  # the administrator makes and deletes a topic, too
+    moves_side: bool = False  # and moves the replicas of that topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,14 +85,15 @@ def draw_schedule(seed: int, settings: Settings) -> Schedule:
         known = focus.kinds or KINDS
         kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
         faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
-    return Schedule(seed=seed, duration_ms=LOAD_MS, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
+    duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)]) if focus.story else LOAD_MS
+    return Schedule(seed=seed, duration_ms=duration_ms, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
 
 
 def _draw_moment(chance: Chance, n: int, fault: Fault) -> Fault:
-    """Sooner or later, and longer or shorter: how long things take depends on the seed, too."""
+    """Later and longer, as how long things take depends on the seed, too; what is there from the start stays so."""
     return structs.replace(
         fault,
-        at_ms=fault.at_ms + chance.draw("at", n, STORY_AT_MS),
+        at_ms=fault.at_ms + chance.draw("at", n, STORY_AT_MS) if fault.at_ms else 0,
         for_ms=fault.for_ms + chance.draw("lasts more", n, STORY_AT_MS) if fault.for_ms else 0,
     )
 

@@ -10,7 +10,7 @@ from reference.broker import Broker
 from reference.clients.assignors import ASSIGNORS
 from reference.clients.judge import quarrels
 from reference.clients.member_states import MemberState
-from reference.clients.subscriptions import NO_GENERATION, Partition, Subscription, unpack_assignment
+from reference.clients.subscriptions import Partition, Subscription, unpack_assignment
 from reference.groups.group import Group, GroupState
 from reference.replication.states import PartitionState, state_path
 from reference.wire.errors import DecodeError
@@ -146,20 +146,20 @@ class ObservedGroup:
             )
 
     def _check_claims(self, group: Group) -> None:
-        """ClaimsAgree: no two members claim one partition since one generation."""
-        claimed: dict[tuple[Partition, int], str] = {}
+        """ClaimsAgree: no two members claim one partition, unless it is to be seen what becomes of such claims."""
+        guards_off = self._cluster.settings.guards_off
+        if len(guards_off) > 1 and "ResetClaimOnLost" in guards_off:
+            return
+        claimed: dict[Partition, str] = {}
         for member in group.members.values():
             try:
                 claim = Subscription.decode(member.metadata(group.protocol or ""))
             except DecodeError:
                 continue
-            for each in claim.owned if claim.generation != NO_GENERATION else ():
-                other = claimed.setdefault((each, claim.generation), member.member_id)
+            for each in claim.owned:
+                other = claimed.setdefault(each, member.member_id)
                 if other != member.member_id:
-                    self._violated(
-                        "ClaimsAgree",
-                        f"{other} and {member.member_id} claim {each[0]}-{each[1]} since generation {claim.generation}",
-                    )
+                    self._violated("ClaimsAgree", f"{other} and {member.member_id} claim {each[0]}-{each[1]}")
 
     def _check_barrier(self, group: Group) -> None:
         """When a generation is complete, none of its dynamic members owns anything (eager)."""
@@ -191,7 +191,12 @@ class ObservedGroup:
     def settled(self) -> str:
         """What is missing before the group is Stable and each partition owned by one; empty when nothing is."""
         group = self._last
-        applications = [each for each in self._members.values() if each.member.state is not MemberState.CLOSED]
+        applications = [
+            each
+            for each in self._members.values()
+            if each.member.state is not MemberState.CLOSED
+            and (group is None or group.protocol in {None, *each.assignors})  # others are refused, and ask again
+        ]
         owned = sorted(each for application in applications for each in application.member.owned)
         if group is None or group.state is not GroupState.STABLE:
             return f"the group is {group.state if group else 'unknown'}"

@@ -11,7 +11,7 @@ from fuzz.search import run_seed
 from fuzz.simulated_cluster import Settings
 from spec.formats.trace import read_trace
 from spec.formats.verdict import UsageError
-from spec.guards import find_guard
+from spec.guards import NONE_BECAUSE, find_guard, load_guards
 
 NO_GUARD = Settings(guards_off=("AckAfterCommit",))
 
@@ -43,6 +43,12 @@ def test_a_kept_seed_shows_what_the_guard_is_for(path: Path) -> None:
     assert violation.invariant == kept.invariant
     assert path.stem == kept.guard
     assert find_guard(kept.guard).witnesses.simulator == f"fuzz/seeds/{kept.guard}.json breaks {kept.invariant}"
+
+
+def test_every_guard_has_a_seed_or_the_reason_why_it_has_none() -> None:
+    kept = {path.stem for path in kept_seeds()}
+    without = [guard for guard in load_guards().values() if guard.id not in kept]
+    assert [guard.id for guard in without if not guard.witnesses.simulator.startswith(NONE_BECAUSE)] == []
 
 
 def test_a_kept_seed_is_written_and_read(tmp_path: Path) -> None:
