@@ -31,9 +31,9 @@ STAMP: Final = 1_700_000_000_000
 def spoiled_records(chance: random.Random) -> tuple[str, bytes]:
     """What is wrong, and the records."""
     kind = chance.random()
-    if kind < 0.75:
+    if kind < 0.6:
         return header_field(chance)
-    if kind < 0.95:
+    if kind < 0.85:
         return records_inside(chance) if chance.random() < 0.6 else nested(chance)
     name = chance.choice(list(BOMBS))
     return f"bomb {name}", bomb(name)

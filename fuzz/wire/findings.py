@@ -63,6 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reproduced: bool
     steps: list[Step]
     sequence: str = ""
+    said: list[str] = []
     log: str = ""
     environment: dict[str, str] = {}
 
@@ -132,7 +133,7 @@ def told(finding: Finding) -> str:
         "", f"Again: `highwater replay {finding.id} {finding.target}`", "",
     ]  # fmt: skip
     if finding.sequence:
-        lines += [f"Sequence: {finding.sequence}", ""]
+        lines += [f"## Sequence {finding.sequence}", "", "```", *finding.said, "```", ""]
     for number, case in enumerate(finding.cases(), 1):
         lines += [f"## Step {number}", "", *_step(case), ""]
     if finding.log:

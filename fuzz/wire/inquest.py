@@ -14,12 +14,17 @@ from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle
 from fuzz.wire.process import place_of
 from fuzz.wire.replay import Replay
+from fuzz.wire.sequences.playing import replay_sequence
+from fuzz.wire.sequences.stage import Violation
 from fuzz.wire.shrink import shrink
 
-SHRINK_S: Final = 6.0
+SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
 """Of a replay, when the target is known to have been silent for longer."""
+SUSPECTS_MAX: Final = 60
 PARKED_AGAIN_S: Final = 0.02
+IMPATIENCE_S: Final = 0.3
+"""With each frame, when it is the process that counts."""
 LOG_KEPT: Final = 4_000
 DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
 ALIKE_MAX: Final = 3
@@ -42,6 +47,7 @@ class Inquest:
     findings: list[Finding] = field(default_factory=list)
     convicted: list[Case] = field(default_factory=list)
     unconfirmed: int = 0
+    shrink_s: float = SHRINK_S
     alike: int = 0
     deadline_s: float = DEADLINE_AGAIN_S
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -78,9 +84,30 @@ class Inquest:
         if self._is_alike(broken, last):
             return None
         if culprits:
-            culprits = shrink(culprits, lambda cases: self.breaks(cases, broken.oracle), SHRINK_S)
+            culprits = shrink(culprits, lambda cases: self.breaks(cases, broken.oracle), self.shrink_s)
         self._ensure_alive()
         return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+
+    def hold_sequence(self, name: str, violation: Violation, number: int) -> Finding | None:
+        """A conversation that the model contradicts: played again, and written with what was said."""
+        api, version, broken = violation.api.name, violation.version, violation.broken
+        signature = (broken.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", broken.message))
+        if signature in self.seen:
+            return None
+        again = replay_sequence(name, self.lab.address)
+        if again is None or again.oracle is not broken.oracle:
+            self.unconfirmed += 1
+            return None
+        self.seen.add(signature)
+        finding = Finding(
+            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
+            mutation="sequence", field="", place="", message=broken.message, expected=EXPECTED[broken.oracle],
+            target=self.target, seed=self.seed, case=number, reproduced=True, steps=[], sequence=name,
+            said=violation.said, environment=environment(self.lab.version),
+        )  # fmt: skip
+        write_finding(self.folder, finding)
+        self.findings.append(finding)
+        return finding
 
     def _is_alike(self, broken: Broken, case: Case) -> bool:
         """Seen in enough APIs and versions."""
@@ -100,28 +127,21 @@ class Inquest:
         return (broken.oracle.value, api_name(case.key), str(case.version), what)
 
     def _culprits(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
-        """The last alone, or ever smaller parts of all together; nothing if it does not happen again."""
-        if self.breaks(suspects[-1:], oracle):
-            return suspects[-1:]
-        if len(suspects) == 1 or not self.breaks(suspects, oracle):
-            return []
-        return self._halved(oracle, suspects) if oracle in FATAL else suspects
+        """One alone, the latest first, or all together; nothing if it does not happen again.
 
-    def _halved(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
-        while len(suspects) > 1:
-            middle = len(suspects) // 2
-            for half in (suspects[middle:], suspects[:middle]):
-                if self.breaks(half, oracle):
-                    suspects = half
-                    break
-            else:
-                return suspects
-        return suspects
+        One after the other against one living target: a restart costs as much as a thousand frames.
+        """
+        alone = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in (Oracle.ALIVE, Oracle.MEMORY) else suspects[-1:]
+        for case in alone:
+            if self.breaks([case], oracle):
+                return [case]
+        return suspects if len(suspects) > 1 and self.breaks(suspects, oracle) else []
 
     def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
         self._ensure_alive()
         self.tries += 1
-        broken = Replay(self.lab, self.deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        deadline_s = min(self.deadline_s, IMPATIENCE_S) if oracle in FATAL else self.deadline_s
+        broken = Replay(self.lab, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         if broken is not None and broken.oracle in RESTARTS:
             self.lab.restart()
         return broken is not None and broken.oracle is oracle

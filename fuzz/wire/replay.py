@@ -8,6 +8,7 @@ from fuzz.wire.findings import Finding
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import Closed, Line, Silent
 from fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patience
+from fuzz.wire.sequences.playing import replay_sequence
 from reference.wire.errors import FrameSizeError
 
 LEAK_TURNS: Final = 150
@@ -16,6 +17,8 @@ LEAK_TURNS: Final = 150
 
 def replay_finding(lab: Lab, finding: Finding, deadline_s: float = DEADLINE_S) -> Broken | None:
     """What breaks now."""
+    if finding.sequence:
+        return replay_sequence(finding.sequence, lab.address)
     return Replay(lab, deadline_s).run(finding.cases(), finding.oracle)
 
 

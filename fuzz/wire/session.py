@@ -12,16 +12,18 @@ from fuzz.wire.corpus import Corpus, State, read_state, write_state
 from fuzz.wire.coverage import Coverage
 from fuzz.wire.engine import Engine, Hooks, TargetDown
 from fuzz.wire.findings import FILE, Finding, api_name
-from fuzz.wire.inquest import Inquest
+from fuzz.wire.inquest import SHRINK_S, Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
+from fuzz.wire.sequences.playing import perform, possible, spoken
 from fuzz.wire.stream import Stream
 from spec.formats.verdict import UsageError
 
 SOUND_SHARE: Final = 0.25
 """Sound requests keep the target in interesting states."""
 TURN_S: Final = 0.25
+SEQUENCES_S: Final = 0.08
 PERSIST_EVERY_S: Final = 10.0
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
@@ -39,6 +41,7 @@ class Bounds:
     findings: int = MAX_FINDINGS
     deadline_s: float = DEADLINE_S
     sound_share: float = SOUND_SHARE
+    shrink_s: float = SHRINK_S
 
 
 @dataclass(slots=True)
@@ -47,7 +50,10 @@ class Totals:
     sound: int = 0
     sequences: int = 0
     sending_s: float = 0.0
+    playing_s: float = 0.0
     seconds: float = 0.0
+    hit_s: float = 0.0
+    hit_frames: int = 0
     ended: str = ""
 
 
@@ -73,11 +79,13 @@ class Session:
             raise UsageError(f"the target {dead}", where=self.lab.address, mend="is it a Kafka broker, and running?")
         self.state = self._read_state()
         self.inquest = Inquest(self.lab, self.folder, self.seed, self.lab.name)
+        self.inquest.shrink_s = self.bounds.shrink_s
         self.inquest.deadline_s = min(self.inquest.deadline_s, self.bounds.deadline_s)
         self.inquest.seen = {tuple(each) for each in self.state.seen}
         self.served = advertised(self.lab.address)
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided = set(self.state.avoid)
+        self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
         hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
@@ -134,6 +142,7 @@ class Session:
         except TargetDown as down:
             self.totals.sending_s += time.monotonic() - started
             self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
+        self._play()
         while self._broken and len(self.inquest.findings) < self.bounds.findings:
             self._examine(*self._broken.popleft())
 
@@ -165,6 +174,24 @@ class Session:
                 self.lab.restart()
                 self._engine.move_to(self.lab.address)
 
+    def _play(self) -> None:
+        """Conversations with a model beside them, for a share of the turn."""
+        if not self._plays or self.totals.ended:
+            return
+        started, served = time.monotonic(), spoken(self.served)
+        while time.monotonic() - started < SEQUENCES_S:
+            name = f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
+            try:
+                violation, finished = perform(name, self.lab.address, served)
+            except OSError:
+                return  # the next turn will find it dead
+            self.totals.sequences += finished
+            if violation is not None:
+                self._hit()
+                self.inquest.hold_sequence(name, violation, self.totals.cases)
+        self.totals.playing_s += time.monotonic() - started
+        self._engine.paused(time.monotonic() - started)
+
     def _die(self, broken: Broken, suspects: list[Case]) -> None:
         time.sleep(SETTLE_S)  # its last words may still be under way to its log
         self._hold(broken, suspects[::-1])
@@ -172,7 +199,13 @@ class Session:
             self.totals.ended = "the target is dead"
         self._engine.move_to(self.lab.address)
 
+    def _hit(self) -> None:
+        """Time and frames to what may become the first finding."""
+        if not self.inquest.findings:
+            self.totals.hit_s, self.totals.hit_frames = time.monotonic() - self._started, self._engine.frames
+
     def _hold(self, broken: Broken, suspects: list[Case]) -> Finding | None:
+        self._hit()
         finding = self.inquest.hold(broken, suspects, self.totals.cases)
         for case in self.inquest.convicted:
             self._stream.avoid(case.kind)
@@ -235,7 +268,9 @@ class Session:
         rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
         return {
             "cases": totals.cases, "cases_per_second": rate, "frames": self._engine.frames,
-            "sequences": totals.sequences, "seconds": round(totals.seconds, 1), "seed": self.seed,
+            "sequences": totals.sequences,
+            "sequences_per_second": round(totals.sequences / totals.playing_s, 1) if totals.playing_s else 0.0,
+            "seconds": round(totals.seconds, 1), "seed": self.seed,
             "ended": totals.ended, "restarts": self.lab.restarts, "coverage": len(self.coverage.points),
             "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in

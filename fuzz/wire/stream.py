@@ -20,6 +20,8 @@ SIZES: Final = (-1, -(2**31), 0, 3, 2**31 - 1, 2**27)
 TLS_HELLO: Final = bytes.fromhex("16030100c8010000c40303") + bytes(32)
 """Read as a size it is 369 MB (KAFKA-4090)."""
 SASL_HANDSHAKE, SASL_AUTHENTICATE = APIS[17], APIS[36]
+WEIGHTS: Final = {0: 6, 1: 3, 2: 2, 3: 2, 8: 2, 9: 2, 11: 4, 14: 2}
+"""By API key: what clients send all day, and what holds other formats inside."""
 ATTEMPTS: Final = 50
 ANY_API: Final = -2
 ANYTHING: Final = frozenset({NOTHING, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"})
@@ -36,6 +38,7 @@ class Stream:
     def __init__(self, seed: str, served: Served, sound_share: float) -> None:
         self.chance = random.Random(seed)
         self.avoided: set[Kind] = set()
+        served = [each for each in served for _ in range(WEIGHTS.get(each[0].key, 1))]
         self._served, self._sound_share = served, sound_share
         self._pool = Pool(self.chance)
         self._number = 0

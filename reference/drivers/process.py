@@ -67,7 +67,8 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
     listener = Listener(
         driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
     )
-    server = await _listen(lambda: ClientConnection(listener), config.host, config.port, security.server_context)
+    accept = _accept(listener, config.wire_defects)
+    server = await _listen(accept, config.host, config.port, security.server_context)
     driver.start()
     if config.metrics_port:
         await _serve_metrics(config, broker, limits)
@@ -82,6 +83,17 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
     broker.stop(driver.now())
     disk.flush_all()
     disk.close()
+
+
+def _accept(listener: Listener, defects: tuple[str, ...]) -> Callable[[], asyncio.Protocol]:
+    """What stands behind a connection; planted defects are loaded only where there are any."""
+    if not defects:
+        return lambda: ClientConnection(listener)
+    from reference.drivers.defects.connection import DefectiveConnection
+    from reference.drivers.defects.table import check_defects
+
+    check_defects(defects)
+    return lambda: DefectiveConnection(listener, defects)
 
 
 async def _run_store(config: StoreConfig, on_ready: Ready) -> None:

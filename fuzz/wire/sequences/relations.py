@@ -1,0 +1,114 @@
+"""Requests that mean the same are answered the same: with an unknown tag, in other segments, in the next version.
+
+Only of requests that change nothing. A request is asked before and after its likeness: what changed meanwhile by
+itself proves nothing.
+"""
+
+from typing import Final
+
+from fuzz.wire.cases import with_size
+from fuzz.wire.generators import CLIENT_ID, generate
+from fuzz.wire.line import Closed, Line, Silent
+from fuzz.wire.oracles import Oracle
+from fuzz.wire.sequences.stage import Abandoned, Stage
+from reference.wire.errors import EncodeError, FrameSizeError
+from reference.wire.framing import RequestHeader, decode_request_header, encode_request, encode_request_header
+from reference.wire.registry import APIS, Api
+
+READS: Final = frozenset({2, 3, 9, 10, 15, 16, 18, 23, 32, 35, 46, 50, 60, 65, 66, 69, 75})
+UNKNOWN_TAG: Final = (99, b"x")
+TAG_SECTION: Final = b"\x01\x63\x01x"
+NUMBER: Final = 7
+CLOSED, SILENT = b"closed", b"silent"
+ANSWER_S: Final = 2.0
+
+
+def play(stage: Stage) -> None:
+    """Some requests, each with all its likenesses."""
+    keys = sorted(READS & stage.served.keys())
+    for _ in range(4):
+        api = APIS[stage.chance.choice(keys)]
+        version = stage.chance.randint(*stage.served[api.key])
+        try:
+            message = generate(stage.chance, api, version)
+            frame = encode_request(message, version, NUMBER, CLIENT_ID)
+        except EncodeError:
+            continue
+        first = _told(stage, [frame])
+        if first == SILENT:
+            raise Abandoned("no answer")
+        for what, segments in _likenesses(stage, api, version, frame):
+            other = _told(stage, segments)
+            if not _same(other, first) and _told(stage, [frame]) == first:
+                raise stage.violation(
+                    f"{what}: {_words(other)} instead of {_words(first)}", Oracle.RELATION, api, version
+                )
+        _next_version(stage, api, version, message, first)
+
+
+def _likenesses(stage: Stage, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:
+    place = stage.chance.randrange(1, len(frame))
+    found = [
+        ("in two segments", [frame[:place], frame[place:]]),
+        ("byte by byte", [frame[n : n + 1] for n in range(6)]),
+    ]
+    found[1][1].append(frame[6:])
+    if api.is_flexible(version):
+        found.append(("with an unknown tag in the header", [_with_header_tag(frame)]))
+        if frame.endswith(b"\0"):
+            found.append(("with an unknown tag in the body", [with_size(frame[4:-1] + TAG_SECTION)]))
+    return found
+
+
+def _with_header_tag(frame: bytes) -> bytes:
+    header, start = decode_request_header(frame[4:])
+    tagged = RequestHeader(
+        api_key=header.api_key, api_version=header.api_version, correlation_id=header.correlation_id,
+        client_id=header.client_id, tags=(UNKNOWN_TAG,),
+    )  # fmt: skip
+    return with_size(encode_request_header(tagged) + frame[4 + start :])
+
+
+def _next_version(stage: Stage, api: Api, version: int, message: object, first: bytes) -> None:
+    """The same message, if the next version can say it: answered if this one is."""
+    if version >= stage.served[api.key][1]:
+        return
+    try:
+        frame = encode_request(message, version + 1, NUMBER, CLIENT_ID)
+    except EncodeError:
+        return
+    second = _told(stage, [frame])
+    before = encode_request(message, version, NUMBER, CLIENT_ID)
+    if (second == CLOSED) != (first == CLOSED) and _told(stage, [before]) == first:
+        what = (
+            f"closed in version {version + (first != CLOSED)} and answered in the other of {version} and {version + 1}"
+        )
+        raise stage.violation(what, Oracle.RELATION, api, version)
+
+
+def _told(stage: Stage, segments: list[bytes]) -> bytes:
+    """The answer without its size, or that there was none."""
+    line: Line = stage.line()
+    try:
+        for segment in segments:
+            line.send(segment)
+        return line.receive(ANSWER_S)
+    except Closed:
+        return CLOSED
+    except Silent:
+        return SILENT
+    except FrameSizeError as error:
+        raise Abandoned("no answer") from error
+    finally:
+        line.close()
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """But for the order of what has none: brokers list topics as their hash tables do."""
+    return sorted(one) == sorted(other)
+
+
+def _words(answer: bytes) -> str:
+    if answer in (CLOSED, SILENT):
+        return answer.decode()
+    return f"{len(answer)} bytes {answer[:48].hex()}"

@@ -1,0 +1,90 @@
+"""Transactions: aborted records are never seen by a committed reader, committed ones are, in whole."""
+
+from fuzz.wire.line import Line
+from fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent
+from fuzz.wire.sequences.stage import Abandoned, Stage
+from reference.wire.errors import ErrorCode
+from reference.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from reference.wire.messages.end_txn import EndTxnRequest
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest
+
+TRANSACTION = 1
+ENDS = (1, 3)
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+def play(stage: Stage) -> None:
+    """Some transactions, each committed or aborted; in the end, perhaps, a second life that fences the first."""
+    line = stage.line()
+    topic, name = stage.topic(line), f"fuzz-transaction-{stage.chance.randrange(50)}"
+    stage.call(
+        line, FindCoordinatorRequest(key=name, key_type=TRANSACTION), stage.version(FindCoordinatorRequest, at_least=1)
+    )
+    producer = idempotent(stage, line, name)
+    log = Log(topic, stage.end(line, topic))
+    for _ in range(stage.chance.randint(*ENDS)):
+        _transact(stage, line, log, producer)
+    if stage.chance.random() < 0.3:
+        _fence(stage, line, producer)
+
+
+def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+    _add_partition(stage, line, log.topic, producer)
+    before = log.end
+    offsets = [offset for _ in range(stage.chance.choice((1, 2))) for offset in append(stage, line, log, producer)]
+    part, seen = fetched(stage, line, log.topic, before, COMMITTED)
+    stage.require(not seen, "a committed reader is given records of an open transaction")
+    stage.require(
+        part.last_stable_offset <= before, f"last stable offset {part.last_stable_offset}, open since {before}"
+    )
+    committed = stage.chance.random() < 0.5
+    answer = stage.call(line, _end(producer, committed=committed))
+    stage.accepted(answer.error_code)
+    log.end = _await_marker(stage, line, log)
+    _, seen = fetched(stage, line, log.topic, before, COMMITTED)
+    expected = [(offset, log.values[offset]) for offset in offsets] if committed else []
+    word = "committed" if committed else "aborted"
+    stage.require(seen == expected, f"{len(seen)} of {len(offsets)} {word} records are given to a committed reader")
+
+
+def _add_partition(stage: Stage, line: Line, topic: str, producer: Producer) -> None:
+    answer = stage.call(
+        line,
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=producer.transactional_id or "",
+            v3_and_below_producer_id=producer.producer_id, v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
+        ),
+    )  # fmt: skip
+    stage.accepted(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+
+def _end(producer: Producer, *, committed: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=producer.transactional_id or "", producer_id=producer.producer_id,
+        producer_epoch=producer.epoch, committed=committed,
+    )  # fmt: skip
+
+
+def _await_marker(stage: Stage, line: Line, log: Log) -> int:
+    """The marker is written after the answer; it takes one offset."""
+    for _ in range(200):
+        end = stage.end(line, log.topic)
+        stage.require(log.end <= end <= log.end + 1, f"end offset {end}: {log.end} and one marker were written")
+        if end == log.end + 1:
+            part, _ = fetched(stage, line, log.topic, end, COMMITTED)
+            if part.last_stable_offset in (end, -1):
+                return end
+    raise Abandoned("no marker yet")
+
+
+def _fence(stage: Stage, line: Line, producer: Producer) -> None:
+    """A second life under the same id has a higher epoch, and the first can end nothing any more."""
+    second = idempotent(stage, line, producer.transactional_id)
+    stage.require(
+        (second.producer_id, second.epoch) > (producer.producer_id, producer.epoch),
+        f"producer {second.producer_id} epoch {second.epoch} after {producer.producer_id} epoch {producer.epoch}",
+    )
+    answer = stage.call(line, _end(producer, committed=True))
+    done = stage.accepted(answer.error_code, *FENCED, ErrorCode.INVALID_TXN_STATE)
+    stage.require(not done, "a fenced producer ends a transaction")

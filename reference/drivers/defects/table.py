@@ -1,0 +1,64 @@
+"""Every planted wire defect by name: the public bug that it repeats, and what it does."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reference.drivers.defects import answers, requests
+from reference.drivers.defects.answers import Answer
+from reference.drivers.defects.requests import Take
+from spec.formats.verdict import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class WireDefect:
+    """`shows` is the oracle of the fuzzer that sees it; without `take` and `answer` it is of the stream of bytes."""
+
+    bug: str
+    shows: str
+    take: Take | None = None
+    answer: Answer | None = None
+
+
+WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
+    # the process
+    "CollectionLengthOom": WireDefect("CVE-2022-34917, KAFKA-14063", "memory", requests.collection_length),
+    "JoinGroupOom": WireDefect("KAFKA-2878", "memory", requests.join_group_collection),
+    "FrameSizeOom": WireDefect("KAFKA-4090, KIP-498", "memory"),
+    "SnappyBomb": WireDefect("rskafka #141", "memory", requests.snappy_claim),
+    "GzipBomb": WireDefect("rskafka #141, for gzip", "memory", requests.gzip_bomb),
+    "DecoderMalloc": WireDefect("Redpanda #8513", "alive", requests.string_length),
+    "NegativeLength": WireDefect("Sarama's decoder", "alive", requests.negative_length),
+    "MultiTopicFetch": WireDefect("Redpanda #180", "alive", requests.fetch_of_topics),
+    "NegativeBatchLength": WireDefect("franz-go", "alive", requests.negative_batch),
+    "FlexibleDecoderPanic": WireDefect("Sarama #3543", "alive", requests.tag_section),
+    "DescriptorLeak": WireDefect("a connection that is cut, and its socket kept", "deadline"),
+    # silence
+    "CoordinatorHang": WireDefect("a handler without a default branch", "deadline", requests.unknown_coordinator),
+    "SilentDrop": WireDefect("an answer that is lost", "deadline", answer=answers.dropped),
+    "SplitFrameHang": WireDefect("one read taken for one frame", "relation"),
+    # lies about the wire
+    "WrongCorrelationId": WireDefect("an answer to another request", "correlation", answer=answers.correlation_id),
+    "CutAnswer": WireDefect("a size that counts one too few", "decode", answer=answers.cut),
+    "NullTopicName": WireDefect("null where none may be", "decode", answer=answers.null_topics),
+    "NoSuchErrorCode": WireDefect("an error code of its own", "error-code", answer=answers.error_code),
+    "WrongErrorFamily": WireDefect("an error of another API", "error-code", answer=answers.error_family),
+    "UnknownTagRefused": WireDefect("KIP-482 read as a list of known tags", "relation", requests.unknown_tag),
+    # lies about what is stored
+    "OffsetDeltaTrusted": WireDefect("KAFKA-6554", "invariant", requests.offset_delta),
+    "ChecksumIgnored": WireDefect("a batch stored unread", "invariant", requests.checksum),
+    "DuplicateAppended": WireDefect("Bufstream 0.1.0: torn idempotence", "invariant", requests.sequence_numbers),
+    "WrongBaseOffset": WireDefect(
+        "Bufstream 0.1.0: a write that is elsewhere", "invariant", answer=answers.base_offset
+    ),
+    "AbortedVisible": WireDefect("Bufstream 0.1.0, KIP-890: aborted read", "invariant", answer=answers.aborted),
+    "CommitForgotten": WireDefect("a coordinator that moved", "invariant", answer=answers.committed_offset),
+    "GenerationRepeats": WireDefect("a generation given twice", "invariant", answer=answers.generation),
+}
+
+
+def check_defects(names: Iterable[str]) -> None:
+    """UsageError for a name that is none."""
+    for name in names:
+        if name not in WIRE_DEFECTS:
+            raise UsageError(f"no wire defect {name!r}", mend=f"known: {', '.join(WIRE_DEFECTS)}")
