@@ -54,7 +54,7 @@ class Transactions:
     fate: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     begun: list[bool] = field(default_factory=list)
-    _numbers: dict[int | str, int] = field(default_factory=dict, repr=False)
+    _numbers: dict[int | str, int] = field(default_factory=dict, init=False, repr=False)
 
     def number(self, name: int | str) -> int:
         if name not in self._numbers:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from itertools import groupby, pairwise
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from reports.columns import NEVER, UNKNOWN, Fate, Status
 from reports.rules.told import Proofs, Told, Writes, falls
@@ -11,13 +12,11 @@ from reports.tables import Step, Tables
 REBALANCING: Final = {"PreparingRebalance", "CompletingRebalance"}
 
 
-def _by(steps: list[Step], *names: str) -> Iterator[tuple[tuple[object, ...], list[Step]]]:
+def _by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
     """Steps that agree in these fields, in the order of their invocation."""
 
-    def key(step: Step) -> tuple[object, ...]:
-        return tuple(getattr(step, name) for name in names)
-
-    for found, mine in groupby(sorted(steps, key=lambda step: (key(step), step.invoked)), key):
+    ordered = sorted(steps, key=attrgetter(*names, "invoked"))
+    for found, mine in groupby(ordered, attrgetter(*names)):
         yield found, list(mine)
 
 
@@ -38,24 +37,43 @@ def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step]) -> I
     fate = tables.transactions.fate
     kept = [step for step in steps if step.f != "send_offsets" or fate[step.txn] != Fate.ABORTED]
     taken_back = {step.number: step for step in steps if step.f == "send_offsets" and fate[step.txn] == Fate.ABORTED}
-    writes = Writes((s.number, s.invoked, _effect(s)) for s in kept if s.f in {"commit", "send_offsets"})
-    clears = Writes((UNKNOWN, s.invoked, _effect(s)) for s in [*kept, *cleared] if s.f == "delete_offsets")
+    written = [step for step in kept if step.f in {"commit", "send_offsets"}]
     reads = [step for step in kept if step.f in {"committed", "resume"} and step.status is Status.OK]
-    aborted = [s for s in reads if s.f == "committed" and s.number in taken_back and s.number not in writes]
+    aborted = _taken_back(reads, taken_back, written)
     for step in aborted:
         yield Told(37, step.subject, step.number, step, taken_back[step.number])
-    reads = [step for step in reads if step not in aborted]
+    proofs = sorted((step for step in kept if _proves(step) and step not in aborted), key=attrgetter("returned"))
+    suspects = list(_below_a_proof([step for step in reads if step not in aborted], proofs))
+    if not suspects:
+        return
+    writes = Writes((s.number, s.invoked, _effect(s)) for s in written)
+    clears = Writes((UNKNOWN, s.invoked, _effect(s)) for s in [*kept, *cleared] if s.f == "delete_offsets")
     # Whoever commits without a record of it may have committed anything.
     strangers = any(s.f == "committed" and s.number != UNKNOWN and s.number not in writes for s in reads)
-    proofs, waiting = Proofs(), sorted((s for s in kept if _proves(s) and s not in aborted), key=lambda s: -s.returned)
+    for read, proof in suspects:
+        if not _explained(read, proof, writes, clears):
+            rule, known = (32, True) if read.number == UNKNOWN else (25, not strangers)
+            yield Told(rule, read.subject, read.number, read, proof, not known)
+
+
+def _taken_back(reads: list[Step], taken_back: dict[int, Step], written: list[Step]) -> list[Step]:
+    """Fetched offsets that only a transaction wrote that was aborted."""
+    if not taken_back:
+        return []
+    numbers = {step.number for step in written}
+    return [s for s in reads if s.f == "committed" and s.number in taken_back and s.number not in numbers]
+
+
+def _below_a_proof(reads: list[Step], proofs: list[Step]) -> Iterator[tuple[Step, Step]]:
+    """Reads of less than was proved before they began, with the proof that was begun last."""
+    so_far, place = Proofs(), 0
     for read in reads:
-        while waiting and waiting[-1].returned < read.invoked:
-            proofs.add(waiting.pop())
-        proof = proofs.above(read.number)
-        if proof is None or _explained(read, proof, writes, clears):
-            continue
-        yield Told(32 if read.number == UNKNOWN else 25, read.subject, read.number, read, proof,
-                   strangers and read.number != UNKNOWN)  # fmt: skip
+        while place < len(proofs) and proofs[place].returned < read.invoked:
+            so_far.add(proofs[place])
+            place += 1
+        proof = so_far.above(read.number)
+        if proof is not None:
+            yield read, proof
 
 
 def _proves(step: Step) -> bool:
@@ -159,7 +177,7 @@ def _ends(step: Step, held: Step) -> bool:
 def stuck_rebalances(tables: Tables, patience_ms: int) -> Iterator[Told]:
     """Rule 30, of a group: seen in a rebalance, and never out of it, for longer than anybody needs without faults."""
     steps = [s for s in tables.of("group") if s.status is Status.OK]
-    for (group,), mine in _by(steps, "group"):
+    for group, mine in _by(steps, "group"):
         for rebalancing, run in groupby(mine, lambda step: step.text in REBALANCING):
             seen = list(run)
             waited_ms = min(seen[-1].at_ms - seen[0].at_ms, seen[-1].calm_ms)
