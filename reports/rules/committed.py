@@ -42,24 +42,41 @@ def early_reads(view: View) -> Found:
     early = view.committed_read & (writer != NOBODY) & may_commit[writer] & (ops.txn[row] != ops.txn[writer])
     early &= ops.returned[row] < ops.ended[writer]
     early = np.flatnonzero(early)
-    upper = _begun(view)
-    send, read, _ = sweep(_released(view), upper)
-    # What a transaction read of its own is rule 18.
-    other = ~np.isin(ops.txn[send], ops.txn[writer[early]]) & (ops.txn[send] != ops.txn[read])
+    send, read = _passed(view)
+    other = ~np.isin(ops.txn[send], ops.txn[writer[early]])
     send, read = np.concatenate([writer[early], send[other]]), np.concatenate([row[early], read[other]])
     first = first_of_each(ops.txn[send])
     offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
     return Found(19, read[first], send[first], offsets)
 
 
+def _passed(view: View) -> tuple[Ints, Ints]:
+    """First records of transactions, and who passed them. What a transaction read of its own is rule 18."""
+    txn, lower, upper = view.ops.txn, _released(view), _begun(view)
+    send, read, _ = sweep(lower, upper)
+    own = txn[send] == txn[read]
+    again = [sweep(lower.where(txn[lower.row] != txn[each]), upper.where(upper.row == each)) for each in send[own]]
+    return (
+        np.concatenate([send[~own], *(found[0] for found in again)]),
+        np.concatenate([read[~own], *(found[1] for found in again)]),
+    )
+
+
 def _begun(view: View) -> Bounds:
-    """When a transaction's commit was asked for, the last stable offset was at most its first record's."""
+    """While a transaction is open the last stable offset is at most its first record's.
+
+    It is open when its commit is asked for, and when it sends what is acknowledged, whatever becomes of it.
+    """
     ops, sends = view.ops, view.sends
-    known = (ops.txn[sends] != UNKNOWN) & (ops.fate[sends] == Fate.COMMITTED) & (view.send_offset != UNKNOWN)
+    known = (ops.txn[sends] != UNKNOWN) & (view.send_offset != UNKNOWN)
     rows, offset = sends[known], view.send_offset[known]
     order = np.lexsort((offset, ops.txn[rows]))
-    first = order[first_of_each(ops.txn[rows][order])]
-    return Bounds(ops.ended[rows[first]], offset[first], rows[first])
+    rows, offset = rows[order], offset[order]
+    first = first_of_each(ops.txn[rows])
+    open_at = np.where(ops.fate[rows] == Fate.COMMITTED, ops.ended[rows], UNKNOWN)
+    open_at = np.maximum(open_at, np.where(ops.status[rows] == Status.OK, ops.invoked[rows], UNKNOWN))
+    latest = np.maximum.reduceat(open_at, first) if len(first) else first
+    return Bounds(latest, offset[first], rows[first])
 
 
 def _released(view: View) -> Bounds:

@@ -32,7 +32,8 @@ def _gaps(view: View) -> Gaps:
     have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
     slots: list[Ints] = []
     offsets: list[Ints] = []
-    for slot in np.flatnonzero(due > have):
+    odd = np.isin(reading.row, view.record_row[_falls(view) + 1]) | (reading.first < begins)  # counting misleads
+    for slot in np.flatnonzero((due > have) | odd):
         records = slice(reading.start[slot], reading.start[slot] + ops.record_count[reading.row[slot]])
         between = known[np.searchsorted(known, begins[slot]) : np.searchsorted(known, reading.last[slot], "right")]
         missing = np.setdiff1d(between, ops.record_offset[records])
@@ -42,6 +43,12 @@ def _gaps(view: View) -> Gaps:
         return Gaps(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
     of, offset = np.concatenate(slots), np.concatenate(offsets)
     return Gaps(of, reading.row[of], offset, offset > reading.first[of])
+
+
+def _falls(view: View) -> Ints:
+    """Records after which, in the same read, comes one that is no further."""
+    same = view.read_value[1:] & (view.record_row[1:] == view.record_row[:-1])
+    return np.flatnonzero(same & (np.diff(view.ops.record_offset) <= 0))
 
 
 def passed_over(view: View) -> tuple[Found, ...]:
@@ -96,9 +103,7 @@ def nonmonotonic_polls(view: View) -> tuple[Found, Found, Found]:
     back &= ~aborted
     rewound = np.zeros(len(rows), bool)
     rewound[1:] = aborted[1:] & (reading.first[1:] != reading.first[:-1])
-    falls = np.flatnonzero(
-        view.read_value[1:] & (view.record_row[1:] == view.record_row[:-1]) & (np.diff(ops.record_offset) <= 0)
-    )
+    falls = _falls(view)
     inside = view.record_row[falls + 1]
     once = first_of_each(inside)
     return (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
-from reports.rules.found import NOBODY, Bounds, Found, distinct, first_of_each, none_of, sweep
+from reports.rules.found import NOBODY, Bounds, Found, Mask, distinct, first_of_each, none_of, sweep
 from reports.rules.log import send_bounds
 from reports.rules.view import View
 
@@ -21,7 +21,7 @@ def future_reads(view: View) -> Found:
     early = np.flatnonzero(view.read_value & (writer != NOBODY) & (ops.returned[row] < ops.invoked[writer]))
     send, read = writer[early], row[early]
     if not view.promise.unclean_election:
-        passed, by, _ = sweep(_ends(view) + _read_to(view), send_bounds(view))
+        passed, by, _ = sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view))
         other = ~np.isin(passed, send)
         send, read = np.concatenate([send, passed[other]]), np.concatenate([read, by[other]])
     if not len(send):
@@ -102,7 +102,7 @@ def stale_reads(view: View) -> tuple[Found, ...]:
         return found
     stable = _stable_ends(view)
     committed = ops.isolation[lower.row] == Isolation.READ_COMMITTED
-    free = _as_upper(view, stable.where(~_may_be_held(view, stable.z)))
+    free = _as_upper(view, stable.where(_cannot_be_held(view, stable.z)))
     return (
         *found,
         *_split(14, view, lower.where(committed), _as_upper(view, stable)),
@@ -115,15 +115,19 @@ def _stable_ends(view: View) -> Bounds:
     return Bounds(view.ops.returned[rows], view.ops.last_stable_offset[rows], rows)
 
 
-def _may_be_held(view: View, end: Ints) -> np.typing.NDArray[np.bool_]:
-    """Is a transaction's record known at this offset, or may one be? Its markers come some time after its end."""
-    ops, sends = view.ops, view.sends
+def _cannot_be_held(view: View, end: Ints) -> Mask:
+    """Does a record stand here that is not a transaction's first? Only that one holds the last stable offset.
+
+    Where a history names no transactions they may still be there.
+    """
+    ops, acked = view.ops, view.acked
     if not view.told_txn:
         return np.zeros(len(end), bool)
-    transactional = ops.txn[sends] != UNKNOWN
-    if np.any(transactional & (view.send_offset == UNKNOWN)):
-        return np.ones(len(end), bool)
-    return np.isin(end, view.send_offset[transactional])
+    ordered = acked[np.lexsort((ops.offset[acked], ops.txn[acked]))]
+    later = ops.txn[ordered] == UNKNOWN
+    later[1:] |= ops.txn[ordered[1:]] == ops.txn[ordered[:-1]]
+    first = ops.offset[ordered[~later]]
+    return np.isin(end, ops.offset[ordered[later]]) & ~np.isin(end, first)
 
 
 def regressions(view: View) -> tuple[Found, ...]:
