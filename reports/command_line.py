@@ -107,11 +107,23 @@ def show(result: Any) -> None:
 
 
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(help="Results folders.")],
+    runs: Annotated[list[Path], typer.Argument(help="Results folders; with --compare also folders of them.")],
+    compare: Annotated[
+        Path | None, typer.Option(help="One page instead: which faults and guards gave which anomalies.")
+    ] = None,
 ) -> None:
-    """Make the page of a run: one HTML file that opens offline."""
+    """Make the page of a run: one HTML file that opens offline.
+
+    --compare FILE takes folders that hold runs, at any depth, and what `highwater audit --json` printed of many.
+
+    Examples: highwater report results/20260101T120000Z-chaos · highwater report results --compare compared.html
+    """
+    from reports.compare import compare as compare_runs
     from reports.report import report
 
+    if compare is not None:
+        typer.echo(str(compare_runs(runs, compare)))
+        return
     for run in runs:
         typer.echo(str(report(run)))
 

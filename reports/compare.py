@@ -1,0 +1,171 @@
+"""Many runs on one page: which faults and which missing guards gave which anomalies."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reports.anomalies import Severity
+from reports.page.faults import NO_FAULT
+from reports.report import PAGE, write_page
+from spec.formats.verdict import UsageError, Verdict
+
+RUNS_SHOWN = 2_000
+NO_FAULTS, ALL_GUARDS = "no fault", "all guards on"
+ENDINGS = (" over", "restart", "resume")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison needs of a finding."""
+
+    name: str
+    rule: int
+    severity: Severity
+    count: int
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison needs of a verdict, of whatever version."""
+
+    verdict: Verdict
+    history: str
+    operations: int = 0
+    findings: list[Found] = []
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """What `highwater audit --json` prints of several histories."""
+
+    histories: list[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One run. `link` is where its page is, seen from the page of the comparison; empty without one."""
+
+    name: str
+    outcome: Outcome
+    faults: tuple[str, ...]
+    guards_off: tuple[str, ...] = ()
+    target: str = ""
+    link: str = ""
+
+    @property
+    def grave(self) -> list[Found]:
+        return [found for found in self.outcome.findings if found.severity is not Severity.INFORMATION]
+
+
+def compare(inputs: list[Path], page: Path) -> Path:
+    """Write the page. Inputs are run folders, folders of them, and files that `audit --json` wrote."""
+    runs = [run for each in inputs for run in _runs(each, page)]
+    if not runs:
+        raise UsageError("nothing to compare", where=", ".join(map(str, inputs)), mend="run highwater audit first")
+    runs.sort(key=lambda run: (run.outcome.verdict is not Verdict.INVALID, run.name))
+    return write_page(
+        page,
+        "compare.html.j2",
+        runs=runs[:RUNS_SHOWN],
+        left_out=len(runs) - RUNS_SHOWN,
+        verdicts={verdict: sum(run.outcome.verdict is verdict for run in runs) for verdict in Verdict},
+        names=names(runs),
+        by_fault=matrix(runs, lambda run: run.faults or (NO_FAULTS,)),
+        by_target=matrix(runs, lambda run: (run.target,) if run.target else ()),
+        by_guard=matrix(runs, lambda run: run.guards_off or (ALL_GUARDS,)),
+    )
+
+
+def names(runs: Iterable[Compared]) -> list[str]:
+    """Anomalies that any run shows, by rule."""
+    return [name for _, name in sorted({(found.rule, found.name) for run in runs for found in run.grave})]
+
+
+def matrix(runs: list[Compared], causes: Callable[[Compared], tuple[str, ...]]) -> list[dict[str, Any]]:
+    """A row for each cause: how many runs had it, and in how many of them each anomaly was found."""
+    rows: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for cause in causes(run):
+            row = rows.setdefault(cause, {"cause": cause, "runs": 0, "with": {}, "grave": set()})
+            row["runs"] += 1
+            for name in {found.name for found in run.grave}:
+                row["with"][name] = row["with"].get(name, 0) + 1
+            row["grave"] |= {found.name for found in run.grave if found.severity is Severity.VIOLATION}
+    return sorted(rows.values(), key=lambda row: (row["cause"] not in {NO_FAULTS, ALL_GUARDS}, row["cause"]))
+
+
+# -- inputs ------------------------------------------------------------------------------------------
+
+
+def _runs(path: Path, page: Path) -> list[Compared]:
+    if path.is_dir():
+        return [_run(verdict.parent, page) for verdict in sorted(path.rglob("verdict.json"))]
+    try:
+        data = path.read_bytes()
+        many = msgspec.json.decode(data)
+        kind: Any = Outcomes if isinstance(many, dict) and "histories" in many else Outcome
+        told = msgspec.convert(many, kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        mend = "give run folders, or what highwater audit --json printed"
+        raise UsageError(f"not a verdict: {error}", where=str(path), mend=mend) from error
+    outcomes = told.histories if isinstance(told, Outcomes) else [told]
+    return [_of_outcome(outcome, page) for outcome in outcomes]
+
+
+def _of_outcome(outcome: Outcome, page: Path) -> Compared:
+    folder = Path(outcome.history).parent
+    if (folder / "verdict.json").exists():
+        return _run(folder, page, outcome)
+    return Compared(outcome.history, outcome, _faults_of(Path(outcome.history)))
+
+
+def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
+    if outcome is None:
+        try:
+            outcome = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=Outcome)
+        except msgspec.MsgspecError as error:
+            mend = f"highwater audit {folder} makes it anew"
+            raise UsageError(f"not a verdict: {error}", where=str(folder / "verdict.json"), mend=mend) from error
+    about, run = _read(folder / "about.json"), _read(folder / "run.json") or _read(folder.parent / "run.json")
+    command = run.get("command", [])
+    off = [value for flag, value in pairwise(command) if flag in {"--guard", "--guard-off"}]
+    guards = {*about.get("guards_off", ()), *(each.removesuffix("=off") for each in off)}
+    return Compared(
+        str(folder), outcome, _faults(folder), tuple(sorted(guards)), run.get("target", ""), _link(folder, page)
+    )
+
+
+def _link(folder: Path, page: Path) -> str:
+    """To the page of the run, or of the run that it is part of: relative where it lies below this one."""
+    for each in (folder, folder.parent):
+        theirs, here = (each / PAGE).resolve(), page.parent.resolve()
+        if theirs.exists() and theirs != page.resolve():
+            return str(theirs.relative_to(here)) if theirs.is_relative_to(here) else theirs.as_uri()
+    return ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_bytes()) if path.exists() else {}
+    return found if isinstance(found, dict) else {}
+
+
+def _faults(folder: Path) -> tuple[str, ...]:
+    """Kinds, from the schedule where there is one."""
+    schedule = _read(folder / "schedule.json")
+    if "faults" in schedule:
+        return tuple(sorted({fault["kind"] for fault in schedule["faults"]}))
+    return _faults_of(folder / "history.ndjson")
+
+
+def _faults_of(history: Path) -> tuple[str, ...]:
+    """From the events of the nemesis alone: there may be thousands of histories to look at."""
+    if history.suffix != ".ndjson" or not history.exists():
+        return ()
+    kinds = set()
+    with history.open("rb") as lines:
+        for line in lines:
+            if b'"process":"nemesis"' in line:
+                kinds.add(msgspec.json.decode(line)["f"])
+    return tuple(sorted(kind for kind in kinds - NO_FAULT if not kind.endswith(ENDINGS)))

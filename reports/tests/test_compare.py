@@ -1,0 +1,66 @@
+"""Many runs on one page: each anomaly beside the faults and the missing guards of the runs that show it."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reports.audit import audit, write_verdict
+from reports.compare import ALL_GUARDS, NO_FAULTS, compare
+from reports.report import report
+from reports.tests.test_kernel import healthy
+from reports.tests.test_report import broken
+from spec.formats.run import Run, write_json
+from spec.formats.verdict import UsageError
+
+
+def three_runs(root: Path) -> Path:
+    """Healthy; broken by a kill that only the history tells of; broken with a guard off, by the schedule's faults."""
+    for name, history in (("a", healthy()), ("b", broken()), ("c", broken())):
+        folder = root / name
+        folder.mkdir(parents=True)
+        write_verdict(folder, audit(history.write(folder / "history.ndjson")))
+    write_json(root / "c" / "about.json", {"guards_off": ["AckAfterCommit"]})
+    write_json(root / "c" / "schedule.json", {"duration_ms": 1, "faults": [{"kind": "pause"}, {"kind": "cut"}]})
+    command = ["highwater", "chaos", "--guard", "FenceOldLeader=off"]
+    write_json(root / "b" / "run.json", Run(what="chaos", started="", command=command, target="reference:3"))
+    report(root / "b")
+    return root
+
+
+def rows(page: Path, title: str) -> dict[str, list[str]]:
+    """The cells of a matrix, by cause."""
+    table = page.read_text().split(f"<h3>{title}</h3>")[1].split("</table>")[0]
+    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
+    return {row[0]: row[1:] for row in found}
+
+
+def test_each_fault_and_guard_has_the_anomalies_of_its_runs(tmp_path: Path) -> None:
+    page = compare([three_runs(tmp_path / "runs")], tmp_path / "compared.html")
+    assert rows(page, "By fault") == {
+        "": ["runs", "lost-write"], NO_FAULTS: ["1", ""], "kill": ["1", "1"], "pause": ["1", "1"], "cut": ["1", "1"],
+    }  # fmt: skip
+    by_guard = rows(page, "By guard that was off")
+    assert {cause: cells for cause, cells in by_guard.items() if cause} == {
+        ALL_GUARDS: ["1", ""], "AckAfterCommit": ["1", "1"], "FenceOldLeader": ["1", "1"],
+    }  # fmt: skip
+    assert rows(page, "By target")["reference:3"] == ["1", "1"]
+    assert '<a href="runs/b/report.html">' in page.read_text()
+
+
+def test_what_audit_printed_of_many_is_compared_too(tmp_path: Path) -> None:
+    root = three_runs(tmp_path / "runs")
+    results = [audit(root / name / "history.ndjson") for name in "ab"]
+    printed = tmp_path / "audits.json"
+    printed.write_bytes(msgspec.json.encode({"verdict": "invalid", "histories": results}))
+    page = compare([printed], tmp_path / "compared.html")
+    assert rows(page, "By fault") == {"": ["runs", "lost-write"], NO_FAULTS: ["1", ""], "kill": ["1", "1"]}
+
+
+def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([tmp_path], tmp_path / "compared.html")
+    (tmp_path / "odd.json").write_text("[1]")
+    with pytest.raises(UsageError, match="not a verdict"):
+        compare([tmp_path / "odd.json"], tmp_path / "compared.html")
