@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from spec.formats.verdict import UsageError
 CHUNK: Final = 50  # seeds: some tens of seconds of work, lost when a sweep is stopped
 WAVE: Final = 4  # chunks for each core between two visits to the driver
 ABOUT: Final = "sweep.json"
+SOURCES: Final = Path(__file__).parents[1]
 ROW: Final = pa.schema(
     [
         ("seed", pa.int64()), ("verdict", pa.string()), ("events", pa.int64()), ("simulated_ms", pa.int64()),
@@ -89,13 +91,33 @@ def play_on_spark(chunks: list[Chunk], settings: Settings, master: str) -> Itera
 # -- the folder --------------------------------------------------------------------------------------
 
 
+class About(msgspec.Struct, frozen=True):
+    """`sweep.json`: what made the rows, besides their seeds."""
+
+    settings: Settings
+    code: str
+
+
+def _code() -> str:
+    """A digest of the broker and the simulator: rows of two versions say nothing together."""
+    digest = sha256()
+    for package in ("fuzz", "reference"):
+        for path in sorted((SOURCES / package).rglob("*.py")):
+            digest.update(path.relative_to(SOURCES).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
 def _claim(out: Path, settings: Settings) -> None:
-    """UsageError if the folder holds seeds of other settings."""
+    """UsageError if the folder holds seeds of other settings, or of another version of the code."""
     out.mkdir(parents=True, exist_ok=True)
-    about, mine = out / ABOUT, msgspec.json.encode(settings)
-    if about.exists() and about.read_bytes() != mine:
-        raise UsageError("these seeds were played with other settings", where=str(out), mend="give another --out")
-    about.write_bytes(mine)
+    about, mine = out / ABOUT, About(settings, _code())
+    if about.exists() and about.read_bytes() != msgspec.json.encode(mine):
+        raise UsageError(
+            "these seeds were played with other settings, or by another version of the code",
+            where=str(out),
+            mend="give another --out",
+        )
+    about.write_bytes(msgspec.json.encode(mine))
 
 
 def _write(out: Path, rows: list[Row]) -> None:
@@ -108,7 +130,7 @@ def _write(out: Path, rows: list[Row]) -> None:
 
 def settings_of_sweep(out: Path) -> Settings:
     try:
-        return msgspec.json.decode((out / ABOUT).read_bytes(), type=Settings)
+        return msgspec.json.decode((out / ABOUT).read_bytes(), type=About).settings
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"not the folder of a sweep: {error}", where=str(out)) from error
 
