@@ -1,5 +1,6 @@
 """`highwater audit`: histories to verdicts."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from reports.audit import AuditResult
+    from spec.formats.verdict import Verdict
 
 CONFIG_KEYS = (
     "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction, "
@@ -27,6 +29,9 @@ def audit_command(
     format_: Annotated[
         str | None, typer.Option("--format", help="ndjson, jepsen-edn, ...; by default the content decides.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the page of the history here; of several a comparison.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Audit histories: every anomaly with two operations that show it.
@@ -37,12 +42,11 @@ def audit_command(
     Several histories give one line each. Formats: docs/audit/formats.md.
 
     Examples: highwater audit results/20260101T120000Z-demo/off · highwater audit history.edn --config acks=all
-    · highwater audit 'store/kafka*/2026*'
+    · highwater audit 'store/kafka*/2026*' --html compared.html
     """
     from reports.audit import audit
     from reports.engines import checker_for
     from reports.importers.inputs import histories as histories_of
-    from reports.runs import audit_runs
     from spec.formats.verdict import EXIT_OF_VERDICT
 
     overrides = dict(_override(each) for each in config or [])
@@ -52,13 +56,35 @@ def audit_command(
         return audit(path, overrides=overrides, checker=checker_for(engine, path), format_=format_)
 
     if len(paths) > 1:
-        raise typer.Exit(EXIT_OF_VERDICT[audit_runs(paths, audit_one, json=json_)])
+        raise typer.Exit(EXIT_OF_VERDICT[_many(paths, audit_one, html, json=json_)])
     result = audit_one(paths[0])
     if json_:
         typer.echo(msgspec.json.encode(result).decode())
     else:
         show(result)
+    if html is not None:
+        from reports.report import report_history
+
+        typer.echo(f"page: {report_history(paths[0], result, html)}", err=True)
     raise typer.Exit(EXIT_OF_VERDICT[result.verdict])
+
+
+def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Path | None, *, json: bool) -> "Verdict":
+    """A line for each, and a page that compares them."""
+    from reports.compare import Outcome, compare_outcomes
+    from reports.runs import audit_runs
+
+    outcomes: list[Outcome] = []
+
+    def audit_and_note(path: str) -> "AuditResult":
+        result = audit_one(path)
+        outcomes.append(Outcome.of(result))
+        return result
+
+    verdict = audit_runs(paths, audit_and_note, json=json)
+    if html is not None:
+        typer.echo(f"page: {compare_outcomes(outcomes, html)}", err=True)
+    return verdict
 
 
 def _override(text: str) -> tuple[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from reports.anomalies import Severity
+from reports.audit import AuditResult
 from reports.page.faults import NO_FAULT
 from reports.report import PAGE, write_page
 from spec.formats.verdict import UsageError, Verdict
@@ -35,6 +36,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     history: str
     operations: int = 0
     findings: list[Found] = []
+
+    @classmethod
+    def of(cls, result: AuditResult) -> "Outcome":
+        findings = [Found(name=f.name, rule=f.rule, severity=f.severity, count=f.count) for f in result.findings]
+        return cls(verdict=result.verdict, history=result.history, operations=result.operations, findings=findings)
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +70,15 @@ def compare(inputs: list[Path], page: Path) -> Path:
     runs = [run for each in inputs for run in _runs(each, page)]
     if not runs:
         raise UsageError("nothing to compare", where=", ".join(map(str, inputs)), mend="run highwater audit first")
+    return _write(runs, page)
+
+
+def compare_outcomes(outcomes: list[Outcome], page: Path) -> Path:
+    """The same of histories that were just audited."""
+    return _write([_of_outcome(outcome, page) for outcome in outcomes], page)
+
+
+def _write(runs: list[Compared], page: Path) -> Path:
     runs.sort(key=lambda run: (run.outcome.verdict is not Verdict.INVALID, run.name))
     return write_page(
         page,

@@ -9,9 +9,11 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports.audit import AuditResult
+from reports.dataset import MANIFEST
+from reports.importers.formats import open_history
+from reports.importers.inputs import NAMES
 from reports.page.history import OPERATIONS_DRAWN, show_history
 from reports.page.words import cited
-from spec.formats.history import read_history
 from spec.formats.verdict import UsageError
 
 PAGE = "report.html"
@@ -30,10 +32,13 @@ def report(folder: Path) -> Path:
     return _write(folder / PAGE, histories, parts)
 
 
-def report_history(where: Path, result: AuditResult, page: Path) -> Path:
-    """The page of one history alone."""
-    _, events = read_history(where)
-    shown = {**show_history(events, result), **_notes({}, where.name), "again": f"highwater audit {where}"}
+def report_history(where: str, result: AuditResult, page: Path) -> Path:
+    """The page of one history alone, which must tell its events: the columns that were made of it do not."""
+    if (Path(where) / MANIFEST).exists():
+        mend = "audit the history that it was made of"
+        raise UsageError("holds columns, and no events to make a page of", where=where, mend=mend)
+    events = open_history(where, result.format).events
+    shown = {**show_history(events, result), **_notes({}, Path(where).name), "again": f"highwater audit {where}"}
     return _write(page, [shown], dict.fromkeys(PARTS))
 
 
@@ -71,12 +76,17 @@ def _read(path: Path) -> Any:
 
 
 def _holds_history(folder: Path) -> bool:
-    return (folder / "history.ndjson").exists() and (folder / "verdict.json").exists()
+    return (folder / "verdict.json").exists() and any((folder / name).exists() for name in NAMES)
 
 
 def _history(folder: Path, limit: int) -> dict[str, Any]:
-    result = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=AuditResult)
-    _, events = read_history(folder / "history.ndjson")
+    try:
+        result = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=AuditResult)
+    except msgspec.MsgspecError as error:
+        mend = f"highwater audit {folder} --json > {folder / 'verdict.json'} makes it anew"
+        raise UsageError(f"not a verdict of this version: {error}", where=str(folder), mend=mend) from error
+    history = next(folder / name for name in NAMES if (folder / name).exists())
+    events = open_history(str(history), result.format).events
     notes = _read(folder / "about.json") or {}
     return {**show_history(events, result, limit), **_notes(notes, folder.name), "again": _again(folder)}
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from highwater import app
 from reports.audit import audit, write_verdict
 from reports.compare import ALL_GUARDS, NO_FAULTS, compare
 from reports.report import report
@@ -64,3 +66,15 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_text("[1]")
     with pytest.raises(UsageError, match="not a verdict"):
         compare([tmp_path / "odd.json"], tmp_path / "compared.html")
+
+
+def test_audit_writes_a_page_of_one_history_and_a_comparison_of_several(tmp_path: Path) -> None:
+    root = three_runs(tmp_path / "runs")
+    one, many = tmp_path / "one.html", tmp_path / "many.html"
+    told = CliRunner().invoke(app, ["audit", str(root / "b"), "--html", str(one), "--json"])
+    assert told.exit_code == 1
+    assert msgspec.json.decode(told.stdout)["verdict"] == "invalid"
+    assert "A promise was broken: 1 lost-write" in one.read_text()
+    told = CliRunner().invoke(app, ["audit", str(root), "--html", str(many)])
+    assert told.exit_code == 1
+    assert rows(many, "By guard that was off")["AckAfterCommit"] == ["1", "1"]

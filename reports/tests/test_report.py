@@ -54,7 +54,7 @@ def test_what_a_client_wrote_cannot_leave_its_place_in_the_page(tmp_path: Path) 
     history.begin(9, "</script><script>alert(1)</script>", value="<img src=x>")
     history.end(9, "fail", error="</script>")
     result = audit(history.write(tmp_path / "history.ndjson"))
-    text = report_history(tmp_path / "history.ndjson", result, tmp_path / "page.html").read_text()
+    text = report_history(str(tmp_path / "history.ndjson"), result, tmp_path / "page.html").read_text()
     assert "alert(1)" in text
     assert "<script>alert" not in text
     assert text.count("</script>") == 2
