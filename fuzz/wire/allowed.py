@@ -64,13 +64,13 @@ FAMILIES: Final[Mapping[frozenset[E], tuple[int, ...]]] = {
     PLACE | COORDINATORS | MEMBERS | PRODUCERS: (28,),
     PLACE | COORDINATORS | PRODUCERS: (22, 24, 25, 26, 27, 61, 65, 66),
     COORDINATORS | PRODUCERS | MEMBERS: (10,),
-    PLACE | ADMIN: (3, 4, 5, 6, 7, 19, 20, 37, 43, 45, 46, 56, 60, 75),
+    PLACE | ADMIN: (3, 4, 5, 6, 7, 19, 20, 34, 37, 43, 45, 46, 56, 60, 75),
     PLACE | ADMIN | RECORDS | MEMBERS: (29, 30, 31, 32, 33, 35, 44, 48, 49, 50, 51),
     LOGIN: (17, 18, 36),
 }
 """Keys of the APIs that share an alphabet."""
 ALLOWED: Final[Mapping[int, frozenset[int]]] = {
-    key: frozenset(map(int, codes | ANY)) for codes, keys in FAMILIES.items() for key in keys
+    **dict.fromkeys(APIS, frozenset(map(int, E))),
+    **{key: frozenset(map(int, codes | ANY)) for codes, keys in FAMILIES.items() for key in keys},
 }
-"""By API key."""
-assert ALLOWED.keys() == APIS.keys()
+"""By API key; where no family is known, any code that exists."""

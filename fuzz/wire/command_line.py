@@ -5,21 +5,23 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from fuzz.wire.lab import Lab
 
+CLIENT_DEADLINE_S: Final = 20.0
+CLIENT_MEMORY_MB: Final = 512
 FINDINGS: Final = Path("fuzz/findings")
 TARGET_HELP: Final = "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], nisshi, HOST:PORT or FILE.toml"
 OWNED_HELP: Final = "The target is on another machine, and yours to break."
 
 
 def fuzz_command(
-    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long at most.")] = 30.0,
+    target: Annotated[str, typer.Argument(help=TARGET_HELP)] = "",
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long at most; with --self-test, each.")] = 30.0,
     cases: Annotated[int, typer.Option(min=1, help="How many cases at most.")] = 10_000_000,
     rate: Annotated[float, typer.Option(min=1, help="How many cases a second at most.")] = 50_000.0,
     seed: Annotated[int, typer.Option(help="Of all choices.")] = 1,
@@ -31,7 +33,16 @@ def fuzz_command(
     memory_mb: Annotated[
         int, typer.Option(min=0, help="What the process may grow by at once (0: 256, of a JVM 1024).")
     ] = 0,
+    client: Annotated[
+        str, typer.Option(help="Fuzz a client instead: 'COMMAND {bootstrap}' is given hostile replies.")
+    ] = "",
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="Score the fuzzer by the defects planted in the reference.")
+    ] = False,
+    defect: Annotated[list[str] | None, typer.Option(help="With --self-test, this defect only; repeatable.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="With --self-test, so many seeds from --seed on.")] = 1,
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the page of the run here as well.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Send a broker sound and spoiled requests; save a replayable finding for each crash, hang, leak or lie.
@@ -43,14 +54,21 @@ def fuzz_command(
     """
     from fuzz.wire.session import Bounds
     from spec.formats.run import new_folder, write_json
-    from spec.formats.verdict import ExitCode
+    from spec.formats.verdict import ExitCode, UsageError
 
+    if [bool(target), bool(client), self_test].count(True) != 1:
+        raise UsageError("give one of TARGET, --client and --self-test", mend="try: highwater fuzz reference")
+    if self_test:
+        _score(defect or [], range(seed, seed + seeds), seconds, json_=json_)
+    if client:
+        _fuzz_client(client, out or FINDINGS / "client", seed, seconds, cases, deadline, memory_mb, json_=json_)
     folder = out or FINDINGS / _folder_name(target)
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
     with _open_lab(target, owned=owned, memory_mb=memory_mb) as lab:
         results = new_folder("fuzz", target=target, seed=seed)
         summary = fuzz(lab, folder, seed, bounds, resume=resume, quiet=json_)
     write_json(results / "fuzz.json", summary)
+    _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
     if json_:
         import msgspec
 
@@ -58,6 +76,58 @@ def fuzz_command(
     else:
         _tell(summary, target)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> NoReturn:
+    """Exit code 1 when a planted defect is not found by every seed."""
+    import msgspec
+
+    from fuzz.wire.self_test import Hunt, self_test
+    from reference.drivers.defects.table import WIRE_DEFECTS
+    from spec.formats.run import new_folder, write_json
+    from spec.formats.verdict import ExitCode
+
+    def tell(hunt: Hunt) -> None:
+        word = f"{hunt.oracle} after {hunt.seconds} s, {hunt.frames:,} frames" if hunt.found else "not found"
+        typer.echo(f"{hunt.defect:<22} {word:<44} {hunt.bug}", err=json_)
+
+    folder = new_folder("fuzz-self-test", target="reference", seed=seeds[0])
+    report = self_test(defects or list(WIRE_DEFECTS), list(seeds), folder, seconds, tell)
+    write_json(folder / "self-test.json", report)
+    typer.echo(msgspec.json.encode(report).decode() if json_ else f"{report['found']} of {report['planted']} found")
+    raise typer.Exit(ExitCode.HELD if report["found"] == report["planted"] else ExitCode.VIOLATED)
+
+
+def _fuzz_client(
+    command: str, folder: Path, seed: int, seconds: float, runs: int, deadline: float, memory_mb: int, *, json_: bool
+) -> NoReturn:
+    import msgspec
+
+    from fuzz.wire.clients import ClientSession
+    from spec.formats.verdict import ExitCode
+
+    limit = memory_mb or CLIENT_MEMORY_MB
+    summary = ClientSession(command, folder, seed, seconds, runs, max(deadline, CLIENT_DEADLINE_S), limit).run()
+    if json_:
+        typer.echo(msgspec.json.encode(summary).decode())
+    else:
+        for finding in summary["findings"]:
+            typer.echo(f"{finding['id']}: {finding['message']}: {finding['path']}")
+        exits = ", ".join(f"{count} × {code}" for code, count in summary["exits"].items())
+        typer.echo(f"{summary['cases']} runs, {summary['spoiled']} spoiled replies, exit codes: {exits}; seed {seed}")
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _write_page(folder: Path, summary: dict[str, Any], paths: list[Path]) -> None:
+    from fuzz.wire.page import page
+    from spec.formats.verdict import UsageError
+
+    text = page(folder, summary)
+    for path in paths:
+        try:
+            path.write_text(text)
+        except OSError as error:
+            raise UsageError(f"cannot write the page ({error.strerror})", where=str(path)) from error
 
 
 def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: bool = False) -> dict[str, Any]:
