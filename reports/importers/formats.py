@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reports.importers import jepsen, native
+from reports.importers import jepsen, jepsen_file, native
 from reports.importers.quarantine import Quarantine
 from reports.importers.shape import sound
 from reports.importers.sources import read_head
@@ -24,6 +24,7 @@ class Format:
 
 FORMATS: Final[dict[str, Format]] = {
     "ndjson": Format(native.recognises, native.read),
+    "jepsen": Format(jepsen_file.recognises, jepsen_file.read_file),
     "jepsen-edn": Format(jepsen.recognises_edn, jepsen.read_edn),
     "jepsen-txt": Format(jepsen.recognises_txt, jepsen.read_txt),
 }

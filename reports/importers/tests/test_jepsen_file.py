@@ -1,0 +1,87 @@
+"""`test.jepsen`, written by the documented format: the same events as from EDN; broken blocks are told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.importers.formats import open_history
+from reports.importers.fressian import FressianError, Reader
+from reports.importers.tests.fressian_writer import File, fressian, jepsen_file
+from reports.importers.tests.jepsen_runs import Run, healthy, lines
+from reports.importers.tests.test_edn import SCALARS, STRINGS, values
+from spec.formats.history import Event
+from spec.formats.verdict import UsageError
+
+
+@given(st.lists(values(st.one_of(SCALARS, STRINGS, st.floats(allow_nan=False))), min_size=1, max_size=5))
+def test_what_is_written_is_read(found: list[Any]) -> None:
+    reader = Reader(fressian(*found))
+    assert [reader.read() for _ in found] == found
+    assert reader.at_end
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_do_harm(data: bytes) -> None:
+    reader = Reader(data)
+    try:
+        while not reader.at_end:
+            reader.read()
+    except FressianError:
+        pass
+
+
+def test_long_strings_come_in_chunks_and_caches_outgrow_their_short_codes() -> None:
+    found = ["x" * 200_000, [f":k{number}" for number in range(60)] * 2]
+    reader = Reader(fressian(*found))
+    assert [reader.read(), reader.read()] == found
+
+
+def events_of(path: Path) -> list[Event]:
+    history = open_history(str(path))
+    events = list(history.events)
+    assert history.quarantine.count == 0
+    return events
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_the_history_is_that_of_the_edn_beside_it(tmp_path: Path, chunk: int) -> None:
+    run = healthy(60)
+    run.op(0, "send", [[":send", "x", "π 😀"]], [[":send", "x", [1, "π 😀"]]], "info", error=[":timeout", 5000])
+    (tmp_path / "history.edn").write_bytes(lines(run.ops))
+    (tmp_path / "test.jepsen").write_bytes(jepsen_file(run.ops, chunk=chunk))
+    assert open_history(str(tmp_path / "test.jepsen")).format == "jepsen"
+    assert events_of(tmp_path / "test.jepsen") == events_of(tmp_path / "history.edn")
+
+
+def test_the_options_of_the_test_are_its_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "test.jepsen"
+    path.write_bytes(jepsen_file(healthy(4).ops, acks="all", idempotence=True, isolation_level="read_committed"))
+    config = open_history(str(path)).config
+    assert (config.acks, config.idempotence, config.isolation) == ("all", True, "read_committed")
+
+
+def test_a_chunk_that_rotted_is_quarantined_and_the_rest_is_read(tmp_path: Path) -> None:
+    run = healthy(60)
+    data = bytearray(jepsen_file(run.ops, chunk=40))
+    whole = len(run.ops)
+    data[data.index(b"jepsen.history.Op", len(data) // 3) + 30] ^= 1
+    (tmp_path / "test.jepsen").write_bytes(data)
+    history = open_history(str(tmp_path / "test.jepsen"))
+    read = sum(1 for _ in history.events)
+    reasons = [bad.reason for bad in history.quarantine.lines]
+    assert 0 < read < 2 * whole
+    assert any("the checksum of the block" in reason for reason in reasons)
+    assert any("40 operations are missing" in reason for reason in reasons)
+
+
+def test_a_file_whose_index_is_gone_is_an_error(tmp_path: Path) -> None:
+    data = jepsen_file(Run().ops)
+    path = tmp_path / "test.jepsen"
+    nothing = File()
+    for spoilt in (data[:18], data[:-1], data[:6] + b"\0\0\0\7" + data[10:], data[:30], nothing.finish(0)):
+        path.write_bytes(spoilt)
+        with pytest.raises(UsageError, match="no test map can be read"):
+            open_history(str(path))
