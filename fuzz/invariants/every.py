@@ -7,12 +7,14 @@ from fuzz.invariants.metadata import StoredState
 from fuzz.invariants.old_consumers import ObservedOldConsumers
 from fuzz.invariants.overheard import overhear
 from fuzz.invariants.replication import ReplicatedPartition
+from fuzz.invariants.transactions import ObservedTransactions
 from fuzz.invariants.watch import Seen, Violation, ViolationError
 from fuzz.load import Clients, Consumer
 from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from reference.broker import Broker
 from reference.drivers.simulation.world import Host
 from reference.events import STORE
+from reference.replication.partition import Role
 from reference.replication.states import PartitionState
 
 
@@ -49,6 +51,7 @@ class Invariants:
             ObservedGroup(cluster, clients.members, self.seen, self.violated) if settings.clients.members else None
         )
 
+        self.transactions = ObservedTransactions(settings.partitions, self.unreadable, self.violated)
         self.old = ObservedOldConsumers(cluster, clients.old, self.seen, self.violated)
 
     def acknowledged(self, partition: int, offset: int, value: int) -> None:
@@ -69,6 +72,7 @@ class Invariants:
             self._look_at_controller_epoch(host, node)
             if broker_id not in self.unreadable:
                 replicas = node.replicas.partitions
+                transactional = self._cluster.settings.clients.transactional
                 for key, partition in self._partitions:
                     replica = replicas.get(key)
                     last = partition.replicas.get(broker_id)
@@ -86,6 +90,8 @@ class Invariants:
                         or last.proposed_isr is not replica.proposed_isr
                     ):  # most steps change nothing here
                         partition.look(host, broker_id, replica)
+                        if transactional and key[0] == TOPIC and replica.role is Role.LEADER:
+                            self.transactions.look(key[1], replica)
             if self.group is not None:
                 self.group.broker_moved(node)
         elif self._cluster.settings.clients.old_consumers:

@@ -1,0 +1,51 @@
+"""`python -m fuzz.guard_times [GUARD…] [--ranges N]`: how long the simulator takes to find each guard's absence.
+
+Of each guard, over ranges of seeds that do not overlap: processor seconds until the first violation, on one core. A
+guard that a range does not show within a minute counts as the whole minute. The table goes to standard output.
+"""
+
+import statistics
+import time
+from typing import Annotated, Final
+
+import typer
+
+from fuzz.guard_focus import directed
+from fuzz.kept import kept_seeds
+from fuzz.search import run_seed
+
+LIMIT_S: Final = 60.0
+APART: Final = 100_000
+
+
+def seconds_to_find(guard: str, first: int) -> float:
+    """From this seed on; `LIMIT_S` when nothing was found by then."""
+    settings, began = directed(guard), time.process_time()
+    seed = first
+    while (spent := time.process_time() - began) < LIMIT_S:
+        if run_seed(seed, settings).violation is not None:
+            return time.process_time() - began
+        seed += 1
+    return min(spent, LIMIT_S)
+
+
+def guard_times(
+    guards: Annotated[list[str] | None, typer.Argument(help="Those with a kept seed, unless named.")] = None,
+    ranges: Annotated[int, typer.Option(help="So many ranges of seeds; the median counts.")] = 10,
+) -> None:
+    """A Markdown table; exit code 1 if a median is a minute."""
+    slow = []
+    typer.echo(f"| guard | median s of {ranges} | slowest s |\n|---|---|---|")
+    for guard in guards or [path.stem for path in kept_seeds()]:
+        took = [seconds_to_find(guard, APART * number) for number in range(ranges)]
+        median = statistics.median(took)
+        typer.echo(f"| {guard} | {median:.1f} | {max(took):.1f} |")
+        if median >= LIMIT_S:
+            slow.append(guard)
+    if slow:
+        typer.echo(f"not within a minute: {', '.join(slow)}")
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(guard_times)
