@@ -10,6 +10,7 @@ import numpy as np
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.dataset import MANIFEST, read_dataset
+from reports.importers.formats import open_history
 from reports.importers.quarantine import Quarantine
 from reports.ingest.history import Ingested, ingest
 from reports.rules.found import NOBODY, Found, Promise
@@ -84,6 +85,12 @@ def audit(
     format_: str | None = None,
 ) -> AuditResult:
     """Audit one history, in the format that is named or that it shows; UsageError when nothing of it can be read."""
+    if not (Path(where) / MANIFEST).exists():
+        history = open_history(str(where), format_)
+        if history.config.workload != "log":
+            from reports.audit_objects import audit_objects
+
+            return audit_objects(history, str(where))
     return audit_history(_read(where, overrides, format_), str(where), checker)
 
 

@@ -1,0 +1,130 @@
+"""Registers, sets and counters: zones and the search against all orders, and histories from a file."""
+
+import random
+from itertools import permutations
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.audit import audit
+from reports.objects import NEVER, Op, counter, grow_only_set, register, search, zones
+from spec.formats.history import Config, Event, header
+from spec.formats.verdict import Verdict
+
+
+def explained(ops: list[Op]) -> bool:
+    """Some order that respects real time, with or without each operation of unknown outcome."""
+    unsure = [op for op in ops if op.returned == NEVER]
+    for mask in range(1 << len(unsure)):
+        chosen = [op for op in ops if op.returned < NEVER] + [op for n, op in enumerate(unsure) if mask >> n & 1]
+        if any(_in_order(order) and _tells(order) for order in permutations(chosen)):
+            return True
+    return False
+
+
+def _in_order(order: tuple[Op, ...]) -> bool:
+    return all(b.returned > a.invoked for n, a in enumerate(order) for b in order[n + 1 :])
+
+
+def _tells(order: tuple[Op, ...]) -> bool:
+    value = None
+    for op in order:
+        if op.f == "read" and op.value != value:
+            return False
+        if op.f == "cas" and op.value[0] != value:
+            return False
+        value = op.value if op.f == "write" else op.value[1] if op.f == "cas" else value
+    return True
+
+
+def random_ops(chance: random.Random, *, distinct: bool) -> list[Op]:
+    count = chance.randint(2, 5)
+    moments = chance.sample(range(20), 2 * count)
+    ops, next_value = [], 1
+    for slot in range(count):
+        begin, end = sorted(moments[2 * slot : 2 * slot + 2])
+        f = chance.choice(["write", "read"] if distinct else ["write", "read", "cas"])
+        value = chance.choice([None, 1, 1, 2, 3]) if f == "read" else chance.randint(1, 2)
+        if f == "write" and distinct:
+            value, next_value = next_value, next_value + 1
+        told = (chance.choice([None, 1, 2]), chance.randint(1, 2)) if f == "cas" else value
+        ops.append(Op(f, told, begin, NEVER if f != "read" and chance.random() < 0.2 else end, slot))
+    return ops
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=400, deadline=None, database=None)
+def test_zones_agree_with_all_orders(chance: random.Random) -> None:
+    ops = random_ops(chance, distinct=True)
+    assert (zones(ops).verdict is Verdict.VALID) == explained(ops), ops
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None, database=None)
+def test_the_search_agrees_with_all_orders(chance: random.Random) -> None:
+    ops = random_ops(chance, distinct=False)
+    assert (search(ops).verdict is Verdict.VALID) == explained(ops), ops
+
+
+def test_both_kinds_of_history_are_drawn() -> None:
+    chance = random.Random(3)
+    bad = sum(not explained(random_ops(chance, distinct=True)) for _ in range(200))
+    assert 20 < bad < 180
+
+
+def test_what_takes_too_long_is_unknown_and_not_valid() -> None:
+    ops = [Op("write", n % 2, 0, NEVER if n % 3 else 1_000, n) for n in range(24)]
+    ops.append(Op("read", 7, 2_000, 2_001))
+    assert search(ops, states=500).verdict is Verdict.UNKNOWN
+
+
+def test_repeated_values_are_searched_and_distinct_ones_are_not() -> None:
+    many = [Op("write", n, 4 * n, 4 * n + 1) for n in range(20_000)]
+    many += [Op("read", n, 4 * n + 2, 4 * n + 3) for n in range(20_000)]
+    assert register(many).verdict is Verdict.VALID
+    assert register([*many, Op("read", 7, 90_000, 90_001)]).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("ops", "verdict"),
+    [
+        ([Op("add", 1, 0, 1), Op("read", [1], 2, 3)], Verdict.VALID),
+        ([Op("add", 1, 0, 1), Op("read", [], 2, 3)], Verdict.INVALID),
+        ([Op("add", 1, 0, NEVER), Op("read", [], 2, 3)], Verdict.VALID),
+        ([Op("add", 1, 0, NEVER), Op("read", [1], 2, 3), Op("read", [], 4, 5)], Verdict.INVALID),
+        ([Op("read", [1], 0, 1), Op("add", 1, 2, 3)], Verdict.INVALID),
+    ],
+)
+def test_a_set_keeps_what_it_has(ops: list[Op], verdict: Verdict) -> None:
+    assert grow_only_set(ops).verdict is verdict
+
+
+@pytest.mark.parametrize(("told", "verdict"), [(5, "valid"), (8, "valid"), (4, "invalid"), (9, "invalid")])
+def test_a_counter_lies_between_what_was_and_what_may_be(told: int, verdict: str) -> None:
+    ops = [Op("add", 5, 0, 1), Op("add", 3, 2, NEVER), Op("read", told, 3, 4)]
+    assert counter(ops).verdict == verdict
+
+
+def write(path: Path, *events: tuple[int, str, str, object]) -> Path:
+    lines = [header(Config(workload="register"))]
+    lines += [
+        Event(index=n, time_ns=n, process=process, type=kind, f=f, value=value, key="x")  # type: ignore[arg-type]
+        for n, (process, kind, f, value) in enumerate(events, 1)
+    ]
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def test_a_register_in_a_file_is_audited(tmp_path: Path) -> None:
+    writing = [(0, "invoke", "write", 1), (0, "ok", "write", 1)]
+    good = write(tmp_path / "good", *writing, (1, "invoke", "read", None), (1, "ok", "read", 1))
+    bad = write(tmp_path / "bad", *writing, (1, "invoke", "read", None), (1, "ok", "read", None))
+    assert audit(good).verdict is Verdict.VALID
+    result = audit(bad)
+    assert result.verdict is Verdict.INVALID
+    (finding,) = result.findings
+    assert finding.name == "not-linearizable"
+    assert [len(each.operations) for each in finding.witnesses] == [2]

@@ -1,0 +1,132 @@
+"""The rules of a run against what they say: committed offsets, generations and circles, in plain Python."""
+
+import random
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.columns import NEVER, NOTHING, UNKNOWN, Status
+from reports.rules import groups
+from reports.rules.cycles import Edges, circles
+from reports.tables import Step, Tables
+
+KEY, GROUP = "t-0", "g"
+
+
+def steps(chance: random.Random, names: list[str]) -> list[Step]:
+    """Two to seven, some of unknown outcome, no two events at one moment."""
+    count = chance.randint(2, 7)
+    moments = chance.sample(range(40), 2 * count)
+    made = []
+    for slot in range(count):
+        begin, end = sorted(moments[2 * slot : 2 * slot + 2])
+        f = chance.choice(names)
+        untold = f == "commit" and chance.random() < 0.2
+        number = chance.choice([-1, 1, 2, 3]) if f == "committed" else chance.randint(1, 3)
+        made.append(
+            Step(
+                f, begin, int(NEVER) if untold else end, slot, Status.INFO if untold else Status.OK, KEY, number,
+                epoch=chance.randint(1, 3), group=GROUP, member=f"m{chance.randrange(2)}", node="1",
+            )
+        )  # fmt: skip
+    return sorted(made, key=lambda step: step.invoked)
+
+
+def tables(made: list[Step]) -> Tables:
+    found = Tables()
+    for step in made:
+        found.add(step)
+    return found
+
+
+def linearizable(made: list[Step]) -> bool:
+    """Is there an order of effects in which each reader finds the last commit? A commit of unknown outcome may never
+    have been."""
+
+    def go(left: tuple[Step, ...], value: int) -> bool:
+        if all(step.status is Status.INFO for step in left):
+            return True
+        earliest = min(step.returned for step in left)
+        for slot, step in enumerate(left):
+            rest = left[:slot] + left[slot + 1 :]
+            fits = step.f == "commit" or step.number == value
+            if step.invoked < earliest and fits and go(rest, step.number if step.f == "commit" else value):
+                return True
+        return False
+
+    return go(tuple(made), -1)
+
+
+def offsets_that_fell(made: list[Step]) -> set[tuple[int, int]]:
+    """(rule, reader): less than was proved, and no commit of just that may have come since."""
+    found = set()
+    for read, proof in product(made, made):
+        proves = proof.status is Status.OK and proof.number > read.number and proof.returned < read.invoked
+        explained = any(
+            write.f == "commit" and write.number == read.number
+            and write.invoked < read.returned and write.returned > proof.invoked for write in made
+        )  # fmt: skip
+        if read.f == "committed" and proves and not explained:
+            found.add((32 if read.number < 0 else 25, read.process))
+    return found
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=400, deadline=None, database=None)
+def test_offsets_that_fall_are_all_found_and_none_that_a_register_explains(chance: random.Random) -> None:
+    made = steps(chance, ["commit", "commit", "committed"])
+    found = {(each.rule, each.first.process) for each in groups.committed_offsets(tables(made))}
+    assert found == offsets_that_fell(made)
+    assert not (found and linearizable(made))
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=300, deadline=None, database=None)
+def test_commits_of_an_old_generation_are_found_and_none_of_a_new_one(chance: random.Random) -> None:
+    made = steps(chance, ["commit", "sync"])
+    found = {each.first.process for each in groups.zombie_commits(tables(made))}
+    ok = [step for step in made if step.status is Status.OK]
+    late = {
+        commit.process for commit, proof in product(ok, ok)
+        if commit.f == "commit" and proof.returned < commit.invoked and proof.epoch > commit.epoch
+    }  # fmt: skip
+    assert found == late
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=300, deadline=None, database=None)
+def test_circles_are_the_transactions_that_reach_themselves(chance: random.Random) -> None:
+    nodes = chance.randint(2, 12)
+    pairs = {(chance.randrange(nodes), chance.randrange(nodes)) for _ in range(chance.randint(1, 2 * nodes))}
+    pairs = {(a, b) for a, b in pairs if a != b}
+    reach = {(a, b) for a, b in pairs}
+    for middle in range(nodes):
+        reach |= {(a, c) for a, b in reach if b == middle for d, c in reach if d == middle}
+    source = np.array([a for a, _ in sorted(pairs)], np.int64)
+    target = np.array([b for _, b in sorted(pairs)], np.int64)
+    edges = Edges(source, target, source, target, source, source) if pairs else Edges(*[NOTHING] * 6)
+    found = {int(node) for circle in circles(edges) for node in edges.source[circle]}
+    assert found == {node for node in range(nodes) if (node, node) in reach}
+
+
+def test_a_chain_of_a_hundred_thousand_is_no_circle_and_its_closing_is() -> None:
+    chain = np.arange(100_000)
+    edges = Edges(chain[1:], chain[:-1], chain[1:], chain[1:], chain[1:], chain[1:])  # all against the order
+    assert circles(edges) == []
+    closed = Edges(*(np.append(column, extra) for column, extra in zip(
+        (chain[1:], chain[:-1], chain[1:], chain[1:], chain[1:], chain[1:]), (0, 99_999, 0, 0, 0, 0), strict=True
+    )))  # fmt: skip
+    (circle,) = circles(closed)
+    assert len(circle) == 100_000
+
+
+def test_a_generation_may_come_again_from_another_coordinator() -> None:
+    def grant(member: str, node: str, at: int) -> Step:
+        return Step("sync", at, at + 1, at, Status.OK, KEY, UNKNOWN, 4, GROUP, member, node)
+
+    twice = list(groups.double_ownership(tables([grant("a", "1", 1), grant("b", "1", 3)])))
+    again = list(groups.double_ownership(tables([grant("a", "1", 1), grant("b", "2", 3)])))
+    assert [each.information for each in twice] == [False]
+    assert [each.information for each in again] == [True]
