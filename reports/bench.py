@@ -1,5 +1,6 @@
 """`make bench`: every figure of the README, measured here. Compare figures of one machine and one run only."""
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ SEEDS = range(24)
 OPERATIONS = 2_000_000
 EDN_OPERATIONS = 100_000
 RECOVERED_RECORDS = 3_000_000
+FUZZ_S = 30.0
 
 
 def codec() -> str:
@@ -175,6 +177,24 @@ def against_kafka() -> str:
     return "\n" + table()
 
 
+def fuzz(sound_share: float) -> str:
+    """Cases against kfake with all oracles on: first what kills it is learned, then the rate is taken."""
+    from conformance.targets import open_target
+    from fuzz.wire.lab import Lab
+    from fuzz.wire.session import Bounds, Session
+
+    with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        lab = Lab(target.bootstrap.split(",")[0], target, "kfake")
+        Session(lab, Path(folder), 1, Bounds(FUZZ_S, shrink_s=0, sound_share=sound_share)).run()
+        bounds = Bounds(FUZZ_S, shrink_s=0, sound_share=sound_share)
+        told = Session(lab, Path(folder), 1, bounds, resume=True).run()
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"{told['cases_per_second']:,.0f} cases/s, {told['frames_per_second']:,.0f} frames/s, "
+        f"{told['sequences_per_second']:,.0f} sequences/s on kfake; {memory:.0f} MB"
+    )
+
+
 def second_start() -> str:
     """How long the command line takes to say something."""
     started = time.perf_counter()
@@ -190,6 +210,8 @@ BENCHES: dict[str, Callable[[], str]] = {
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),
     "recovery": recovery,
+    "fuzz": lambda: fuzz(0.0),
+    "structured": lambda: fuzz(1.0),
     "start": second_start,
     "kafka": against_kafka,
 }

@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -33,6 +33,7 @@ def fuzz_command(
     memory_mb: Annotated[
         int, typer.Option(min=0, help="What the process may grow by at once (0: 256, of a JVM 1024).")
     ] = 0,
+    against: Annotated[str, typer.Option(help="Another target that must answer sound questions alike.")] = "",
     client: Annotated[
         str, typer.Option(help="Fuzz a client instead: 'COMMAND {bootstrap}' is given hostile replies.")
     ] = "",
@@ -64,9 +65,11 @@ def fuzz_command(
         _fuzz_client(client, out or FINDINGS / "client", seed, seconds, cases, deadline, memory_mb, json_=json_)
     folder = out or FINDINGS / _folder_name(target)
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
-    with _open_lab(target, owned=owned, memory_mb=memory_mb) as lab:
+    with ExitStack() as opened:
+        lab = opened.enter_context(_open_lab(target, owned=owned, memory_mb=memory_mb))
+        other = opened.enter_context(_open_lab(against, owned=owned)).address if against else ""
         results = new_folder("fuzz", target=target, seed=seed)
-        summary = fuzz(lab, folder, seed, bounds, resume=resume, quiet=json_)
+        summary = fuzz(lab, folder, seed, bounds, resume=resume, against=other, quiet=json_)
     write_json(results / "fuzz.json", summary)
     _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
     if json_:
@@ -139,7 +142,7 @@ def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: boo
 
 
 def fuzz(
-    lab: "Lab", folder: Path, seed: int, bounds: Any, *, resume: bool = False, quiet: bool = False
+    lab: "Lab", folder: Path, seed: int, bounds: Any, *, resume: bool = False, against: str = "", quiet: bool = False
 ) -> dict[str, Any]:
     """A session with its live view, where somebody looks."""
     from rich.console import Console
@@ -147,7 +150,7 @@ def fuzz(
     from fuzz.wire.session import Session
 
     console = Console(stderr=True)
-    session = Session(lab, folder, seed, bounds, resume=resume)
+    session = Session(lab, folder, seed, bounds, resume=resume, against=against)
     if quiet or not console.is_terminal:
         return session.run()
     with console.status(f"fuzzing {lab.name}") as status:
@@ -180,16 +183,27 @@ def _tell(summary: dict[str, Any], target: str) -> None:
 def replay_command(
     file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
     target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    against: Annotated[str, typer.Option(help="The other target, for a finding of two that disagree.")] = "",
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
 ) -> None:
     """Send a finding's frames again: exit code 1 if the same thing breaks, 0 if nothing does, 3 if something else."""
+    from fuzz.wire.agreement import disagreement
     from fuzz.wire.findings import read_finding
+    from fuzz.wire.oracles import Oracle
     from fuzz.wire.replay import replay_finding
-    from spec.formats.verdict import ExitCode
+    from spec.formats.verdict import ExitCode, UsageError
 
     finding = read_finding(file)
-    with _open_lab(target, owned=owned) as lab:
-        broken = replay_finding(lab, finding)
+    if (finding.oracle is Oracle.AGREEMENT) != bool(against):
+        mend = "give --against OTHER for a finding of two that disagree, and only then"
+        raise UsageError(f"a finding of the oracle {finding.oracle}", where=str(file), mend=mend)
+    with ExitStack() as opened:
+        lab = opened.enter_context(_open_lab(target, owned=owned))
+        if against:
+            other = opened.enter_context(_open_lab(against, owned=owned)).address
+            broken = disagreement(finding.cases()[0], lab.address, other)
+        else:
+            broken = replay_finding(lab, finding)
     if broken is None:
         typer.echo(f"does not reproduce: expected {finding.oracle} ({finding.message})")
         raise typer.Exit(ExitCode.HELD)

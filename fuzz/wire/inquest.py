@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
@@ -88,6 +89,19 @@ class Inquest:
         self._ensure_alive()
         return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
 
+    def hold_disagreement(self, broken: Broken, case: Case, other: str, number: int) -> Finding | None:
+        """Two targets that answer one request differently, twice."""
+        if self.is_seen(broken, case):
+            return None
+        again = disagreement(case, self.lab.address, other)
+        if again != broken:
+            self.unconfirmed += 1
+            return None
+        self.seen.add(self._signature(broken, case, ""))
+        if self._is_alike(broken, case):
+            return None
+        return self._write(broken, [case], case, number, log="", reproduced=True)
+
     def hold_sequence(self, name: str, violation: Violation, number: int) -> Finding | None:
         """A conversation that the model contradicts: played again, and written with what was said."""
         api, version, broken = violation.api.name, violation.version, violation.broken
@@ -122,7 +136,7 @@ class Inquest:
         place = place_of(log)
         if broken.oracle is Oracle.ALIVE and place:
             return (broken.oracle.value, place)
-        by_message = broken.oracle in (Oracle.DECODE, Oracle.ERROR_CODE)
+        by_message = broken.oracle in (Oracle.DECODE, Oracle.ERROR_CODE, Oracle.AGREEMENT)
         what = DIGITS.sub("#", broken.message) if by_message else ""
         return (broken.oracle.value, api_name(case.key), str(case.version), what)
 

@@ -3,10 +3,12 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from fuzz.wire.agreement import disagreement, question
 from fuzz.wire.cases import NOTHING, Case
 from fuzz.wire.corpus import Corpus, State, read_state, write_state
 from fuzz.wire.coverage import Coverage
@@ -24,6 +26,7 @@ SOUND_SHARE: Final = 0.25
 """Sound requests keep the target in interesting states."""
 TURN_S: Final = 0.25
 SEQUENCES_S: Final = 0.08
+QUESTIONS: Final = 20
 PERSIST_EVERY_S: Final = 10.0
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
@@ -69,6 +72,7 @@ class Session:
     seed: int
     bounds: Bounds = field(default_factory=Bounds)
     resume: bool = False
+    against: str = ""
     totals: Totals = field(default_factory=Totals)
     coverage: Coverage = field(default_factory=Coverage)
     corpus: Corpus = field(default_factory=Corpus)
@@ -85,6 +89,7 @@ class Session:
         self.served = advertised(self.lab.address)
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided = set(self.state.avoid)
+        self._others = spoken(advertised(self.against)) if self.against else {}
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
@@ -143,6 +148,7 @@ class Session:
             self.totals.sending_s += time.monotonic() - started
             self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
         self._play()
+        self._compare()
         while self._broken and len(self.inquest.findings) < self.bounds.findings:
             self._examine(*self._broken.popleft())
 
@@ -190,6 +196,21 @@ class Session:
                 self._hit()
                 self.inquest.hold_sequence(name, violation, self.totals.cases)
         self.totals.playing_s += time.monotonic() - started
+        self._engine.paused(time.monotonic() - started)
+
+    def _compare(self) -> None:
+        """Some questions to both targets, where there are two."""
+        if not self.against or self.totals.ended:
+            return
+        started, ours = time.monotonic(), spoken(self.served)
+        for _ in range(QUESTIONS):
+            case = question(self._stream.chance, ours, self._others)
+            if case is None:
+                continue
+            with suppress(OSError):
+                broken = disagreement(case, self.lab.address, self.against)
+                if broken is not None:
+                    self.inquest.hold_disagreement(broken, case, self.against, self.totals.cases)
         self._engine.paused(time.monotonic() - started)
 
     def _die(self, broken: Broken, suspects: list[Case]) -> None:
@@ -267,7 +288,9 @@ class Session:
         totals = self.totals
         rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
         return {
-            "cases": totals.cases, "cases_per_second": rate, "frames": self._engine.frames,
+            "cases": totals.cases, "cases_per_second": rate,
+            "frames": self._engine.frames,
+            "frames_per_second": round(self._engine.frames / totals.sending_s, 1) if totals.sending_s else 0.0,
             "sequences": totals.sequences,
             "sequences_per_second": round(totals.sequences / totals.playing_s, 1) if totals.playing_s else 0.0,
             "seconds": round(totals.seconds, 1), "seed": self.seed,

@@ -1,0 +1,180 @@
+"""Around the loop: what a process is asked, what is shrunk, kept, refused and compared; and clients under test."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
+from fuzz.wire.agreement import disagreement, is_declared, question
+from fuzz.wire.batches import BOMBS, bomb
+from fuzz.wire.cases import Case, with_size
+from fuzz.wire.clients import ClientSession
+from fuzz.wire.corpus import Corpus, read_state
+from fuzz.wire.lab import Lab
+from fuzz.wire.oracles import Oracle
+from fuzz.wire.process import MEGABYTE, Process, listener, place_of
+from fuzz.wire.session import Bounds, Session
+from fuzz.wire.shrink import shrink
+from highwater import app
+from reference.wire.errors import CompressionError, ErrorCode
+from reference.wire.framing import encode_response
+from reference.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from reference.wire.records import decode_records
+from spec.formats.verdict import ExitCode, UsageError
+
+ANSWERS_WITH_AN_ERROR = MetadataResponse(
+    topics=(MetadataResponseTopic(name="t", error_code=int(ErrorCode.INVALID_CONFIG)),)
+)
+
+
+def another_error(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+    if key != 3:
+        return answer
+    return encode_response(ANSWERS_WITH_AN_ERROR, version, int.from_bytes(request[4:8], "big"))
+
+
+def test_two_targets_that_disagree_are_told_apart_unless_that_is_declared() -> None:
+    spoken = {3: (0, 9), 10: (0, 2)}
+    chance, found = random.Random(SEED), set()
+    with fake_broker(honest) as one, fake_broker(another_error) as other:
+        for _ in range(30):
+            case = question(chance, spoken, spoken)
+            assert case is not None
+            assert disagreement(case, one, one) is None
+            broken = disagreement(case, one, other)
+            assert (broken is not None) == (case.key == 3)
+            found.add(case.key)
+    assert found == set(spoken)
+    assert is_declared("ApiVersions", 3, "codes")
+    assert not is_declared("ApiVersions", 2, "codes")
+
+
+def test_shrinking_keeps_only_what_breaks() -> None:
+    culprit = Case(3, 0, (with_size(bytes(20) + b"needle" + bytes(20)),), cuts=(3, 9))
+    crowd = [Case(3, 0, (with_size(bytes([n]) * 30),)) for n in range(9)]
+    tries = []
+
+    def breaks(cases: list[Case]) -> bool:
+        tries.append(cases)
+        return any(b"needle" in case.frames[-1] for case in cases)
+
+    (least,) = shrink([*crowd[:4], culprit, *crowd[4:]], breaks, 20)
+    assert breaks([least])
+    assert least.cuts == ()
+    assert len(least.frames[0]) == 4 + 8
+    assert shrink([culprit], lambda cases: False, 5) == [culprit]
+
+
+def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    with fake_broker(wrong_correlation_id) as address:
+        first = fuzzed(address, tmp_path, findings=1)
+        before = read_state(tmp_path)
+        assert before is not None
+        again = Session(Lab(address), tmp_path, SEED, Bounds(seconds=40, cases=300, deadline_s=0.5), resume=True)
+        told = again.run()
+    after = read_state(tmp_path)
+    assert after is not None
+    assert (after.runs, after.cases) == (2, first["cases"] + told["cases"])
+    known = {(each["oracle"], each["api"], each["version"]) for each in first["findings"]}
+    assert not known & {(each["oracle"], each["api"], each["version"]) for each in told["findings"]}
+    assert {tuple(row[:5]) for row in before.points} <= {tuple(row[:5]) for row in after.points}
+    assert Corpus.read(tmp_path).frames
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_small_and_a_bounded_reader_survives_it(name: str) -> None:
+    data = bomb(name)
+    assert len(data) < 2 * MEGABYTE
+    with pytest.raises(CompressionError):
+        decode_records(data)
+
+
+def test_a_process_is_found_by_its_port_and_weighed() -> None:
+    with fake_broker(honest) as address:
+        process = listener(address)
+    assert process is not None
+    assert process.pid == os.getpid()
+    assert process.is_alive
+    now, peak = process.memory()
+    assert 0 < now <= peak
+    assert process.sockets() >= 0
+    assert not Process(2**22 + 1, None).is_alive
+    assert Process(2**22 + 1, None).memory() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("panic: x\n\ngoroutine 4 [running]:\nruntime.gopanic()\n\t/usr/local/go/src/runtime/panic.go:88\n"
+         "kfake.read()\n\t/mod/kfake@v0.0.1/client_conn.go:128 +0x4\n", "client_conn.go:128"),
+        ("Traceback\n  File \"/a/b/one.py\", line 3, in f\n  File \"/a/b/two.py\", line 9, in g\nValueError: x\n",
+         'two.py", line 9'),
+        ("starting\npython: rdbuf.c:834: init: Assertion `r == 0' failed.\n",
+         "python: rdbuf.c:834: init: Assertion `r == 0' failed."),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_place_of_a_crash_is_its_own_frame_or_its_last_telling_line(said: str, place: str) -> None:
+    assert place_of(said) == place
+
+
+CRASHES_ON_A_LIE = """
+import os, socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+with socket.create_connection((host, int(port)), timeout=5) as line:
+    for number in range(12):
+        line.sendall(bytes.fromhex("0000000e00120000") + number.to_bytes(4, "big") + b"\\0\\4fuzz")
+        answer = line.recv(1 << 16)
+        if answer[4:8] != number.to_bytes(4, "big"):
+            os.abort()
+"""
+
+
+def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
+    script = tmp_path / "client.py"
+    script.write_text(CRASHES_ON_A_LIE)
+    session = ClientSession(f"{sys.executable} {script} {{bootstrap}}", tmp_path / "out", SEED, 60, 25, 10, 512)
+    told = session.run()
+    assert {each["oracle"] for each in told["findings"]} == {Oracle.ALIVE}, told
+    assert "died of signal 6" in told["findings"][0]["message"]
+    assert told["spoiled"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give one of TARGET"),
+        (["reference", "--client", "x {bootstrap}"], "give one of TARGET"),
+        (["192.0.2.1:9092"], "--i-own-this-host"),
+        (["localhost:1"], "takes no connection"),
+        (["no-such-target"], "no such target"),
+        (["--client", "true"], "{bootstrap}"),
+        (["--self-test", "--defect", "NoSuchDefect"], "NoSuchDefect"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["fuzz", *arguments])
+    assert isinstance(result.exception, UsageError), result.output
+    assert said in str(result.exception)
+
+
+def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -> None:
+    with fake_broker(wrong_correlation_id) as address:
+        path = fuzzed(address, tmp_path, findings=1)["findings"][0]["path"]
+    assert (Path(path).parent / "frames.bin").stat().st_size > 0
+    broken = msgspec.json.decode(Path(path).read_bytes())
+    assert broken["reproduced"]
+    with pytest.raises(UsageError, match="not a finding"):
+        CliRunner().invoke(app, ["replay", str(tmp_path / "none"), "reference"], catch_exceptions=False)
+    spoiled = tmp_path / "spoiled.json"
+    spoiled.write_text(Path(path).read_text().replace('"frames": [', '"frames": ["zz", '))
+    with pytest.raises(UsageError, match="not a finding"):
+        CliRunner().invoke(app, ["replay", str(spoiled), "reference"], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["replay", path, "reference"])
+    assert result.exit_code == ExitCode.HELD, result.output
