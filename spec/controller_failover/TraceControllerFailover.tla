@@ -47,7 +47,7 @@ IsClaim(c, epoch) ==
 \* It has read what the store holds.
 Read ==
     LET c == Logged(line)[2] IN
-    /\ Logged(line)[1] \in Writes /\ line # Creation
+    /\ Logged(line)[1] \in Writes /\ line # Creation /\ c \in Controllers
     /\ controller[c].active /\ Believed(c) # partition
     /\ controller' = [controller EXCEPT ![c].partition = partition]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected, line, written>>
@@ -141,7 +141,7 @@ Explained(s) ==
       [] s[1] = "Crash"               -> IsCrash(s[2])
       [] s[1] = "Restart"             -> IsRestart(s[2])
 
-TraceStep == line <= Length /\ line' = line + 1 /\ Explained(Logged(line))
+TraceStep == line <= Length /\ Logged(line)[2] \in Brokers /\ line' = line + 1 /\ Explained(Logged(line))
 
 \* As it was created; nobody has heard of it.
 TraceInit ==
