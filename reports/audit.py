@@ -1,20 +1,25 @@
 """Histories to verdicts: ingest, the kernel on every partition, findings with two witnesses in words."""
 
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
-from reports.dataset import MANIFEST, read_dataset
+from reports.dataset.reader import read_dataset
+from reports.dataset.schema import MANIFEST
+from reports.engines import Engine, Pool
 from reports.importers.formats import open_history
 from reports.importers.quarantine import Quarantine
-from reports.ingest.history import Ingested, ingest
+from reports.ingest.history import Ingested, ingest, replaced
+from reports.pipeline import Spark
 from reports.rules.found import NOBODY, Found, Promise
-from reports.rules.partition import check
 from reports.rules.run import check_run
 from reports.rules.told import Told
 from reports.tables import Step
@@ -23,12 +28,14 @@ from spec.formats.run import write_json
 from spec.formats.verdict import Verdict, worst
 
 WITNESSES_SHOWN = 8
+IN_MEMORY_BYTES: Final = 256 << 20
+"""Of NDJSON: some million operations, which take as much again."""
+PACKED: Final = 12  # how much smaller a compressed history is
 KIND_WORDS = {
     Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
 }  # fmt: skip
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
-Checker = Callable[[Ingested], Iterable[tuple[str, list[Found]]]]
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,42 +78,55 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
-def check_locally(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
-    """The kernel on each partition, here."""
-    for key, operations in history.partitions.items():
-        yield key, check(operations, Promise.of(history.config))
-
-
 def audit(
     where: Path | str,
     *,
     overrides: dict[str, Any] | None = None,
-    checker: Checker = check_locally,
+    engine: Engine | None = None,
     format_: str | None = None,
+    out: Path | None = None,
 ) -> AuditResult:
-    """Audit one history, in the format that is named or that it shows; UsageError when nothing of it can be read."""
+    """Audit one history, in the format that is named or that it shows; UsageError when nothing of it can be read.
+
+    With `out` it is kept there as a dataset.
+    """
     if not (Path(where) / MANIFEST).exists():
         history = open_history(str(where), format_)
         if history.config.workload != "log":
             from reports.audit_objects import audit_objects
 
             return audit_objects(history, str(where))
-    return audit_history(_read(where, overrides, format_), str(where), checker)
+    with _place(where, out, isinstance(engine, Spark)) as folder:
+        return audit_history(read(where, overrides, format_, folder), str(where), engine)
 
 
-def _read(where: Path | str, overrides: dict[str, Any] | None, format_: str | None) -> Ingested:
+@contextmanager
+def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path | None]:
+    """Where its dataset is to be: nowhere if memory will do, and for as long as it takes if nobody wants to keep it."""
+    path = Path(where)
+    large = path.is_file() and path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) >= IN_MEMORY_BYTES
+    if out is not None or not (large or shared):
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
+        yield Path(folder) / "dataset"
+
+
+def read(
+    where: Path | str, overrides: dict[str, Any] | None = None, format_: str | None = None, out: Path | None = None
+) -> Ingested:
     """A history, or the folder of one that was read before."""
     if not (Path(where) / MANIFEST).exists():
-        return ingest(where, overrides, format_)
+        return ingest(where, overrides, format_, out)
     history = read_dataset(Path(where))
-    history.config = msgspec.structs.replace(history.config, **(overrides or {}))
+    history.config = replaced(history.config, overrides)
     return history
 
 
-def audit_history(history: Ingested, name: str, checker: Checker = check_locally) -> AuditResult:
-    """Audit what was read already."""
-    by_partition = [(key, each) for key, founds in checker(history) for each in founds]
-    found, told = check_run(history.partitions, history.tables, Promise.of(history.config), by_partition)
+def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
+    """Audit what was read already, here unless another engine is given."""
+    over = partial((engine or Pool()).over, history)
+    found, told = check_run(over, history.tables, Promise.of(history.config))
     findings = []
     for rule, anomaly in anomalies().items():
         for severity in Severity:
@@ -165,7 +185,6 @@ def _finding(
     evidence = [_evidence(anomaly, each) for each in told[:WITNESSES_SHOWN]]
     count = rows = len(told)
     for key, found in parts:
-        operations = history.partitions[key]
         rows += len(found.first)
         shown = _culprits(found)
         count += len(shown)
@@ -176,7 +195,7 @@ def _finding(
                     partition=key,
                     offset=int(found.offset[slot]),
                     operations=[
-                        _witness(role, row, int(found.offset[slot]), operations, history)
+                        _witness(role, history.row(key, row), int(found.offset[slot]), history)
                         for role, row in zip(anomaly.witnesses, pair, strict=True)
                         if row != NOBODY
                     ],
@@ -218,43 +237,42 @@ def _culprits(found: Found) -> Ints:
     return np.sort(slots)
 
 
-def _witness(role: str, row: int, offset: int, ops: Operations, history: Ingested) -> Witness:
-    returned = int(ops.returned[row])
-    kind, status = Kind(int(ops.kind[row])), Status(int(ops.status[row]))
+def _witness(role: str, ops: Operations, offset: int, history: Ingested) -> Witness:
+    """`ops` is one operation."""
+    returned = int(ops.returned[0])
+    kind, status = Kind(int(ops.kind[0])), Status(int(ops.status[0]))
     words = [f"{KIND_WORDS[kind]}"]
     if kind in {Kind.SEND, Kind.FORMER}:
-        words.append(f"of value {history.values.text(int(ops.value[row]))}")
-        if ops.txn[row] != UNKNOWN:
-            words.append(f"in transaction {history.tables.transactions.names[int(ops.txn[row])]}")
-        if ops.offset[row] != UNKNOWN:
-            words.append(f"acknowledged at offset {ops.offset[row]}")
-    elif ops.record_count[row]:
-        end = int(np.cumsum(ops.record_count[: row + 1])[-1])
-        records = slice(end - int(ops.record_count[row]), end)
-        words.append(f"of offsets {ops.record_offset[records][0]} to {ops.record_offset[records][-1]}")
-        words += _value_at(ops, records, offset, history)
-    elif ops.position[row] != UNKNOWN:
-        words.append(f"from {ops.position[row]}, which found nothing")
-    if ops.high_watermark[row] != UNKNOWN:
-        words.append(f"reported end {ops.high_watermark[row]}")
-    if ops.leader_epoch[row] != UNKNOWN:
-        words.append(f"leader epoch {ops.leader_epoch[row]}")
+        words.append(f"of value {history.values.text(int(ops.value[0]))}")
+        if ops.txn[0] != UNKNOWN:
+            words.append(f"in transaction {history.tables.transactions.name(int(ops.txn[0]))}")
+        if ops.offset[0] != UNKNOWN:
+            words.append(f"acknowledged at offset {ops.offset[0]}")
+    elif ops.record_count[0]:
+        words.append(f"of offsets {ops.record_offset[0]} to {ops.record_offset[-1]}")
+        words += _value_at(ops, offset, history)
+    elif ops.position[0] != UNKNOWN:
+        words.append(f"from {ops.position[0]}, which found nothing")
+    if ops.high_watermark[0] != UNKNOWN:
+        words.append(f"reported end {ops.high_watermark[0]}")
+    if ops.leader_epoch[0] != UNKNOWN:
+        words.append(f"leader epoch {ops.leader_epoch[0]}")
     if status is not Status.OK:
         words.append(STATUS_WORDS[status])
     return Witness(
         role=role,
-        invoked=int(ops.invoked[row]),
+        invoked=int(ops.invoked[0]),
         returned=returned if returned < NEVER else None,
-        process=int(ops.process[row]),
+        process=int(ops.process[0]),
         words=", ".join([" ".join(words[:2]), *words[2:]]),
     )
 
 
-def _value_at(ops: Operations, records: slice, offset: int, history: Ingested) -> list[str]:
-    here = np.flatnonzero(ops.record_offset[records] == offset)
+def _value_at(ops: Operations, offset: int, history: Ingested) -> list[str]:
+    here = np.flatnonzero(ops.record_offset == offset)
     if not len(here):
         return []
-    return [f"value {history.values.text(int(ops.record_value[records][here[0]]))} at offset {offset}"]
+    return [f"value {history.values.text(int(ops.record_value[here[0]]))} at offset {offset}"]
 
 
 def write_verdict(folder: Path, result: AuditResult) -> Path:

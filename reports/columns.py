@@ -1,14 +1,11 @@
-"""Operations of one (run, partition) as columns: what ingest makes, the rules read, and Parquet carries."""
+"""Operations of one (run, partition) as columns: what ingest makes, the rules read, and a dataset keeps."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 Ints = npt.NDArray[np.int64]
 NEVER = np.int64(1) << 62
@@ -42,6 +39,13 @@ class Fate(IntEnum):
 class Isolation(IntEnum):
     READ_UNCOMMITTED = 1
     READ_COMMITTED = 2
+
+
+ISOLATIONS: Final = {
+    None: UNKNOWN,
+    "read_uncommitted": int(Isolation.READ_UNCOMMITTED),
+    "read_committed": int(Isolation.READ_COMMITTED),
+}
 
 
 class Began(IntEnum):
@@ -121,33 +125,27 @@ class Operations:
 RECORDS = ("record_offset", "record_value")
 ROW_COLUMNS = [each.name for each in fields(Operations) if each.name not in RECORDS]
 OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])
+STAMPED: Final = ("fate", "ended")
+"""Known only when all of a history was read, and to all partitions alike: they stand with the transactions."""
+STORED: Final = tuple(name for name in ROW_COLUMNS if name not in STAMPED)
 
 
-def to_table(operations: Operations) -> pa.Table:
-    """One Arrow table; records as list columns, columns that tell nothing left out."""
-    ends = np.concatenate([[0], np.cumsum(operations.record_count)])
-    told = [name for name in ROW_COLUMNS if name not in OPTIONAL or operations.tells(name)]
-    columns = {name: pa.array(getattr(operations, name)) for name in told}
-    for name in RECORDS:
-        columns[name] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(getattr(operations, name)))
-    return pa.table(columns)
+def stamped(ops: Operations, fate: Ints, ended: Ints) -> Operations:
+    """With what became of each row's transaction; `fate` and `ended` by number, their last cell for no transaction."""
+    return replace(ops, fate=fate[ops.txn], ended=ended[ops.txn]) if ops.tells("txn") else ops
 
 
-def from_table(table: pa.Table) -> Operations:
-    columns = {name: table[name].to_numpy() for name in ROW_COLUMNS if name in table.column_names}
-    for name in RECORDS:
-        flat = (
-            pa.concat_arrays([chunk.flatten() for chunk in table[name].chunks])
-            if table.num_rows
-            else pa.array([], pa.int64())
-        )
-        columns[name] = flat.to_numpy(zero_copy_only=False)
-    return Operations(**columns)
+def with_isolation(ops: Operations, isolation: int) -> Operations:
+    """For reads that did not tell theirs."""
+    untold = (ops.isolation == UNKNOWN) & (ops.kind != Kind.SEND)
+    if isolation == UNKNOWN or not np.any(untold):
+        return ops
+    return replace(ops, isolation=np.where(untold, np.int64(isolation), ops.isolation))
 
 
-def write_bucket(path: Path, operations: Operations) -> None:
-    pq.write_table(to_table(operations), path)
-
-
-def read_bucket(path: Path) -> Operations:
-    return from_table(pq.read_table(path))
+def row_of(ops: Operations, row: int) -> Operations:
+    """One operation alone."""
+    end = int(ops.record_count[: row + 1].sum())
+    columns = {name: getattr(ops, name)[row : row + 1] for name in ROW_COLUMNS}
+    records = {name: getattr(ops, name)[end - int(ops.record_count[row]) : end] for name in RECORDS}
+    return Operations(**columns, **records)

@@ -32,6 +32,11 @@ def audit_command(
     html: Annotated[
         Path | None, typer.Option(help="Write the page of the history here; of several a comparison.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep what was read here, as Parquet; a folder that holds it is read instead.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs; local[2,4] if not told.")] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for Spark; repeatable.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Audit histories: every anomaly with two operations that show it.
@@ -45,15 +50,17 @@ def audit_command(
     · highwater audit 'store/kafka*/2026*' --html compared.html
     """
     from reports.audit import audit
-    from reports.engines import checker_for
+    from reports.engines import engine_for
     from reports.importers.inputs import histories as histories_of
     from spec.formats.verdict import EXIT_OF_VERDICT
 
     overrides = dict(_override(each) for each in config or [])
+    checker = engine_for(engine, master, conf or ())
     paths = [path for each in histories for path in histories_of(each)]
 
     def audit_one(path: str) -> "AuditResult":
-        return audit(path, overrides=overrides, checker=checker_for(engine, path), format_=format_)
+        kept = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
+        return audit(path, overrides=overrides, engine=checker, format_=format_, out=kept)
 
     if len(paths) > 1:
         raise typer.Exit(EXIT_OF_VERDICT[_many(paths, audit_one, html, json=json_)])

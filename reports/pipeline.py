@@ -1,98 +1,94 @@
-"""The audit as a Spark job: one Parquet bucket for each partition, scheduled by Spark, checked by the same kernel.
+"""The audit as a Spark job: each task reads whole buckets of a dataset and calls the same kernel. No shuffle.
 
-No shuffle: a partition's operations are written into one file at ingest, and each task reads whole files.
+Spark schedules, retries what a lost worker had, and brings back findings; a history's rows never come to the driver.
 """
 
 import os
+import pickle
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
 
-import numpy as np
-
-from reports.columns import read_bucket, write_bucket
+from reports.dataset.reader import Partitions
+from reports.engines import Here, T, Work, work_on_bucket
 from reports.ingest.history import Ingested
-from reports.rules.found import Found, Promise
-from reports.rules.partition import check
+from reports.rules.found import Promise
 from spec.formats.verdict import UsageError
 
-SCHEMA = "key string, rule long, first long, second long, offset long, information boolean"
-TASKS = 8
+MASTER: Final = "local[2,4]"
+"""Two at a time, and a task may fail three times before the job does."""
+TASKS: Final = "bucket int, keys array<string>"
+RESULTS: Final = "key string, result binary"
+CONF: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a task takes its buckets one by one
+    "spark.log.level": "ERROR",
+}
+LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def spark_session(master: str = "local[2,4]", name: str = "highwater-audit") -> Any:
-    """A session that is quiet, with the Java that Spark can use, and on loopback if local; UsageError without one."""
+def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tuple[tuple[str, str], ...] = ()) -> Any:
+    """A session that is quiet, and on loopback when it is local, with the Java that Spark can use.
+
+    UsageError without one.
+    """
     from spec.toolchain import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = LOOPBACK if master.startswith("local") else {}
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
 
-    building = SparkSession.builder.master(master)
-    if master.startswith("local"):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        building = building.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    session = (
-        building.appName(name)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", str(TASKS))
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in (CONF | local | dict(conf)).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise UsageError(f"Spark did not start: {error}", mend="see highwater doctor, or use --engine local") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def check_on_spark(history: Ingested) -> Iterable[tuple[str, list[Found]]]:
-    """The findings of every partition, as the local engine would give them."""
-    try:
-        session = spark_session()
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(f"Spark did not start: {error}", mend="see highwater doctor, or use --engine local") from error
-    promise = Promise.of(history.config)
-    with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
-        buckets = []
-        for number, (key, operations) in enumerate(history.partitions.items()):
-            path = Path(folder) / f"{number}.parquet"
-            write_bucket(path, operations)
-            buckets.append((key, str(path)))
-        if not buckets:
+class Spark:
+    """An engine over a dataset that all workers can read under the same path."""
+
+    def __init__(self, master: str = MASTER, conf: tuple[tuple[str, str], ...] = ()) -> None:
+        self._master, self._conf = master, conf
+
+    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+        if not isinstance(history.partitions, Partitions):
+            return Here().over(history, work, keys)
+        tasks = [
+            (bucket, chosen)
+            for bucket, mine in history.partitions.buckets().items()
+            if (chosen := [key for key in mine if keys is None or key in keys])
+        ]
+        if not tasks:
             return []
-        frame = session.createDataFrame(buckets, "key string, path string").repartition(min(TASKS, len(buckets)))
-        rows = frame.mapInPandas(lambda batches: _check_buckets(batches, promise), SCHEMA).collect()
-    return _regroup(rows, [key for key, _ in buckets])
+        session = spark_session(self._master, conf=self._conf)
+        folder, promise = history.partitions.folder.absolute(), Promise.of(history.config)
 
+        def do(batches: Iterable[Any]) -> Iterator[Any]:
+            """In a worker."""
+            import pyarrow as pa
 
-def _check_buckets(batches: Iterator[Any], promise: Promise) -> Iterator[Any]:
-    """In a Spark worker: read each bucket, run the kernel, send the findings back as rows."""
-    import pandas as pd
+            for batch in batches:
+                for bucket, mine in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    done = work_on_bucket(folder, bucket, mine, promise, work)
+                    results = [pickle.dumps(result) for _, result in done]
+                    yield pa.record_batch([pa.array([key for key, _ in done]), pa.array(results, pa.binary())],
+                                          ["key", "result"])  # fmt: skip
 
-    for batch in batches:
-        for key, path in zip(batch["key"], batch["path"], strict=True):
-            for found in check(read_bucket(Path(path)), promise):
-                yield pd.DataFrame(
-                    {
-                        "key": key,
-                        "rule": found.rule,
-                        "first": found.first,
-                        "second": found.second,
-                        "offset": found.offset,
-                        "information": found.information,
-                    }
-                )
-
-
-def _regroup(rows: list[Any], keys: list[str]) -> list[tuple[str, list[Found]]]:
-    grouped: dict[tuple[str, int, bool], list[tuple[int, int, int]]] = {}
-    for row in rows:
-        grouped.setdefault((row.key, row.rule, row.information), []).append((row["first"], row.second, row.offset))
-    found: dict[str, list[Found]] = {key: [] for key in keys}
-    for (key, rule, information), triples in sorted(grouped.items()):
-        first, second, offset = np.array(triples, np.int64).T
-        found[key].append(Found(rule, first, second, offset, information=information))
-    return list(found.items())
+        frame = session.createDataFrame(session.sparkContext.parallelize(tasks, len(tasks)), TASKS)
+        try:
+            rows = frame.mapInArrow(do, RESULTS).collect()
+        except Exception as error:
+            told = str(error).strip().splitlines()
+            what = f"the job failed: {told[0] if told else type(error).__name__}"
+            raise UsageError(what, where=f"Spark at {self._master}", mend="see what its workers wrote") from error
+        return sorted(((row.key, pickle.loads(row.result)) for row in rows), key=lambda pair: pair[0])

@@ -9,7 +9,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports.audit import AuditResult
-from reports.dataset import MANIFEST
+from reports.dataset.schema import MANIFEST
 from reports.importers.formats import open_history
 from reports.importers.inputs import NAMES
 from reports.page.history import OPERATIONS_DRAWN, show_history

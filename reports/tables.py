@@ -1,10 +1,13 @@
 """What belongs to no single partition: steps of transactions, groups and the cluster, one small table for a run."""
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reports.columns import NEVER, UNKNOWN, Status
+import numpy as np
+
+from reports.columns import NEVER, UNKNOWN, Ints, Status
 
 
 class Step(NamedTuple):
@@ -51,19 +54,32 @@ class Transactions:
     """By number: what became of each, and when its end was asked for (`NEVER`: it was not)."""
 
     names: list[str] = field(default_factory=list)
-    fate: list[int] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
-    begun: list[bool] = field(default_factory=list)
-    _numbers: dict[int | str, int] = field(default_factory=dict, init=False, repr=False)
+    fate: "array[int]" = field(default_factory=lambda: array("b"))
+    ended: "array[int]" = field(default_factory=lambda: array("q"))
+    begun: "array[int]" = field(default_factory=lambda: array("b"))
+    _numbers: dict[int | str, int] = field(default_factory=dict, repr=False)
 
     def number(self, name: int | str) -> int:
-        if name not in self._numbers:
-            self._numbers[name] = len(self.names)
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = len(self.fate)
             self.names.append(str(name))
             self.fate.append(UNKNOWN)
             self.ended.append(int(NEVER))
             self.begun.append(False)
-        return self._numbers[name]
+        return found
+
+    def name(self, number: int) -> str:
+        return self.names[number]
+
+    def columns(self) -> tuple[Ints, Ints]:
+        """Fate and end by number, and one more cell for no transaction.
+
+        Without a beginning nobody knows whether its end would have been recorded.
+        """
+        fate, ended = (np.append(np.asarray(each, np.int64), np.int64(UNKNOWN)) for each in (self.fate, self.ended))
+        ended[:-1][(np.asarray(self.begun) == 0) & (ended[:-1] == NEVER)] = 0
+        return fate, ended
 
 
 @dataclass(slots=True)
@@ -73,6 +89,12 @@ class Tables:
 
     def add(self, step: Step) -> None:
         self.steps.setdefault(step.f, []).append(step)
+
+    def taken(self) -> list[Step]:
+        """All steps since the last time."""
+        steps = [step for mine in self.steps.values() for step in mine]
+        self.steps.clear()
+        return steps
 
     def of(self, *names: str) -> Iterator[Step]:
         for name in names:

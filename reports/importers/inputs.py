@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from reports.dataset import MANIFEST
+from reports.dataset.schema import MANIFEST
 from spec.formats.verdict import UsageError
 
 # Of several in one folder the first is taken: they tell the same run, the later ones less of it.

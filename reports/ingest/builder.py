@@ -1,15 +1,17 @@
-"""Columns that grow: those that few rows need cost the others nothing."""
+"""Columns that grow."""
 
+import struct
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
-from reports.columns import OPTIONAL, RECORDS, ROW_COLUMNS, TOMBSTONE, UNKNOWN, Ints, Operations
+from reports.columns import OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Ints, Operations
 
-NAMES = tuple(name for name in ROW_COLUMNS if name not in OPTIONAL)
+_PACK: Final = struct.Struct(f"={len(STORED)}q").pack
+
+OWN_NUMBER: Final = 1 << 61
 
 
 class Values:
@@ -20,7 +22,7 @@ class Values:
         self._numbers = {text: -2 - place for place, text in enumerate(self.texts)}
 
     def number(self, value: Any) -> int:
-        if type(value) is int and 0 <= value < 1 << 61:
+        if type(value) is int and 0 <= value < OWN_NUMBER:
             return value
         if value is None:
             return TOMBSTONE
@@ -36,53 +38,37 @@ class Values:
         return str(number) if number >= 0 else self.texts[-2 - number]
 
 
-def _columns(names: Iterable[str]) -> dict[str, "array[int]"]:
-    return {name: array("q") for name in names}
-
-
-@dataclass(slots=True)
 class Builder:
-    """Grows the columns of one partition."""
+    """Rows of one partition, packed, until they are taken as columns."""
 
-    columns: dict[str, "array[int]"] = field(default_factory=lambda: _columns(NAMES))
-    optional: dict[str, "array[int]"] = field(default_factory=dict)
-    records: dict[str, "array[int]"] = field(default_factory=lambda: _columns(RECORDS))
+    __slots__ = ("_offsets", "_rows", "_values")
 
-    def add(
-        self, row: tuple[int, ...], told: Mapping[str, int | None], records: Iterable[tuple[int, int]] = ()
-    ) -> None:
-        """`row` is `NAMES` but the last; of `told`, what is None was not told."""
-        offsets, values = self.records["record_offset"], self.records["record_value"]
-        before = len(offsets)
-        for offset, value in records:
-            offsets.append(offset)
-            values.append(value)
-        for column, each in zip(self.columns.values(), (*row, len(offsets) - before), strict=True):
-            column.append(each)
-        for name, cell in told.items():
-            if cell is not None:
-                grown = self.optional.setdefault(name, array("q"))
-                self._pad(grown, less=1)
-                grown.append(cell)
+    def __init__(self) -> None:
+        self._rows, self._offsets, self._values = bytearray(), array("q"), array("q")
 
-    def _pad(self, column: "array[int]", less: int = 0) -> None:
-        short = len(self.columns["invoked"]) - less - len(column)
-        if short:
-            column.extend(array("q", [UNKNOWN]) * short)
+    def __len__(self) -> int:
+        return len(self._rows) // (8 * len(STORED))
 
-    def build(self, **stamped: Ints) -> Operations:
-        """`stamped` are optional columns that are known only now."""
-        for column in self.optional.values():
-            self._pad(column)
-        made = {name: as_ints(data) for name, data in (self.columns | self.optional | self.records).items()}
-        return Operations(**(made | stamped))
+    def add(self, row: tuple[int, ...], records: Sequence[tuple[int, int]] = ()) -> None:
+        """`row` is as `STORED` says. OverflowError for what does not fit into 64 bits."""
+        try:
+            self._rows += _PACK(*row)
+        except struct.error as error:
+            raise OverflowError(str(error)) from error
+        if records:
+            offsets, values = zip(*records, strict=True)
+            self._offsets.extend(offsets)
+            self._values.extend(values)
 
-    def told(self, name: str) -> Ints | None:
-        if name not in self.optional:
-            return None
-        self._pad(self.optional[name])
-        return as_ints(self.optional[name])
+    def take(self) -> Operations:
+        """What was added since the last time; columns that tell nothing are left out."""
+        rows = np.frombuffer(self._rows, np.int64).reshape(-1, len(STORED))
+        columns = {name: np.ascontiguousarray(rows[:, place]) for place, name in enumerate(STORED)}
+        told = {name: each for name, each in columns.items() if name not in OPTIONAL or np.any(each != UNKNOWN)}
+        taken = Operations(**told, record_offset=_ints(self._offsets), record_value=_ints(self._values))
+        self.__init__()  # type: ignore[misc]
+        return taken
 
 
-def as_ints(data: "array[int]") -> Ints:
+def _ints(data: "array[int]") -> Ints:
     return np.frombuffer(data, np.int64) if data else np.zeros(0, np.int64)

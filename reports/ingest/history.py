@@ -1,21 +1,25 @@
-"""A history to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
+"""Events to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
 
+import gc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import numpy as np
 
-from reports.columns import NEVER, UNKNOWN, Began, Isolation, Kind, Operations, Status
-from reports.importers.formats import open_history
+from reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, row_of, stamped
+from reports.importers.formats import History, open_history
 from reports.importers.quarantine import Quarantine
-from reports.ingest.builder import Builder, Values
-from reports.ingest.lives import Lives, key_of
+from reports.ingest.builder import OWN_NUMBER, Builder, Values
+from reports.ingest.lives import Former, Lives, after, key_of
 from reports.ingest.steps import Steps
 from reports.tables import Tables
 from spec.formats.history import NEMESIS, Config, Event
 from spec.formats.verdict import UsageError
+
+if TYPE_CHECKING:
+    from reports.dataset.reader import Partitions
 
 STATUS = {"ok": Status.OK, "fail": Status.FAIL, "info": Status.INFO}
 KINDS = {
@@ -24,26 +28,36 @@ KINDS = {
 }  # fmt: skip
 WITH_RECORDS = {Kind.READ, Kind.DUMP}
 RESTARTS = {"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe"}
-ISOLATIONS = {
-    None: None,
-    "read_uncommitted": int(Isolation.READ_UNCOMMITTED),
-    "read_committed": int(Isolation.READ_COMMITTED),
-}
 Key = str  # "topic-0"
+AT_ONCE: Final = 1 << 19
+"""Rows and records that are held before they go to a dataset: some 120 MB."""
+
+
+class Held(dict[Key, Operations]):
+    """Partitions that are in memory."""
+
+    def row(self, key: Key, row: int) -> Operations:
+        """One operation alone."""
+        return row_of(self[key], row)
 
 
 @dataclass(slots=True)
 class Ingested:
-    """A history as the rules want it. `operations` counts client calls by partition."""
+    """A history as the rules want it. `operations` counts client calls by partition, `rows` those of partitions."""
 
     config: Config
-    partitions: dict[Key, Operations]
+    partitions: "Held | Partitions"
     tables: Tables
     values: Values
     faults: list[Event]
     operations: int
+    rows: int
     format: str = "ndjson"
     quarantine: Quarantine = field(default_factory=Quarantine)
+
+    def row(self, key: Key, row: int) -> Operations:
+        """One operation alone."""
+        return self.partitions.row(key, row)
 
 
 @dataclass(slots=True)
@@ -59,14 +73,14 @@ class Run:
 class Ingest:
     """Pairs invocations with completions; what never completed is unknown."""
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self) -> None:
         self.values = Values()
         self.faults: list[Event] = []
         self.operations = 0
         self.tables = Tables()
-        self._isolation = ISOLATIONS[config.isolation if config else None]
         self._builders: dict[Key, Builder] = {}
         self._open: dict[int | str, Event] = {}
+        self.pending = 0  # rows and records not yet taken
         self._runs: dict[int | str, Run] = {}
         self._numbers: dict[object, int] = {}
         self._starts: dict[tuple[int | str, Key], int] = {}
@@ -107,7 +121,8 @@ class Ingest:
             if left_open is not None:  # the process was reborn without an answer
                 self._complete(left_open, None)
             self._open[event.process] = event
-            self._steps.begin(event)
+            if event.f not in KINDS:
+                self._steps.begin(event)
         elif event.f == "begin_txn":
             self._steps.begin(event)
         else:
@@ -187,7 +202,11 @@ class Ingest:
 
     def _records(self, pairs: Any, position: int) -> list[tuple[int, int]]:
         number = self.values.number
-        return [(offset, number(value)) for offset, value in pairs or [] if offset >= position]
+        return [
+            (offset, value if type(value) is int and 0 <= value < OWN_NUMBER else number(value))
+            for offset, value in pairs or ()
+            if offset >= position
+        ]
 
     def _place(
         self, topic: str, number: int, invoke: Event, done: Event | None, kind: Kind, position: int,
@@ -217,132 +236,183 @@ class Ingest:
             offset = invoke.offset if invoke.offset is not None else int(NEVER)
         run = self._runs.get(invoke.process)
         ok = status is Status.OK
-        row = (
+        writes = kind is Kind.SEND
+        numbers = self._numbers
+        head = (
             invoke.index,
             done.index if done is not None else int(NEVER),
-            self._number(invoke.process),
+            numbers.setdefault(invoke.process, len(numbers)),
             run.number if run is not None else 0,
             kind,
             status,
             offset if ok or kind is Kind.DELETE else UNKNOWN,
-            self.values.number(invoke.value) if kind is Kind.SEND else UNKNOWN,
+            self.values.number(invoke.value) if writes else UNKNOWN,
             position,
             told.high_watermark if told.high_watermark is not None and ok else UNKNOWN,
             told.leader_epoch if told.leader_epoch is not None else UNKNOWN,
             self._quiet,
+            len(records),
         )
-        extra = self._written(invoke, told) if kind is Kind.SEND else self._read(invoke, told, run, key, records)
-        self._builders.setdefault(key, Builder()).add(row, extra, records)
+        tail = self._written(invoke, told) if writes else self._read(invoke, told, run, key, records)
+        builder = self._builders.get(key)
+        if builder is None:
+            builder = self._builders[key] = Builder()
+        try:
+            builder.add(head + tail, records)
+            self.pending += 1 + len(records)
+        except OverflowError as error:
+            raise UsageError(f"line {invoke.index + 1}: {error}", mend="numbers have 64 bits") from error
 
-    def _written(self, invoke: Event, told: Event) -> dict[str, int | None]:
-        extra: dict[str, int | None] = {}
-        if told.leader_epoch is not None:
-            extra["at_ms"] = told.time_ns // 1_000_000
-        if invoke.txn is not None:
-            extra["txn"] = self.tables.transactions.number(invoke.txn)
+    def _written(self, invoke: Event, told: Event) -> tuple[int, ...]:
+        """The columns from `last_stable_offset` on, of a send."""
+        transactions, producer, key = self.tables.transactions, UNKNOWN, UNKNOWN
         if invoke.producer_id is not None:
-            extra["producer"] = self._number((invoke.producer_id, invoke.producer_epoch))
-            extra["sequence"] = invoke.sequence
+            producer = self._number((invoke.producer_id, invoke.producer_epoch))
         if invoke.key is not None:
-            extra["key"] = self._number(("key", repr(invoke.key)))
-        extra["timestamp_ms"] = invoke.timestamp_ms
-        return extra
+            key = self._number(("key", invoke.key) if type(invoke.key) is str else ("other key", repr(invoke.key)))
+        return (
+            UNKNOWN, UNKNOWN, UNKNOWN,
+            transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
+            producer,
+            invoke.sequence if invoke.sequence is not None and producer != UNKNOWN else UNKNOWN,
+            key,
+            invoke.timestamp_ms if invoke.timestamp_ms is not None else UNKNOWN,
+            UNKNOWN, UNKNOWN, UNKNOWN,
+            told.time_ns // 1_000_000 if told.leader_epoch is not None else UNKNOWN,
+            UNKNOWN,
+        )  # fmt: skip
 
     def _read(
         self, invoke: Event, told: Event, run: Run | None, key: Key, records: list[tuple[int, int]]
-    ) -> dict[str, int | None]:
+    ) -> tuple[int, ...]:
+        """The same, of a read."""
         isolation = invoke.isolation or told.isolation
-        extra: dict[str, int | None] = {
-            "isolation": ISOLATIONS[isolation] if isolation is not None else self._isolation,
-            "last_stable_offset": told.last_stable_offset,
-            "log_start_offset": told.log_start_offset,
-        }
-        if told.high_watermark is not None:
-            extra["at_ms"], extra["calm_ms"] = told.time_ns // 1_000_000, self._calm(told)
-        if invoke.txn is not None:
-            extra["txn"] = self.tables.transactions.number(invoke.txn)
-        if told.node is not None:
-            extra["node"] = self._number(("node", told.node))
+        dated = told.high_watermark is not None
         group = invoke.group or (run.group if run is not None else None)
-        if group is not None:
-            extra["group"] = self._number(("group", group))
-        if invoke.f == "poll" and records and told is not invoke:
-            first = (invoke.process, key) in self._fresh
-            if first and run is not None:
-                self._fresh.discard((invoke.process, key))
-                if run.began is not None and not self._steps.resumes(invoke, told, group, key, records, run):
-                    extra["began"] = run.began
-            self._steps.was_given(invoke.process, group, key, records[-1][0] + 1)
-        return extra
+        began = self._given(invoke, told, run, key, group, records) if invoke.f == "poll" else UNKNOWN
+        return (
+            told.last_stable_offset if told.last_stable_offset is not None else UNKNOWN,
+            told.log_start_offset if told.log_start_offset is not None else UNKNOWN,
+            ISOLATIONS[isolation],
+            self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
+            UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
+            self._number(("node", told.node)) if told.node is not None else UNKNOWN,
+            self._number(("group", group)) if group is not None else UNKNOWN,
+            began,
+            told.time_ns // 1_000_000 if dated else UNKNOWN,
+            self._calm(told) if dated else UNKNOWN,
+        )  # fmt: skip
+
+    def _given(
+        self, invoke: Event, told: Event, run: Run | None, key: Key, group: str | None,
+        records: list[tuple[int, int]],
+    ) -> int:  # fmt: skip
+        """Notes what a poll was given; the first one after an assignment tells how it began."""
+        if not records or told is invoke:
+            return UNKNOWN
+        began = UNKNOWN
+        if run is not None and (invoke.process, key) in self._fresh:
+            self._fresh.discard((invoke.process, key))
+            if run.began is not None and not self._steps.resumes(invoke, told, group, key, records, run):
+                began = run.began
+        self._steps.was_given(invoke.process, group, key, records[-1][0] + 1)
+        return began
+
+    @property
+    def touched(self) -> bool:
+        """Did anything come at all?"""
+        return bool(self.operations or self.faults or self._last)
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def build(self) -> dict[Key, Operations]:
+        fate, ended = self.tables.transactions.columns()
+        partitions = {key: stamped(ops, fate, ended) for key, ops in self.taken().items()}
+        return {
+            key: after(partitions[former.key], ops, former.deleted) if (former := self.former(key)) else ops
+            for key, ops in partitions.items()
+        }
+
     def ingested(self, config: Config) -> Ingested:
         self.finish()
-        return Ingested(config, self.build(), self.tables, self.values, self.faults, self.operations)
+        partitions = Held(self.build())
+        rows = sum(len(ops) for ops in partitions.values())
+        return Ingested(config, partitions, self.tables, self.values, self.faults, self.operations, rows)
 
-    def build(self) -> dict[Key, Operations]:
-        transactions = self.tables.transactions
-        fate = np.array([*transactions.fate, UNKNOWN], np.int64)
-        # Without a beginning nobody knows whether its end would have been recorded.
-        ended = np.array(
-            [
-                end if begun or end < NEVER else 0
-                for end, begun in zip(transactions.ended, transactions.begun, strict=True)
-            ]
-            + [UNKNOWN],
-            np.int64,
-        )
-        partitions = {}
-        for key, builder in sorted(self._builders.items()):
-            txn = builder.told("txn")
-            stamped = {} if txn is None else {"fate": fate[txn], "ended": ended[txn]}
-            partitions[key] = builder.build(**stamped)
-        return _with_former_lives(partitions, self._lives)
+    def taken(self) -> dict[Key, Operations]:
+        """What was read since the last time, without what became of its transactions."""
+        self.pending = 0
+        return {key: builder.take() for key, builder in sorted(self._builders.items()) if len(builder)}
+
+    def former(self, key: Key) -> Former | None:
+        """The partition of the deleted topic whose name this one took, if there was one that is known."""
+        former = self._lives.former(key)
+        return former if former is not None and former.key in self._builders else None
 
 
-def _with_former_lives(partitions: dict[Key, Operations], lives: Lives) -> dict[Key, Operations]:
-    """What was acknowledged in a deleted topic, added to those that took its name: it must not be read there."""
-    for topic, windows in lives.windows.items():
-        numbers = {key for key in partitions if key.startswith(f"{topic}-") and key[len(topic) + 1 :].isdigit()}
-        for key in numbers:
-            for life in range(1, len(windows) + 1):
-                later = key_of(topic, int(key[len(topic) + 1 :]), life)
-                if later in partitions:
-                    partitions[later] = _after(partitions[key], partitions[later], windows[life - 1].deleted)
-    return partitions
+def ingest(
+    where: Path | str,
+    overrides: dict[str, Any] | None = None,
+    format_: str | None = None,
+    out: Path | None = None,
+) -> Ingested:
+    """Read a history whole; `overrides` replace keys of its header. UsageError when nothing of it can be read.
+
+    With `out`, into a dataset; a folder that holds the one of this history is not written again.
+    """
+    if out is not None:
+        return _kept(str(where), overrides, format_, out)
+    history, reading = open_history(str(where), format_), Ingest()
+    read_events(reading, history, str(where))
+    ingested = reading.ingested(replaced(history.config, overrides))
+    ingested.format, ingested.quarantine = history.format, history.quarantine
+    return ingested
 
 
-def _after(former: Operations, ops: Operations, deleted: int) -> Operations:
-    gone = (former.kind == Kind.SEND) & (former.status == Status.OK) & (former.returned < deleted)
-    columns = {}
-    for name in Operations.__dataclass_fields__:
-        old, new = getattr(former, name), getattr(ops, name)
-        if name.startswith("record_") and name != "record_count":
-            columns[name] = new
-        elif new.strides != (0,) or name in {"invoked", "kind"}:
-            columns[name] = np.concatenate([old[gone], new])
-    columns["kind"][: int(gone.sum())] = Kind.FORMER
-    return Operations(**columns)
+def replaced(config: Config, overrides: dict[str, Any] | None) -> Config:
+    return msgspec.structs.replace(config, **(overrides or {}))
 
 
-def ingest(where: Path | str, overrides: dict[str, Any] | None = None, format_: str | None = None) -> Ingested:
-    """Read a history whole; `overrides` replace keys of its header. UsageError when nothing of it can be read."""
-    history = open_history(str(where), format_)
-    config = msgspec.structs.replace(history.config, **overrides) if overrides else history.config
-    reading = Ingest(config)
-    read = 0
-    for event in history.events:
-        reading.take(event)
-        read += 1
+def _kept(where: str, overrides: dict[str, Any] | None, format_: str | None, out: Path) -> Ingested:
+    from reports.dataset.reader import holds, read_dataset
+    from reports.dataset.writer import Writer
+
+    source = _source(where)
+    if not holds(out, source):
+        history, reading = open_history(where, format_), Ingest()
+        with Writer(out) as writer:
+            read_events(reading, history, where, when_full=writer.append)
+            writer.finish(reading, history, source)
+    kept = read_dataset(out)
+    kept.config = replaced(kept.config, overrides)
+    return kept
+
+
+def _source(where: str) -> tuple[str, int, int]:
+    """What tells a file from another: path, bytes, when it was changed. Nothing is known of an address."""
+    path = Path(where)
+    if not path.exists():
+        return where, 0, 0
+    return str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns
+
+
+def read_events(
+    reading: Ingest, history: History, where: str, when_full: Callable[[Ingest], None] | None = None
+) -> None:
+    """All events; `when_full` takes what was read whenever it is much. Nothing here makes circles to be collected."""
+    gc.disable()
+    try:
+        for event in history.events:
+            reading.take(event)
+            if reading.pending >= AT_ONCE and when_full is not None:
+                when_full(reading)
+    finally:
+        gc.enable()
     quarantine = history.quarantine
-    if not read and quarantine.lines:
+    if not reading.touched and quarantine.lines:
         first = quarantine.lines[0]
         raise UsageError(
             f"nothing of it can be read as {history.format}; line {first.line}: {first.reason}",
-            where=str(where),
+            where=where,
             mend="name another format with --format",
         )
-    ingested = reading.ingested(config)
-    ingested.format, ingested.quarantine = history.format, quarantine
-    return ingested

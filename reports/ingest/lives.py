@@ -1,8 +1,13 @@
 """A topic that is deleted and made again is another topic: every partition has a key for each of its lives."""
 
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from reports.columns import NEVER
+import numpy as np
+
+from reports.columns import NEVER, Kind, Operations, Status
+
+MADE_AGAIN: Final = " (topic made again, "
 
 
 @dataclass(slots=True)
@@ -11,6 +16,13 @@ class Window:
 
     deleted: int
     created: int = int(NEVER)
+
+
+class Former(NamedTuple):
+    """The partition that had the name before; in event indices, until when."""
+
+    key: str
+    deleted: int
 
 
 @dataclass(slots=True)
@@ -47,6 +59,12 @@ class Lives:
             life += 1
         return life
 
+    def former(self, key: str) -> Former | None:
+        """Of a later life of a partition: its first, and when that was deleted."""
+        first, marked, number = key.removesuffix(")").partition(MADE_AGAIN)
+        windows = self.windows.get(first.rpartition("-")[0])
+        return Former(first, windows[int(number) - 1].deleted) if marked and windows else None
+
     def rename(self, key: str, topic_id: str | None, invoked: int, returned: int) -> str:
         """The key of its life; while it is between two, one of its own for each moment."""
         topic, _, partition = key.rpartition("-")
@@ -55,4 +73,18 @@ class Lives:
 
 
 def key_of(topic: str, partition: int, life: int) -> str:
-    return f"{topic}-{partition}" if not life else f"{topic}-{partition} (topic made again, {life})"
+    return f"{topic}-{partition}{MADE_AGAIN}{life})" if life else f"{topic}-{partition}"
+
+
+def after(former: Operations, ops: Operations, deleted: int) -> Operations:
+    """With what was acknowledged in the deleted topic put first: it must not be read here."""
+    gone = (former.kind == Kind.SEND) & (former.status == Status.OK) & (former.returned < deleted)
+    columns = {}
+    for name in Operations.__dataclass_fields__:
+        old, new = getattr(former, name), getattr(ops, name)
+        if name.startswith("record_") and name != "record_count":
+            columns[name] = new
+        elif new.strides != (0,) or name in {"invoked", "kind"}:
+            columns[name] = np.concatenate([old[gone], new])
+    columns["kind"][: int(gone.sum())] = Kind.FORMER
+    return Operations(**columns)

@@ -4,18 +4,18 @@ A transaction depends on those whose records it read (wr), and, in the order of 
 (ww). Kafka promises no order of writes between partitions, so circles that need ww are information.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reports.columns import NOTHING, UNKNOWN, Ints
-from reports.rules.found import NOBODY, Mask
+from reports.rules.found import NOBODY, Found, Mask, none_of
 from reports.rules.view import View
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """`source` comes before `target`; the rows (of partition `part`) that say so."""
+    """`source` comes before `target`; the rows (of partition `part`, once all were joined) that say so."""
 
     source: Ints
     target: Ints
@@ -33,16 +33,21 @@ def join(parts: list[Edges]) -> Edges:
     return Edges(*(np.concatenate([getattr(part, name) for part in parts] or [NOTHING]) for name in names))
 
 
-def reads(view: View, part: int) -> Edges:
+def of_partitions(parts: list[Edges]) -> Edges:
+    """Joined, and each knows its partition."""
+    return join([replace(edges, part=np.full(len(edges.part), number)) for number, edges in enumerate(parts)])
+
+
+def reads(view: View) -> Edges:
     """wr: one edge for each pair of transactions."""
     ops, row, writer = view.ops, view.record_row, view.writer
     chosen = np.flatnonzero(view.committed_read & (writer != NOBODY) & (ops.txn[row] != UNKNOWN))
     source, target = ops.txn[writer[chosen]], ops.txn[row[chosen]]
     chosen = chosen[(source != UNKNOWN) & (source != target)]
-    return _edges(view, part, ops.txn[writer[chosen]], ops.txn[row[chosen]], row[chosen], writer[chosen])
+    return _edges(view, ops.txn[writer[chosen]], ops.txn[row[chosen]], row[chosen], writer[chosen])
 
 
-def writes(view: View, part: int) -> Edges:
+def writes(view: View) -> Edges:
     """ww: neighbours in the order of offsets."""
     ops = view.ops
     rows = view.acked[ops.txn[view.acked] != UNKNOWN]
@@ -50,19 +55,55 @@ def writes(view: View, part: int) -> Edges:
     before, after = rows[:-1], rows[1:]
     differ = ops.txn[before] != ops.txn[after]
     before, after = before[differ], after[differ]
-    return _edges(view, part, ops.txn[before], ops.txn[after], after, before)
+    return _edges(view, ops.txn[before], ops.txn[after], after, before)
 
 
-def _edges(view: View, part: int, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
+def _edges(view: View, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
     _, once = np.unique((source << 32) | target, return_index=True)
     offset = view.ops.offset[second]
     columns = (source[once], target[once], first[once], second[once], offset[once])
-    return Edges(*columns, np.full(len(once), part))
+    return Edges(*columns, np.zeros(len(once), np.int64))
+
+
+def backward_spans(view: View) -> Found:
+    """Candidates of rule 21: where transactions depend on later numbers, from which number to which.
+
+    A circle comes back to where it began, so it lies within such spans. Transactions are numbered as they come, so a
+    healthy history has few of them, and short ones.
+    """
+    if not view.told_txn:
+        return none_of(21)
+    edges = join([reads(view), writes(view)])
+    back = edges.source > edges.target
+    low, high = spans(edges.target[back], edges.source[back])
+    return Found(21, low, high, np.full(len(low), UNKNOWN))
+
+
+def spans(low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """Joined where they overlap, in ascending order."""
+    order = np.argsort(low, kind="stable")
+    low, reach = low[order], np.maximum.accumulate(high[order]) if len(high) else high
+    first = np.flatnonzero(np.concatenate([[True], low[1:] > reach[:-1]])) if len(low) else NOTHING
+    return low[first], reach[np.append(first[1:], len(low)) - 1] if len(low) else high
+
+
+def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
+    """wr and ww, of those that lie in one of these spans."""
+
+    def span_of(numbers: Ints) -> Ints:
+        slot = np.searchsorted(low, numbers, "right") - 1
+        return np.where((slot >= 0) & (high[slot] >= numbers), slot, UNKNOWN)
+
+    def inside(edges: Edges) -> Edges:
+        span = span_of(edges.source)
+        return edges.where((span != UNKNOWN) & (span == span_of(edges.target)))
+
+    return inside(reads(view)), inside(writes(view))
 
 
 def circles(edges: Edges) -> list[Ints]:
     """Strongly connected components of more than one transaction, as positions of the edges inside each."""
-    alive = _within_reach_of_a_backward_edge(edges)
+    alive = np.arange(len(edges.source))
     while True:  # who has nobody before or nobody behind is in no circle
         source, target = edges.source[alive], edges.target[alive]
         kept = np.isin(source, target) & np.isin(target, source)
@@ -77,26 +118,6 @@ def circles(edges: Edges) -> list[Ints]:
         if component[int(source)] == component[int(target)]:
             found.setdefault(component[int(source)], []).append(place)
     return [np.array(places, np.int64) for _, places in sorted(found.items())]
-
-
-def _within_reach_of_a_backward_edge(edges: Edges) -> Ints:
-    """A circle comes back to where it began, so it lies within spans of edges against the numbers' order.
-
-    Transactions are numbered as they come, so a healthy history has few such edges, with short spans.
-    """
-    back = edges.source > edges.target
-    if not np.any(back):
-        return NOTHING
-    low, high = edges.target[back], edges.source[back]
-    order = np.argsort(low, kind="stable")
-    low, reach = low[order], np.maximum.accumulate(high[order])
-
-    def inside(numbers: Ints) -> Mask:
-        slot = np.searchsorted(low, numbers, "right") - 1
-        covered: Mask = (slot >= 0) & (reach[slot] >= numbers)
-        return covered
-
-    return np.flatnonzero(inside(edges.source) & inside(edges.target))
 
 
 def tarjan(source: list[int], target: list[int]) -> dict[int, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reports.columns import NOTHING, Ints
+from reports.columns import ISOLATIONS, NOTHING, UNKNOWN, Ints
 from spec.formats.history import Config
 
 Mask = npt.NDArray[np.bool_]
@@ -50,6 +50,7 @@ class Promise:
     transaction_timeout_ms: int = -1
     patience_ms: int = -1
     started_ms: int = 0
+    isolation: int = UNKNOWN  # of reads that did not tell theirs
 
     @classmethod
     def of(cls, config: Config) -> "Promise":
@@ -65,6 +66,7 @@ class Promise:
             transaction_timeout_ms=or_none(config.transaction_timeout_ms),
             patience_ms=or_none(config.patience_ms),
             started_ms=config.started_ms,
+            isolation=ISOLATIONS[config.isolation],
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from reports.columns import Operations
-from reports.rules import committed, exactly_once, log, polls, register, storage
+from reports.rules import committed, cycles, exactly_once, log, polls, register, storage
 from reports.rules.found import Found, Promise
 from reports.rules.view import View
 
@@ -30,19 +30,23 @@ FAMILIES: Final[tuple[Callable[[View], Found | tuple[Found, ...]], ...]] = (
     committed.early_reads,
     committed.passed_over,
     committed.hanging_transactions,
+    cycles.backward_spans,
     exactly_once.double_processing,
     storage.early_retention,
     storage.outlived_tombstones,
     storage.diverged_replicas,
     storage.stuck_ends,
 )
-"""Each gives findings of one or more rules; those of rule 20 are candidates, until `transactions.settle` has seen all
-partitions."""
+"""Each gives findings of one or more rules; those of rules 20 and 21 are candidates, until all partitions were seen."""
 
 
 def check(ops: Operations, promise: Promise) -> list[Found]:
     """All findings of one (run, partition)."""
-    return list(_findings(View(ops, promise))) if len(ops) else []
+    return check_view(View(ops, promise))
+
+
+def check_view(view: View) -> list[Found]:
+    return list(_findings(view)) if len(view.ops) else []
 
 
 def _findings(view: View) -> Iterator[Found]:

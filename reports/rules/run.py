@@ -1,28 +1,43 @@
 """Rules over a whole run: what partitions say together, and the tables of transactions, groups and the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from reports.columns import Fate, Operations
+from reports.columns import Fate, Ints
 from reports.rules import cluster, committed, cycles, groups
 from reports.rules.found import Found, Promise
+from reports.rules.partition import check_view
 from reports.rules.told import Told
 from reports.rules.view import View
 from reports.tables import Step, Tables
 
 ByPartition = list[tuple[str, Found]]
+T = TypeVar("T")
 
 
-def check_run(
-    partitions: Mapping[str, Operations], tables: Tables, promise: Promise, found: ByPartition
-) -> tuple[ByPartition, list[Told]]:
-    """What was found by partition, settled over all of them, with what only all of them show."""
-    views = {key: View(ops, promise) for key, ops in partitions.items() if ops.tells("txn")}
-    settled = [*_torn(views, found), *_circles(views)]
-    return settled, [
+class Over(Protocol):
+    """What an engine does: some work on each partition, or on those of these keys, in the order of the keys."""
+
+    def __call__(
+        self, work: Callable[[str, View], T], keys: Collection[str] | None = None
+    ) -> Iterable[tuple[str, T]]: ...
+
+
+def first_look(_: str, view: View) -> list[Found]:
+    """All findings of a partition, and candidates of the rules that need the others."""
+    return check_view(view)
+
+
+def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition, list[Told]]:
+    """What is found by partition, settled over all of them, and what only the tables of the run show."""
+    found = [(key, each) for key, mine in over(first_look) for each in mine]
+    plain = [(key, each) for key, each in found if each.rule not in {4, 20, 21}]
+    return [*plain, *_torn(over, found), *_circles(over, tables, found)], [
         *groups.committed_offsets(tables),
-        *_ahead(partitions, tables, promise),
+        *_ahead(over, tables),
         *groups.zombie_commits(tables),
         *groups.double_ownership(tables),
         *groups.stuck_rebalances(tables, promise.patience_ms),
@@ -31,20 +46,22 @@ def check_run(
     ]
 
 
-def _torn(views: Mapping[str, View], found: ByPartition) -> Iterator[tuple[str, Found]]:
-    """Rule 20: candidates of which another record was seen, in any partition. They count as lost no more."""
-    candidates = [(key, each) for key, each in found if each.rule == 20]
-    yield from ((key, each) for key, each in found if each.rule not in {4, 20})
-    passed = {key: views[key].ops.txn[each.first] for key, each in candidates}
-    txns = np.unique(np.concatenate([*passed.values()])) if passed else np.zeros(0, np.int64)
-    seen = [committed.visible(view, txns)[0] for view in views.values()] if passed else []
-    visible = np.unique(np.concatenate(seen)) if seen else txns
+# -- rule 20 -----------------------------------------------------------------------------------------
+
+
+def _torn(over: Over, found: ByPartition) -> Iterator[tuple[str, Found]]:
+    """Candidates of which another record was seen, in any partition. They count as lost no more."""
+    candidates = {key: each for key, each in found if each.rule == 20}
     torn_rows = {}
-    for key, each in candidates:
-        torn = np.isin(passed[key], visible)
-        torn_rows[key] = each.first[torn]
-        if np.any(torn):
-            yield key, Found(20, each.first[torn], each.second[torn], each.offset[torn])
+    if candidates:
+        passed = dict(over(partial(_transactions, {key: each.first for key, each in candidates.items()}), candidates))
+        seen = over(partial(_visible, np.unique(np.concatenate([*passed.values()]))))
+        visible = np.unique(np.concatenate([txns for _, txns in seen]))
+        for key, each in candidates.items():
+            torn = np.isin(passed[key], visible)
+            torn_rows[key] = each.first[torn]
+            if np.any(torn):
+                yield key, Found(20, each.first[torn], each.second[torn], each.offset[torn])
     for key, each in found:
         if each.rule == 4:
             lost = ~np.isin(each.first, torn_rows.get(key, ()))
@@ -52,39 +69,67 @@ def _torn(views: Mapping[str, View], found: ByPartition) -> Iterator[tuple[str, 
                 yield key, Found(4, each.first[lost], each.second[lost], each.offset[lost])
 
 
-def _circles(views: Mapping[str, View]) -> Iterator[tuple[str, Found]]:
-    """Rule 21: one finding for each circle."""
-    keys = list(views)
-    wr = cycles.join([cycles.reads(view, part) for part, view in enumerate(views.values())])
-    ww = cycles.join([cycles.writes(view, part) for part, view in enumerate(views.values())])
+def _transactions(rows: Mapping[str, Ints], key: str, view: View) -> Ints:
+    txns: Ints = view.ops.txn[rows[key]]
+    return txns
+
+
+def _visible(txns: Ints, _: str, view: View) -> Ints:
+    return committed.visible(view, txns)[0] if view.told_txn else txns[:0]
+
+
+# -- rule 21 -----------------------------------------------------------------------------------------
+
+
+def _circles(over: Over, tables: Tables, found: ByPartition) -> Iterator[tuple[str, Found]]:
+    """One finding for each circle, searched for only where the candidates say that one may be."""
+    candidates = [each for _, each in found if each.rule == 21]
+    if not candidates:
+        return
+    low, high = cycles.spans(*(np.concatenate([getattr(c, name) for c in candidates]) for name in ("first", "second")))
+    edges = dict(over(partial(_edges_within, low, high)))
+    keys = list(edges)
+    wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
     known = set[int]()
-    for edges, information in ((wr, False), (cycles.join([wr, _committed(ww, views)]), True)):
-        for circle in cycles.circles(edges):
-            nodes = set(edges.source[circle].tolist())
+    for chosen, information in ((wr, False), (cycles.join([wr, _committed(ww, tables)]), True)):
+        for circle in cycles.circles(chosen):
+            nodes = set(chosen.source[circle].tolist())
             if not nodes & known:
                 known |= nodes
                 place = circle[:1]
                 yield (
-                    keys[int(edges.part[place[0]])],
-                    Found(21, edges.first[place], edges.second[place], edges.offset[place], information),
+                    keys[int(chosen.part[place[0]])],
+                    Found(21, chosen.first[place], chosen.second[place], chosen.offset[place], information),
                 )
 
 
-def _committed(edges: cycles.Edges, views: Mapping[str, View]) -> cycles.Edges:
-    """Only those count of which both ends were committed."""
-    gone = [view.ops.txn[view.ops.fate == Fate.ABORTED] for view in views.values()]
-    aborted = np.unique(np.concatenate(gone)) if gone else np.zeros(0, np.int64)
-    return edges.where(~np.isin(edges.source, aborted) & ~np.isin(edges.target, aborted))
+def _edges_within(low: Ints, high: Ints, _: str, view: View) -> tuple[cycles.Edges, cycles.Edges]:
+    return cycles.within(view, low, high) if view.told_txn else (cycles.join([]), cycles.join([]))
 
 
-def _ahead(partitions: Mapping[str, Operations], tables: Tables, promise: Promise) -> Iterator[Told]:
-    """Rule 24: commits that left out records; what the process was given last is the poll before."""
+def _committed(edges: cycles.Edges, tables: Tables) -> cycles.Edges:
+    """Only those count of which neither end was taken back."""
+    fate, _ = tables.transactions.columns()
+    return edges.where((fate[edges.source] != Fate.ABORTED) & (fate[edges.target] != Fate.ABORTED))
+
+
+# -- rule 24 -----------------------------------------------------------------------------------------
+
+
+def _ahead(over: Over, tables: Tables) -> Iterator[Told]:
+    """Commits that left out records; what the process was given last is the poll before."""
     by_key: dict[str, list[Step]] = {}
     for step in groups.ahead_of_position(tables):
         by_key.setdefault(step.subject, []).append(step)
-    for key, steps in by_key.items():
-        known = View(partitions[key], promise).solid_offsets if key in partitions else np.zeros(0, np.int64)
-        for step in steps:
-            if np.searchsorted(known, step.number) > np.searchsorted(known, step.position):
-                given = step._replace(f="was_given", number=step.position - 1, group="", member="")
-                yield Told(24, key, step.number, step, given)
+    for key, left_out in over(partial(_left_out, by_key), by_key) if by_key else ():
+        for step in left_out:
+            given = step._replace(f="was_given", number=step.position - 1, group="", member="")
+            yield Told(24, key, step.number, step, given)
+
+
+def _left_out(steps: Mapping[str, list[Step]], key: str, view: View) -> list[Step]:
+    """Commits with records that are known between where the process had read to and what it committed."""
+    known, mine = view.solid_offsets, steps[key]
+    bounds = (np.array([getattr(step, name) for step in mine], np.int64) for name in ("position", "number"))
+    first, end = (np.searchsorted(known, each) for each in bounds)
+    return [step for step, some in zip(mine, end > first, strict=True) if some]

@@ -5,7 +5,19 @@ from functools import cached_property
 
 import numpy as np
 
-from reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Kind, Operations, Status
+from reports.columns import (
+    NEVER,
+    NOTHING,
+    TOMBSTONE,
+    UNKNOWN,
+    Fate,
+    Ints,
+    Isolation,
+    Kind,
+    Operations,
+    Status,
+    with_isolation,
+)
 from reports.rules.found import NOBODY, Mask, Promise, distinct
 
 
@@ -55,7 +67,7 @@ class View:
     """The columns of a partition, what the configuration promises, and what follows from both."""
 
     def __init__(self, ops: Operations, promise: Promise) -> None:
-        self.ops, self.promise = ops, promise
+        self.ops, self.promise = with_isolation(ops, promise.isolation), promise
         self.told_txn = ops.tells("txn")
 
     # -- sends -------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from reports.dataset import write_dataset
-from reports.ingest.history import Ingest
+from reports.dataset.writer import Writer
+from reports.importers.formats import History
+from reports.importers.quarantine import Quarantine
+from reports.ingest.history import AT_ONCE, Ingest
 from reports.synth.healthy import CONFIG, Plant, play
 from reports.synth.plants import PLANTS, SETTINGS, plant
 from spec.formats.history import Config, Event, header
@@ -36,9 +38,16 @@ def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) ->
 def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
     """The same as Parquet buckets."""
     config, plants = _planted(planted)
-    reading = Ingest(config)
-    play(seed, operations, reading.take, plants)
-    write_dataset(folder, reading.ingested(config))
+    reading = Ingest()
+    with Writer(folder) as writer:
+
+        def take(event: Event) -> None:
+            reading.take(event)
+            if reading.pending >= AT_ONCE:
+                writer.append(reading)
+
+        play(seed, operations, take, plants)
+        writer.finish(reading, History("ndjson", config, iter(()), Quarantine()), (f"synth {seed}", 0, 0))
     return config
 
 

@@ -12,7 +12,7 @@ from reports.audit import audit, write_verdict
 from reports.tests.histories import PROMISED, History
 from reports.tests.test_kernel import PLANTED, healthy, lost
 from spec.formats.history import Config
-from spec.formats.verdict import UsageError, Verdict
+from spec.formats.verdict import Verdict
 
 
 def broken(config: Config = PROMISED) -> History:
@@ -105,19 +105,6 @@ def test_exit_codes_and_json(tmp_path: Path) -> None:
 def test_the_catalogue_names_every_rule_of_the_kernel() -> None:
     assert {rule for rule, _ in PLANTED} <= set(anomalies())
     assert all(len(anomaly.witnesses) == 2 for anomaly in anomalies().values())
-
-
-def test_spark_finds_what_the_local_engine_finds(tmp_path: Path) -> None:
-    from reports.engines import checker_for
-
-    path = planted_everywhere().write(tmp_path / "history.ndjson")
-    try:
-        spark = audit(path, checker=checker_for("spark", path))
-    except UsageError as error:
-        pytest.skip(f"no Spark here: {error}")
-    local = audit(path, checker=checker_for("local", path))
-    assert {finding.rule for finding in local.findings} >= {1, 2, 3, 4, 7, 8, 10, 16}
-    assert spark == local
 
 
 def planted_everywhere() -> History:

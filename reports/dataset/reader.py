@@ -1,0 +1,223 @@
+"""Reads a dataset: partitions one at a time, when they are asked for."""
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reports.columns import OPTIONAL, RECORDS, STORED, TOMBSTONE, UNKNOWN, Ints, Operations, Status, row_of, stamped
+from reports.dataset import schema
+from reports.dataset.schema import Manifest, bucket_file, bucket_of
+from reports.ingest.builder import Values
+from reports.ingest.history import Ingested
+from reports.ingest.lives import Former, after
+from reports.tables import Step, Tables, Transactions
+from spec.formats.verdict import UsageError
+
+
+class Part(NamedTuple):
+    """One partition of a dataset."""
+
+    number: int
+    key: str
+    rows: int
+    records: int
+    former: Former | None
+
+    @property
+    def bucket(self) -> int:
+        return bucket_of(self.number)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """UsageError for a folder that is no dataset, or one of another version."""
+    try:
+        manifest = msgspec.json.decode((folder / schema.MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"not a dataset: {error}", where=str(folder), mend="see highwater audit --out DIR") from error
+    if manifest.version != schema.VERSION:
+        what = f"a dataset of version {manifest.version}, not {schema.VERSION}"
+        raise UsageError(what, where=str(folder), mend="read the history again, with highwater audit HISTORY --out DIR")
+    return manifest
+
+
+def holds(folder: Path, source: tuple[str, int, int]) -> bool:
+    """Is this the dataset of that source, whole?"""
+    return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source
+
+
+class Partitions(Mapping[str, Operations]):
+    """Of a dataset, each read when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        rows = _read(folder / "partitions.parquet", schema.PARTITIONS).to_pylist()
+        self.parts = {row["key"]: _part(row) for row in sorted(rows, key=lambda row: str(row["key"]))}
+
+    @cached_property
+    def _decided(self) -> tuple[Ints, Ints]:
+        """What became of each transaction; the last cell is for none."""
+        table = _read(self.folder / "transactions.parquet", schema.TRANSACTIONS, ["fate", "ended"])
+        fate, ended = (table[name].to_numpy() for name in ("fate", "ended"))
+        return np.append(fate, np.int8(UNKNOWN)), np.append(ended, np.int64(UNKNOWN))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __getitem__(self, key: str) -> Operations:
+        (found,) = self.of_bucket(self.parts[key].bucket, {key})
+        return found[1]
+
+    def buckets(self) -> dict[int, list[str]]:
+        """The partitions in each bucket, those with the most rows first."""
+        found: dict[int, list[str]] = {}
+        for part in sorted(self.parts.values(), key=lambda part: -part.rows):
+            found.setdefault(part.bucket, []).append(part.key)
+        return found
+
+    def of_bucket(self, bucket: int, keys: Collection[str]) -> Iterator[tuple[str, Operations]]:
+        """Those partitions of a bucket."""
+        path = bucket_file(self.folder, bucket)
+        with _telling_of_damage(path), pq.ParquetFile(path) as file:
+            table = file.read(columns=["partition", *_telling(file.metadata), *RECORDS], use_threads=False)
+        slices = _by_partition(table)
+        del table
+        for key in keys:
+            part = self.parts[key]
+            yield key, self._complete(part, _operations(pa.concat_tables(slices.pop(part.number))))
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts.values())
+
+    def _complete(self, part: Part, ops: Operations) -> Operations:
+        whole = stamped(ops, *self._decided)
+        return after(self[part.former.key], whole, part.former.deleted) if part.former else whole
+
+    def row(self, key: str, row: int) -> Operations:
+        """One operation alone."""
+        part = self.parts[key]
+        if part.former:
+            return row_of(self[key], row)
+        with pq.ParquetFile(bucket_file(self.folder, part.bucket)) as file:
+            for group in range(file.num_row_groups):
+                numbers = file.read_row_group(group, columns=["partition"])["partition"].to_numpy()
+                mine = np.flatnonzero(numbers == part.number)
+                if row < len(mine):
+                    table = file.read_row_group(group, use_threads=False).slice(mine[row], 1)
+                    return stamped(_operations(table), *self._decided)
+                row -= len(mine)
+        raise IndexError(row)
+
+
+def _part(row: dict[str, Any]) -> Part:
+    former = Former(row["former"], row["deleted"]) if row["former"] else None
+    return Part(row["number"], row["key"], row["rows"], row["records"], former)
+
+
+def _telling(metadata: Any) -> list[str]:
+    """Columns that may tell something; that others are -1 throughout is known without reading them."""
+    names = {metadata.schema.column(place).name: place for place in range(metadata.num_columns)}
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+
+    def tells(place: int) -> bool:
+        told = (group.column(place).statistics for group in groups)
+        return any(each is None or not each.has_min_max or (each.min, each.max) != (UNKNOWN, UNKNOWN) for each in told)
+
+    return [name for name in STORED if name not in OPTIONAL or tells(names[name])]
+
+
+def _by_partition(table: Any) -> dict[int, list[Any]]:
+    """Slices of the table; within each row group the rows of a partition stand together."""
+    numbers = table["partition"].to_numpy()
+    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    found: dict[int, list[Any]] = {}
+    for start, end in zip(starts, np.append(starts[1:], len(numbers)), strict=True):
+        found.setdefault(int(numbers[start]), []).append(table.slice(start, end - start))
+    return found
+
+
+def _operations(table: Any) -> Operations:
+    columns = {name: table[name].to_numpy() for name in STORED if name in table.column_names}
+    for name in RECORDS:
+        columns[name] = pa.concat_arrays([chunk.flatten() for chunk in table[name].chunks]).to_numpy()
+    return Operations(**columns)
+
+
+@contextmanager
+def _telling_of_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        what = f"damaged: {str(error).splitlines()[0]}"
+        raise UsageError(what, where=str(path), mend="read the history again") from error
+
+
+def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
+    with _telling_of_damage(path), pq.ParquetFile(path) as file:
+        if not file.schema_arrow.equals(columns):
+            raise UsageError("not the columns of a dataset", where=str(path), mend="read the history again")
+        return file.read(columns=chosen, use_threads=False)
+
+
+# -- the tables of the run ---------------------------------------------------------------------------
+
+
+class KeptTransactions(Transactions):
+    """Names are looked up only where a finding is put into words."""
+
+    def __init__(self, folder: Path) -> None:
+        table = _read(folder / "transactions.parquet", schema.TRANSACTIONS)
+        fate, ended = (array(code, table[name].to_numpy().tobytes()) for code, name in (("b", "fate"), ("q", "ended")))
+        super().__init__(fate=fate, ended=ended, begun=array("b", bytes([1]) * len(fate)))
+        self._names = table["name"]
+
+    def name(self, number: int) -> str:
+        return str(self._names[number].as_py())
+
+
+class KeptValues(Values):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._kept = _read(folder / "texts.parquet", schema.TEXTS)["text"]
+
+    def text(self, number: int) -> str:
+        return str(self._kept[-2 - number].as_py()) if TOMBSTONE < number < 0 else super().text(number)
+
+
+def _tables(folder: Path) -> Tables:
+    tables = Tables(KeptTransactions(folder))
+    path = folder / "steps.parquet"
+    with _telling_of_damage(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                step = Step(*row)
+                tables.add(step._replace(status=Status(step.status)))
+    return tables
+
+
+def read_dataset(folder: Path) -> Ingested:
+    """UsageError for a folder that is none, or is damaged."""
+    manifest = read_manifest(folder)
+    partitions = Partitions(folder)
+    return Ingested(
+        manifest.config,
+        partitions,
+        _tables(folder),
+        KeptValues(folder),
+        manifest.faults,
+        manifest.operations,
+        partitions.rows,
+        manifest.format,
+        manifest.quarantine,
+    )

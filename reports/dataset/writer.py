@@ -1,0 +1,135 @@
+"""Writes a dataset while a history is read: what came goes into buckets now and then, so memory stays bounded."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reports.columns import RECORDS, STORED, Operations
+from reports.dataset import schema
+from reports.dataset.schema import Manifest, bucket_file, bucket_of
+from reports.importers.formats import History
+from reports.ingest.history import Ingest
+from reports.tables import Step
+from spec.formats.verdict import UsageError
+
+
+@contextmanager
+def telling_of_the_disk(folder: Path) -> Iterator[None]:
+    """UsageError for what the disk refuses."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write the dataset ({os.strerror(error.errno) if error.errno else error})"
+        raise UsageError(what, where=str(folder), mend="free disk space or write elsewhere") from error
+
+
+class Writer:
+    """A dataset in a hidden folder, which takes its name when it is whole. Use as a context."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._hidden = folder.with_name(f".{folder.name}.partial")
+        self._buckets: dict[int, Any] = {}
+        self._steps: Any = None
+        self._numbers: dict[str, int] = {}
+        self._rows: list[int] = []
+        self._records: list[int] = []
+        if folder.exists() and any(folder.iterdir()) and not (folder / schema.MANIFEST).exists():
+            raise UsageError("there is something else", where=str(folder), mend="give a folder that is new or empty")
+
+    def __enter__(self) -> "Writer":
+        with telling_of_the_disk(self._folder):
+            shutil.rmtree(self._hidden, ignore_errors=True)
+            self._hidden.mkdir(parents=True)
+            self._steps = pq.ParquetWriter(self._hidden / "steps.parquet", schema.STEPS)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for writer in (self._steps, *self._buckets.values()):
+            try:
+                writer.close()
+            except OSError:  # it is told already, or the folder goes anyway
+                continue
+        shutil.rmtree(self._hidden, ignore_errors=True)
+
+    def append(self, reading: Ingest) -> None:
+        """Take what was read since the last time."""
+        by_bucket: dict[int, list[Any]] = {}
+        for key, ops in reading.taken().items():
+            number = self._number(key)
+            self._rows[number] += len(ops)
+            self._records[number] += len(ops.record_offset)
+            by_bucket.setdefault(bucket_of(number), []).append(_table(number, ops))
+        with telling_of_the_disk(self._folder):
+            for bucket, tables in sorted(by_bucket.items()):
+                self._bucket(bucket).write_table(pa.concat_tables(tables))
+            self._steps.write_table(_steps(reading.tables.taken()))
+
+    def _number(self, key: str) -> int:
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._rows.append(0)
+            self._records.append(0)
+        return self._numbers[key]
+
+    def _bucket(self, bucket: int) -> Any:
+        if bucket not in self._buckets:
+            path = bucket_file(self._hidden, bucket)
+            self._buckets[bucket] = pq.ParquetWriter(path, schema.OPERATIONS, **schema.WRITING)
+        return self._buckets[bucket]
+
+    def finish(self, reading: Ingest, history: History, source: tuple[str, int, int]) -> None:
+        """Write what is left, and the manifest."""
+        reading.finish()
+        self.append(reading)
+        fate, ended = reading.tables.transactions.columns()
+        former = [reading.former(key) for key in self._numbers]
+        with telling_of_the_disk(self._folder):
+            for writer in (self._steps, *self._buckets.values()):
+                writer.close()
+            self._write("partitions", schema.PARTITIONS, (
+                range(len(self._numbers)), self._numbers, self._rows, self._records,
+                [each.key if each else "" for each in former], [each.deleted if each else -1 for each in former],
+            ))  # fmt: skip
+            self._write("transactions", schema.TRANSACTIONS, (reading.tables.transactions.names, fate[:-1], ended[:-1]))
+            self._write("texts", schema.TEXTS, (reading.values.texts,))
+            manifest = Manifest(
+                source=source,
+                format=history.format,
+                config=history.config,
+                quarantine=history.quarantine,
+                operations=reading.operations,
+                faults=reading.faults,
+            )
+            (self._hidden / schema.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._hidden.rename(self._folder)
+
+    def _write(self, name: str, columns: Any, values: tuple[Any, ...]) -> None:
+        arrays = [pa.array(list(each), field.type) for each, field in zip(values, columns, strict=True)]
+        pq.write_table(pa.table(arrays, schema=columns), self._hidden / f"{name}.parquet")
+
+
+def _table(number: int, ops: Operations) -> Any:
+    ends = pa.array(np.concatenate([[0], np.cumsum(ops.record_count)]), pa.int32())
+    columns = [pa.array(np.full(len(ops), number), pa.int32())]
+    columns += [pa.array(getattr(ops, name)) for name in STORED]
+    for name in RECORDS:
+        each = schema.OPERATIONS.field(name).type
+        columns.append(pa.ListArray.from_arrays(ends, pa.array(getattr(ops, name)), type=each))
+    return pa.table(columns, schema=schema.OPERATIONS)
+
+
+def _steps(steps: list[Step]) -> Any:
+    columns: Mapping[str, list[Any]] = {name: [getattr(step, name) for step in steps] for name in Step._fields}
+    return pa.table(
+        [pa.array(columns[field.name], field.type) for field in schema.STEPS], schema=schema.STEPS
+    )  # fmt: skip

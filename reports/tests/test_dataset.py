@@ -1,0 +1,148 @@
+"""A history kept as Parquet is the history: the same rows, the same verdict; whole or not there at all."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from reports.audit import audit
+from reports.columns import Operations
+from reports.dataset import schema
+from reports.dataset.reader import Partitions, read_dataset
+from reports.ingest import history as ingesting
+from reports.ingest.history import ingest
+from reports.synth.plants import PLANTS
+from reports.synth.write import synth
+from reports.tests.histories import History
+from spec.formats.verdict import UsageError
+
+PLANTED = {rule: 3 for rule in PLANTS if rule != 35}
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from reports.dataset.reader import read_dataset
+from reports.ingest.history import ingest
+from spec.formats.verdict import UsageError
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
+try:
+    ingest(Path(sys.argv[1]), out=Path(sys.argv[2]))
+except UsageError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("history") / "history.ndjson"
+    synth(path, operations=3_000, seed=11, planted=PLANTED)
+    return path
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything goes to the buckets in many small pieces."""
+    monkeypatch.setattr(ingesting, "AT_ONCE", 300)
+
+
+def assert_equal(one: Operations, other: Operations) -> None:
+    for name in Operations.__dataclass_fields__:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_the_rows_are_those_that_memory_would_hold(path: Path, tmp_path: Path) -> None:
+    kept, held = ingest(path, out=tmp_path / "kept"), ingest(path)
+    assert isinstance(kept.partitions, Partitions)
+    assert list(kept.partitions) == list(held.partitions)
+    assert len(held.partitions) > schema.BUCKETS  # so some share a file
+    for key, operations in held.partitions.items():
+        assert_equal(kept.partitions[key], operations)
+        row = len(operations) // 2
+        assert_equal(kept.row(key, row), held.row(key, row))
+    assert kept.tables.steps == held.tables.steps
+    assert kept.operations == held.operations
+    assert [msgspec.to_builtins(each) for each in kept.faults] == [msgspec.to_builtins(each) for each in held.faults]
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_the_findings_are_the_same_word_for_word(path: Path, tmp_path: Path) -> None:
+    kept = audit(path, out=tmp_path / "kept")
+    assert {finding.rule: finding.count for finding in kept.findings} == PLANTED
+    assert kept.findings == audit(path).findings == audit(tmp_path / "kept").findings
+
+
+def test_values_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    history = History()
+    history.send("a", 0)  # type: ignore[arg-type]
+    history.send("b", 0)  # type: ignore[arg-type]
+    path = history.write(tmp_path / "history.ndjson")
+    (finding,) = [each for each in audit(path, out=tmp_path / "kept").findings if each.rule == 1]
+    assert "'b'" in finding.witnesses[0].operations[1].words
+
+
+def test_what_was_read_is_not_read_again(path: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ingest(path, out=kept)
+    before = (kept / schema.MANIFEST).stat().st_mtime_ns
+    ingest(path, out=kept)
+    assert (kept / schema.MANIFEST).stat().st_mtime_ns == before
+    path.touch()
+    ingest(path, out=kept)
+    assert (kept / schema.MANIFEST).stat().st_mtime_ns > before
+
+
+def test_the_configuration_may_be_given_later(tmp_path: Path) -> None:
+    history = History()
+    history.send(1, 0, kind="fail")
+    history.poll((0, 1))
+    path = history.write(tmp_path / "history.ndjson")
+    for overrides, found in (({}, {17}), ({"isolation": "read_uncommitted"}, set())):
+        result = audit(path, overrides=overrides, out=tmp_path / "kept")
+        assert {finding.rule for finding in result.findings if finding.rule == 17} == found
+
+
+def test_a_history_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ndjson"
+    bad.write_text("{garbage\n" * 3)
+    with pytest.raises(UsageError, match="nothing of it can be read"):
+        ingest(bad, out=tmp_path / "kept", format_="ndjson")
+    assert [each.name for each in tmp_path.iterdir()] == ["bad.ndjson"]
+
+
+def test_what_could_not_be_used_is_kept_too(path: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.ndjson"
+    cut.write_bytes(path.read_bytes()[:-10])
+    kept = audit(cut, out=tmp_path / "kept")
+    assert kept.quarantine.count == 1
+    assert msgspec.to_builtins(kept) == msgspec.to_builtins(audit(cut))
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path), str(tmp_path / "kept")], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1
+    assert "cannot write the dataset (File too large)" in told.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_folder_is_not_overwritten(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    with pytest.raises(UsageError, match="something else"):
+        ingest(path, out=tmp_path)
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_damaged_dataset_is_told(path: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ingest(path, out=kept)
+    bucket = schema.bucket_file(kept, 3)
+    bucket.write_bytes(bucket.read_bytes()[:-100])
+    with pytest.raises(UsageError, match=r"bucket-03.*damaged"):
+        audit(kept)
+    (kept / schema.MANIFEST).write_text('{"format":99}')
+    with pytest.raises(UsageError, match="not a dataset"):
+        read_dataset(kept)
