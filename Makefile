@@ -39,6 +39,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/python -m fuzz.nightly --minutes 30
+	@$(BIN)/python -m fuzz.guard_times
 	@rm -rf results/sweep
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
 	@$(BIN)/python -m reports.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
