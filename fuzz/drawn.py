@@ -25,6 +25,9 @@ LONGEST_MS: Final = 3_000
 LARGEST: Final = {"per_mille": 900, "ms": 800, "spread_ms": 300, "by_ms": 3_600_000, "bit": 8 * 4096}
 """The largest value of each option that is a number."""
 
+MESSAGES: Final = ("FetchRequest", "ProduceRequest", "LeaderAndIsrRequest", "AlterPartitionRequest", "EndTxnRequest")
+"""Those whose connection alone a fault may hit."""
+
 TARGETS: Final = ("records truncated", "leader change", "controller change", "isr shrink", "group PreparingRebalance")
 """More of these is more interesting: logs that diverge, elections, rebalances."""
 
@@ -64,6 +67,8 @@ def faults(kind: str, brokers: list[str], members: list[str]) -> st.SearchStrate
 def _option(name: str, choices: Choices, brokers: list[str]) -> st.SearchStrategy[Option]:
     if name == "of":
         return st.sampled_from(["others", "brokers", "clients", "store", *brokers])
+    if name == "what":
+        return st.sampled_from([*choices, *MESSAGES])
     if len(choices) > 1:
         return st.sampled_from(choices)
     return st.integers(0, LARGEST[name])
