@@ -66,8 +66,8 @@ def sampled(watched: Watched) -> str:
         return ""
     shown = len(good) + len(bad) + len(watched.witnesses)
     return (
-        f"{shown:,} of {watched.operations:,} operations are drawn: {_every(good.stride)} that ended well, "
-        f"{_every(bad.stride)} that did not, and all witnesses of findings. The plots count every operation."
+        f"{shown:,} of {watched.operations:,} calls are drawn: {_every(good.stride)} that ended well, "
+        f"{_every(bad.stride)} that did not, and all witnesses of findings. The plots count every one."
     )
 
 

@@ -67,6 +67,8 @@ class Place:
                 near = records[begin : begin + 4 * AROUND]
             cells = tuple((offset, value) for offset, value in near if self.low <= offset <= self.high)
             first, last = records[0][0], records[-1][0]
+            if invoke.position is not None:
+                first = min(first, invoke.position)
         elif invoke.f == "send":
             first = last = UNTOLD if operation.told.offset is None else operation.told.offset
             cells = ((first, invoke.value),)

@@ -74,6 +74,7 @@ class Timeline {
     this.overview.addEventListener("pointermove", event => { if (event.buttons) this.centre(event); });
     this.main.addEventListener("pointermove", event => this.hover(event));
     this.main.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+    this.main.parentElement.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -121,7 +122,7 @@ class Timeline {
     this.show(finding.start - room, finding.end + room);
     const lanes = finding.operations.filter(index => this.place.has(index)).map(index => this.data.lane[this.place.get(index)]);
     const box = this.main.parentElement;
-    if (lanes.length) box.scrollTop = TOP + Math.min(...lanes) * LANE - box.clientHeight / 3;
+    if (lanes.length) box.scrollTop = TOP + Math.min(...lanes) * LANE - box.clientHeight / 3;   // draws again
     const where = this.root.querySelector(".where");
     where.textContent = `${this.chosen + 1} of ${this.findings.length}: `;
     const link = document.createElement("a");
@@ -162,11 +163,14 @@ class Timeline {
     const ink = { soft: this.colour("--soft"), line: this.colour("--line"), ink: this.colour("--ink"), bad: this.colour("--bad") };
     pen.save();
     pen.beginPath(); pen.rect(this.left, 0, this.width - this.left, height); pen.clip();
-    this.drawFaults(pen, height);
-    this.drawTimes(pen, height, ink);
+    const top = this.main.parentElement.scrollTop;       // the axis stays in sight
+    this.shadeFaults(pen, height);
     this.data.lanes.forEach((_, n) => { pen.fillStyle = ink.line; pen.fillRect(this.left, TOP + n * LANE + LANE / 2, this.width, 1); });
     const shown = this.drawBlocks(pen);
     this.drawChosen(pen, height, ink);
+    pen.fillStyle = this.colour("--card"); pen.fillRect(this.left, top, this.width, TOP - 1);
+    this.drawTimes(pen, height, top, ink);
+    this.nameFaults(pen, top, ink);
     pen.restore();
     pen.fillStyle = ink.soft;
     this.data.lanes.forEach((name, n) => this.label(pen, name, TOP + n * LANE + LANE / 2 + 1));
@@ -182,27 +186,37 @@ class Timeline {
     pen.fillText(cut, 0, y);
   }
 
-  drawFaults(pen, height) {
-    let free = -Infinity;
-    for (const fault of this.data.faults) {
-      const a = this.x(fault.start), b = Math.max(this.x(fault.end), a + 2);
-      if (b < this.left || a > this.width) continue;
-      pen.globalAlpha = 0.17; pen.fillStyle = this.colour(SHADES[fault.kind] || "--violet");
+  // The faults in view, each with its left and right edge.
+  faultsShown() {
+    return this.data.faults.map(fault => ({ fault, a: this.x(fault.start), b: Math.max(this.x(fault.end), this.x(fault.start) + 2) }))
+      .filter(({ a, b }) => b >= this.left && a <= this.width);
+  }
+
+  shadeFaults(pen, height) {
+    pen.globalAlpha = 0.17;
+    for (const { fault, a, b } of this.faultsShown()) {
+      pen.fillStyle = this.colour(SHADES[fault.kind] || "--violet");
       pen.fillRect(a, 0, b - a, height);
-      pen.globalAlpha = 1;
+    }
+    pen.globalAlpha = 1;
+  }
+
+  nameFaults(pen, top, ink) {
+    let free = -Infinity;
+    pen.fillStyle = ink.ink;
+    for (const { fault, a, b } of this.faultsShown()) {
       const at = Math.max(a, this.left) + 3;
-      if (at > free && b - a > 24) {
-        pen.fillStyle = this.colour("--ink"); pen.fillText(fault.words, at, 7);
-        free = at + pen.measureText(fault.words).width + 6;
-      }
+      if (at <= free || b - a <= 24) continue;
+      pen.fillText(fault.words, at, top + 7);
+      free = at + pen.measureText(fault.words).width + 6;
     }
   }
 
-  drawTimes(pen, height, ink) {
+  drawTimes(pen, height, top, ink) {
     const by = step(this.view.to - this.view.from), digits = clamp(6 - Math.floor(Math.log10(by)), 0, 6);
     for (let at = Math.ceil(this.view.from / by) * by; at <= this.view.to; at += by) {
-      pen.fillStyle = ink.line; pen.fillRect(this.x(at), 13, 1, height);
-      pen.fillStyle = ink.soft; pen.fillText(seconds(at, digits), this.x(at) + 3, 19);
+      pen.fillStyle = ink.line; pen.fillRect(this.x(at), top + 13, 1, height);
+      pen.fillStyle = ink.soft; pen.fillText(seconds(at, digits), this.x(at) + 3, top + 19);
     }
   }
 

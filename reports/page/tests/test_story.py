@@ -59,3 +59,10 @@ def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> Non
 )
 def test_a_duration_is_told_in_the_unit_that_reads_best(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_value_that_is_not_what_was_told_first_stands_out(shown: dict[int, Any]) -> None:
+    ((_, picture),) = shown[1]["told"]
+    here = [cell for row in picture["rows"] for cell in row["cells"] if cell["x"] == picture["focus"]]
+    assert len({cell["text"] for cell in here}) == 2
+    assert [cell["other"] for cell in here] == [cell["text"] != here[0]["text"] for cell in here]

@@ -1,0 +1,31 @@
+"""Text of the page can be read on its ground, by day and by night (WCAG 2.2, 1.4.3: a contrast of 4.5)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+CSS = (Path(__file__).parents[2] / "templates" / "report.css").read_text()
+DAY, NIGHT = CSS.split("@media (prefers-color-scheme: dark)")[0], CSS.split("@media (prefers-color-scheme: dark)")[1]
+TEXT_ON_GROUND = [
+    *((text, ground) for text in ("ink", "soft", "link") for ground in ("paper", "card")),
+    ("ok", "okbg"), ("bad", "badbg"), ("maybe", "maybebg"), ("ink", "focusbg"),
+]  # fmt: skip
+
+
+def colours(css: str) -> dict[str, str]:
+    return dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", css.split("} }", maxsplit=1)[0] if css is NIGHT else css))
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("night", [False, True], ids=["day", "night"])
+@pytest.mark.parametrize(("text", "ground"), TEXT_ON_GROUND)
+def test_text_stands_out(text: str, ground: str, night: bool) -> None:
+    found = colours(DAY) | (colours(NIGHT) if night else {})
+    light, dark = sorted((luminance(found[text]), luminance(found[ground])), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.5
