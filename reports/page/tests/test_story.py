@@ -1,5 +1,6 @@
 """Each finding is told from its two witnesses, with the time of both, and drawn where it has a place."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ from reports.anomalies import anomalies
 from reports.audit import audit
 from reports.page.conclusions import conclusions
 from reports.page.history import show_history
+from reports.page.picture import CELL
 from reports.page.story import duration
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth
+from reports.tests.histories import History
 from spec.formats.history import read_history
 
 
@@ -52,6 +55,19 @@ def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> Non
     lost = send["cells"][0]["x"]
     assert lost == picture["focus"]
     assert lost not in [cell["x"] for cell in read["cells"]]
+
+
+def test_a_poll_that_went_on_beyond_a_lost_record_is_shown_passing_it(tmp_path: Path) -> None:
+    history = History()
+    for value in range(4):
+        history.send(value, value)
+    history.poll((0, 0))
+    history.poll((2, 2), (3, 3))
+    result = audit(history.write(tmp_path / "history.ndjson"))
+    (finding,) = show_history(history.events[1:], result)["serious"]
+    ((_, picture),) = finding["told"]
+    witness = next(row for row in picture["rows"] if row["witness"] and row["kind"] == "read ok")
+    assert witness["passed"] == [picture["focus"] + CELL / 2 - 3]
 
 
 @pytest.mark.parametrize(

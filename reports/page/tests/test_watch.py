@@ -11,7 +11,7 @@ from reports.page.interests import Interests
 from reports.page.lanes import LANES
 from reports.page.outages import Outages
 from reports.page.sample import Sample
-from reports.page.series import SLOTS, Latencies, Series
+from reports.page.series import FIRST_WIDTH_S, SLOTS, Latencies, Series
 from reports.page.watch import Watched, watch
 from reports.tests.histories import History
 from reports.tests.test_kernel import healthy, lost
@@ -141,6 +141,13 @@ def test_slots_count_everything_however_long_it_takes(pairs: list[tuple[float, f
     assert len(series.slots) <= SLOTS
     assert sum(slot.sends.count for slot in series.slots) == len(pairs)
     assert series.width_s * len(series.slots) >= max((event.time_ns / S for event in events), default=0)
+
+
+@pytest.mark.parametrize("end", [SLOTS * FIRST_WIDTH_S + part for part in (-0.005, 0.0, 0.005)])
+def test_slots_end_where_they_must(end: float) -> None:
+    series = watch(sends((0, 0.001, "ok"), (0, end, "ok")), Interests(NOTHING_FOUND), 10).series
+    assert len(series.slots) <= SLOTS
+    assert series.slots[0].sends.count == series.slots[-1].sends.count == 1
 
 
 def test_lag_is_how_far_the_last_reader_is_behind_the_end(tmp_path: Path) -> None:
