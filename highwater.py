@@ -14,6 +14,7 @@ from fuzz.wire.command_line import fuzz_command, minimise_command, replay_comman
 from reference.command_line import broker_command
 from reports.chaos import chaos_command
 from reports.command_line import audit_command, demo_command, report_command
+from reports.recorder.command_line import record_command
 from reports.synth.command_line import synth_command
 from spec.command_line import doctor_command, guards_command, spec_app
 from spec.formats.verdict import ExitCode, UsageError
@@ -51,6 +52,7 @@ app.command("conform", cls=ConformCommand)(conform_command)
 app.command("diff")(diff_command)
 app.command("audit")(audit_command)
 app.command("synth")(synth_command)
+app.command("record")(record_command)
 app.command("report")(report_command)
 app.add_typer(spec_app, name="spec")
 app.command("guards")(guards_command)

@@ -1,0 +1,115 @@
+"""SyncGroup, OffsetCommit, OffsetFetch and DeleteGroups: what coordinators grant, take and tell."""
+
+from typing import Any
+
+from reference.wire.errors import DecodeError
+from reference.wire.messages.consumer_protocol import decode_assignment
+from reports.recorder.exchange import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
+
+
+def sync(link: Link, request: Any) -> Finish | None:
+    if not link.cluster.wants(request.group_id):
+        return None
+    member = {
+        "group": request.group_id, "generation_id": request.generation_id, "member_id": request.member_id,
+        "instance_id": request.group_instance_id,
+    }  # fmt: skip
+    operation = link.cluster.recording.invoke("sync", **member)
+
+    def told(reply: Any) -> tuple[str, dict[str, Any]]:
+        if reply.error_code:
+            return "fail", {**member, "error": f"error {reply.error_code}"}
+        try:
+            assigned = decode_assignment(reply.assignment).assigned_partitions
+        except DecodeError:  # not a consumer's group
+            return "ok", {**member, "node": link.node}
+        value = [key_of(each.topic, number) for each in assigned for number in each.partitions]
+        return "ok", {**member, "node": link.node, "value": value}
+
+    return simple(link, operation, told)
+
+
+def heartbeat(link: Link, request: Any) -> None:
+    """Only that the group has no generations: epochs of different members cannot be compared (KIP-848)."""
+    link.cluster.by_epoch.add(request.group_id)
+
+
+def commit(link: Link, request: Any) -> Finish | None:
+    """Of a commit that was taken in part, that part."""
+    if not link.cluster.wants(request.group_id):
+        return None
+    asked = {
+        (topic.name or topic.topic_id, part.partition_index): part.committed_offset
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    epoch = request.generation_id_or_member_epoch
+    member = {
+        "group": request.group_id, "generation_id": None if request.group_id in link.cluster.by_epoch else epoch,
+        "member_id": request.member_id or None, "instance_id": request.group_instance_id,
+    }  # fmt: skip
+    operation = link.cluster.recording.invoke("commit", value=_named(link, asked), **member)
+
+    def told(reply: Any) -> tuple[str, dict[str, Any]]:
+        codes = {
+            (topic.name or topic.topic_id, part.partition_index): part.error_code
+            for topic in reply.topics
+            for part in topic.partitions
+        }
+        taken = {where: offset for where, offset in asked.items() if codes.get(where) == 0}
+        kind = "ok" if taken else outcome_of(list(codes.values()) or [-1], GROUP_REFUSED)
+        return kind, {**member, "value": _named(link, taken or asked), "node": link.node}
+
+    return simple(link, operation, told)
+
+
+def _named(link: Link, offsets: dict[tuple[str | bytes, int], int]) -> dict[str, int]:
+    named = {}
+    for (name, number), offset in offsets.items():
+        topic = link.cluster.topic(name, b"") if isinstance(name, str) else link.cluster.topic("", name)
+        if topic is not None:
+            named[key_of(topic, number)] = max(offset, -1)
+    return named
+
+
+def committed(link: Link, request: Any) -> Finish | None:
+    """One operation a group."""
+    asked = [each.group_id for each in request.groups] or [request.group_id]
+    opened = {
+        group: link.cluster.recording.invoke("committed", group=group) for group in asked if link.cluster.wants(group)
+    }
+
+    def finish(reply: Any | None) -> None:
+        answers: dict[str, Any] = {}
+        if reply is not None:
+            answers = {each.group_id: each for each in reply.groups} if reply.groups else {asked[0]: reply}
+        for group, operation in opened.items():
+            answer = answers.get(group)
+            if answer is None or answer.error_code:
+                link.cluster.recording.complete(operation, "info", group=group)
+                continue
+            told = {
+                (getattr(topic, "name", "") or topic.topic_id, part.partition_index): part.committed_offset
+                for topic in answer.topics
+                for part in topic.partitions
+                if not part.error_code
+            }
+            link.cluster.recording.complete(operation, "ok", group=group, node=link.node, value=_named(link, told))
+
+    return finish if opened else None
+
+
+def delete_groups(link: Link, request: Any) -> Finish | None:
+    opened = {
+        group: link.cluster.recording.invoke("delete_offsets", group=group)
+        for group in request.groups_names
+        if link.cluster.wants(group)
+    }
+
+    def finish(reply: Any | None) -> None:
+        codes = {each.group_id: each.error_code for each in reply.results} if reply is not None else {}
+        for group, operation in opened.items():
+            kind = outcome_of([codes[group]], GROUP_REFUSED) if group in codes else "info"
+            link.cluster.recording.complete(operation, kind, group=group)
+
+    return finish if opened else None

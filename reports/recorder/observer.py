@@ -1,0 +1,40 @@
+"""Which requests become operations: a table by the name of the API."""
+
+from collections.abc import Callable
+from typing import Any
+
+from reports.recorder import groups, reads, topics
+from reports.recorder.exchange import Finish, Link
+from reports.recorder.sends import Sends
+from reports.recorder.transactions import Transactions
+
+Observe = Callable[[Link, Any], Finish | None]
+
+
+class Observer:
+    """Calls what the table has for a request, before it is passed on; what that returns is called with the reply."""
+
+    def __init__(self) -> None:
+        transactions = Transactions()
+        self.table: dict[str, Observe] = {
+            "Produce": Sends(transactions).request,
+            "Fetch": reads.fetch,
+            "ListOffsets": reads.list_offsets,
+            "Metadata": reads.metadata,
+            "InitProducerId": transactions.init_producer,
+            "AddPartitionsToTxn": transactions.add_partitions,
+            "TxnOffsetCommit": transactions.offsets,
+            "EndTxn": transactions.end,
+            "SyncGroup": groups.sync,
+            "ConsumerGroupHeartbeat": groups.heartbeat,
+            "OffsetCommit": groups.commit,
+            "OffsetFetch": groups.committed,
+            "DeleteGroups": groups.delete_groups,
+            "CreateTopics": topics.create,
+            "DeleteTopics": topics.delete,
+            "DeleteRecords": topics.delete_records,
+        }
+
+    def request(self, link: Link, name: str, request: Any) -> Finish | None:
+        observe = self.table.get(name)
+        return observe(link, request) if observe is not None else None

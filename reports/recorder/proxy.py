@@ -1,0 +1,188 @@
+"""The proxy: a port for each broker, frames passed on as they are but for addresses, and seen on their way."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reference.wire.codec import decode
+from reference.wire.errors import DecodeError, EncodeError
+from reference.wire.framing import (
+    FrameReader,
+    decode_request_header,
+    decode_response_header,
+    encode_response,
+    response_header_version,
+)
+from reference.wire.registry import Api, api_of_key
+from reports.recorder.addresses import ENTRIES, Address, addresses, followed, rewritten
+from reports.recorder.exchange import Cluster, Finish, Link
+from reports.recorder.observer import Observer
+
+FRAME_LIMIT: Final = 256 << 20  # bytes of one request or reply
+READ_BYTES: Final = 1 << 18
+IN_FLIGHT: Final = 10_000  # requests of one connection without a reply
+BROKERS: Final = 1_000
+REWRITTEN: Final = {*ENTRIES, "ApiVersions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a reply is needed for."""
+
+    api: Api
+    version: int
+    finish: Finish | None
+
+
+class Proxy:
+    """Listens for clients and connects to brokers, one to one. All runs in one event loop."""
+
+    def __init__(self, cluster: Cluster, host: str) -> None:
+        self.cluster = cluster
+        self._host = host
+        self._observer = Observer()
+        self._ours: dict[Address, Address] = {}
+        self._servers: list[asyncio.Server] = []
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def listen(self, upstream: Address, port: int = 0) -> Address:
+        """A port that leads to this broker: the one that is asked for, or any."""
+        server = await asyncio.start_server(lambda *streams: self._serve(upstream, *streams), self._host, port)
+        self._servers.append(server)
+        found: Address = (self._host, server.sockets[0].getsockname()[1])
+        return found
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+
+    async def _serve(self, upstream: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(*upstream)
+        except OSError:
+            writer.close()
+            return
+        finally:
+            self._clients.discard(task)
+        self._clients.add(task)
+        link = Connection(self, Link(self.cluster, upstream), writer, broker_writer)
+        pumps = [asyncio.ensure_future(link.requests(reader)), asyncio.ensure_future(link.replies(broker_reader))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            link.lost()
+            for each in (writer, broker_writer):
+                each.close()
+            self._clients.discard(task)
+
+    async def lead_here(self, name: str, reply: Any) -> Any:
+        """The reply with our ports, opened where they are new."""
+        for address in addresses(name, reply):
+            if address not in self._ours and len(self._ours) < BROKERS:
+                self._ours[address] = await self.listen(address)
+        return rewritten(name, reply, lambda address: self._ours.get(address, address))
+
+    def observe(self, link: Link, name: str, request: Any) -> Finish | None:
+        return self._observer.request(link, name, request)
+
+    def watches(self, name: str) -> bool:
+        return name in self._observer.table
+
+
+class Connection:
+    """The two directions between a client and a broker."""
+
+    def __init__(self, proxy: Proxy, link: Link, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
+        self._proxy, self._link = proxy, link
+        self._client, self._broker = client, broker
+        self._pending: dict[int, Request] = {}
+
+    async def requests(self, reader: asyncio.StreamReader) -> None:
+        async for frame in _frames(reader):
+            silent = self._request(frame)
+            await _pass_on(self._broker, frame)
+            if silent is not None:
+                silent(None)
+
+    def _request(self, frame: bytes) -> Finish | None:
+        """Remembers what the reply is needed for; for a request without a reply, what is to be done when it is sent."""
+        try:
+            header, position = decode_request_header(frame)
+            api = api_of_key(header.api_key)
+        except DecodeError:  # tokens of SASL before its first version, or an API that we do not know
+            return None
+        finish = None
+        if self._proxy.watches(api.name):
+            try:
+                request = decode(api.request, header.api_version, frame, position)
+            except DecodeError as error:
+                self._link.cluster.recording.unrecorded(f"{api.name} version {header.api_version}: {error}")
+            else:
+                finish = self._proxy.observe(self._link, api.name, request)
+                if api.name == "Produce" and request.acks == 0:
+                    return finish
+        if len(self._pending) >= IN_FLIGHT:
+            raise ConnectionError(f"{IN_FLIGHT} requests without a reply")
+        if finish is not None or api.name in REWRITTEN:
+            self._pending[header.correlation_id] = Request(api, header.api_version, finish)
+        return None
+
+    async def replies(self, reader: asyncio.StreamReader) -> None:
+        async for frame in _frames(reader):
+            request = self._pending.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+            await _pass_on(self._client, frame if request is None else await self._reply(request, frame))
+
+    async def _reply(self, request: Request, frame: bytes) -> bytes:
+        """Told to whom it concerns, before the client can know it; then what the client gets."""
+        name = request.api.name
+        try:
+            correlation_id, position = decode_response_header(
+                frame, response_header_version(request.api, request.version)
+            )
+            reply = decode(request.api.response, request.version, frame, position)
+        except DecodeError as error:
+            if name == "ApiVersions":  # a broker that does not know the version answers in another
+                return frame
+            self._link.cluster.recording.unrecorded(f"reply to {name} version {request.version}: {error}")
+            reply = None
+        if request.finish is not None:
+            request.finish(reply)
+        if reply is None or name not in REWRITTEN:
+            return frame
+        mended = followed(reply) if name == "ApiVersions" else await self._proxy.lead_here(name, reply)
+        if mended == reply:
+            return frame
+        try:
+            return encode_response(mended, request.version, correlation_id)[4:]
+        except EncodeError:
+            return frame
+
+    def lost(self) -> None:
+        """Nobody will answer what is still open."""
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            if request.finish is not None:
+                request.finish(None)
+
+
+async def _frames(reader: asyncio.StreamReader) -> Any:
+    frames = FrameReader(FRAME_LIMIT)
+    with contextlib.suppress(OSError):
+        while data := await reader.read(READ_BYTES):
+            for frame in frames.feed(data):
+                yield frame
+
+
+async def _pass_on(writer: asyncio.StreamWriter, frame: bytes) -> None:
+    writer.write(len(frame).to_bytes(4, "big") + frame)
+    await writer.drain()

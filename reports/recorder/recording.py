@@ -1,0 +1,77 @@
+"""The history that is being recorded: whole lines, numbered, the header at the front made anew as more is known."""
+
+import time
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import msgspec
+
+from spec.formats.history import Config, Event, header
+
+HEADER_BYTES: Final = 1024  # blanks up to here keep room for a header that grows
+
+
+@dataclass(slots=True)
+class Operation:
+    """One that is open, and the process that it keeps busy."""
+
+    process: int
+    f: str
+
+
+class Recording:
+    """Appends events to a seekable binary file. An operation takes a process that has none open."""
+
+    def __init__(self, sink: IO[bytes], started_ms: int) -> None:
+        self.config = Config(source="recorded", started_ms=started_ms)
+        self.operations = 0
+        self._sink = sink
+        self._encode = msgspec.json.Encoder().encode
+        self._next_index = 1
+        self._started_ns = time.monotonic_ns()
+        self._idle: list[int] = []
+        self._processes = 0
+        self._sink.write(self._header())
+
+    def _header(self) -> bytes:
+        return self._encode(header(self.config)).ljust(HEADER_BYTES - 1) + b"\n"
+
+    def know(self, **changes: Any) -> None:
+        """Settings of the cluster or its clients that have come to light."""
+        config = msgspec.structs.replace(self.config, **changes)
+        if config != self.config:
+            self.config = config
+            self._sink.seek(0)
+            self._sink.write(self._header())
+            self._sink.seek(0, 2)
+
+    def invoke(self, f: str, **fields: Any) -> Operation:
+        if self._idle:
+            process = self._idle.pop()
+        else:
+            process, self._processes = self._processes, self._processes + 1
+        self._append(process, "invoke", f, fields)
+        self.operations += 1
+        return Operation(process, f)
+
+    def complete(self, operation: Operation, kind: str, **fields: Any) -> None:
+        self._append(operation.process, kind, operation.f, fields)
+        self._idle.append(operation.process)
+
+    def tell(self, f: str, **fields: Any) -> None:
+        """What is known without anybody's having asked for it."""
+        self._append("recorder", "info", f, fields)
+
+    def unrecorded(self, reason: str) -> None:
+        """A line that no auditor can use: something happened that may matter, and was not understood."""
+        self._sink.write(self._encode({"index": self._next_index, "unrecorded": reason}) + b"\n")
+        self._next_index += 1
+
+    def _append(self, process: int | str, kind: str, f: str, fields: dict[str, Any]) -> None:
+        elapsed = time.monotonic_ns() - self._started_ns
+        event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
+        self._next_index += 1
+        self._sink.write(self._encode(event) + b"\n")
+
+    def flush(self) -> None:
+        self._sink.flush()

@@ -1,0 +1,108 @@
+"""Produce: every record is a send. A client's own retries of it are the same send, until one of them is answered."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reports.recorder.exchange import REFUSED, Finish, Link
+from reports.recorder.recording import Operation
+from reports.recorder.records import Undecoded, batches, key_text, sequence_of, value_of
+from reports.recorder.transactions import Transactions
+
+ACKS: Final = {0: "0", 1: "1", -1: "all"}
+WEAKER: Final = {None: 3, "all": 2, "1": 1, "0": 0}
+OPEN_SENDS: Final = 1_000_000  # that wait for a retry
+DUPLICATE_SEQUENCE: Final = 46
+Identity = tuple[str, int, str]  # topic, partition, value
+
+
+@dataclass(slots=True)
+class Batch:
+    """Sends of one batch; `deltas` are their places behind its base offset."""
+
+    topic: str
+    partition: int
+    sends: list[tuple[Identity, int]] = field(default_factory=list)
+
+
+class Sends:
+    """What was sent and not yet answered for certain, by identity."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._open: dict[Identity, Operation] = {}
+        self._attempts: dict[Identity, int] = {}
+
+    def request(self, link: Link, request: Any) -> Finish:
+        cluster, sent = link.cluster, dict[tuple[bytes | str, int], Batch]()
+        acks = ACKS.get(request.acks, "all")
+        if WEAKER[acks] < WEAKER[cluster.recording.config.acks]:
+            cluster.recording.know(acks=acks)
+        for each in request.topic_data:
+            topic = cluster.topic(each.name, each.topic_id)
+            for part in each.partition_data:
+                if topic is None:
+                    cluster.recording.unrecorded("Produce to a topic id that Metadata has not told")
+                    continue
+                cluster.topics_seen.add(topic)
+                batch = sent[each.name or each.topic_id, part.index] = Batch(topic, part.index)
+                self._batch(link, batch, part.records, request.transactional_id)
+        return lambda reply: self._answered(link, sent, reply, silent=request.acks == 0)
+
+    def _batch(self, link: Link, batch: Batch, data: bytes | None, transactional_id: str | None) -> None:
+        recording = link.cluster.recording
+        try:
+            for header, records in batches(data):
+                if recording.config.idempotence is not False:
+                    recording.know(idempotence=header.producer_id >= 0)
+                told: dict[str, Any] = {}
+                if header.producer_id >= 0:
+                    told = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+                if header.is_transactional:
+                    told["txn"] = self._transactions.current(
+                        link, header.producer_id, header.producer_epoch, transactional_id
+                    )
+                for record in records:
+                    value = value_of(header, record)
+                    if header.producer_id >= 0:
+                        told["sequence"] = sequence_of(header, record)
+                    known = value if value is not None else f"null {key_text(record.key)} {told.get('sequence')}"
+                    identity = (batch.topic, batch.partition, known)
+                    batch.sends.append((identity, record.offset - header.base_offset))
+                    self._attempts[identity] = self._attempts.get(identity, 0) + 1
+                    if identity not in self._open:
+                        self._open[identity] = recording.invoke(
+                            "send", topic=batch.topic, partition=batch.partition, value=value,
+                            key=key_text(record.key), timestamp_ms=record.timestamp, **told,
+                        )  # fmt: skip
+        except Undecoded as error:
+            recording.unrecorded(f"Produce to {batch.topic}-{batch.partition}: {error}")
+        while len(self._open) > OPEN_SENDS:  # their outcome stays unknown
+            oldest = next(iter(self._open))
+            del self._open[oldest], self._attempts[oldest]
+
+    def _answered(
+        self, link: Link, sent: dict[tuple[bytes | str, int], Batch], reply: Any | None, *, silent: bool
+    ) -> None:
+        """Without a reply, or refused in a way that is tried again, the sends stay open."""
+        if silent:
+            for batch in sent.values():
+                for identity, _ in batch.sends:
+                    self._close(link, identity, "info", error="acks=0")
+            return
+        for each in reply.responses if reply is not None else ():
+            for part in each.partition_responses:
+                batch = sent.get((each.name or each.topic_id, part.index), Batch("", 0))
+                for identity, delta in batch.sends:
+                    if part.error_code in {0, DUPLICATE_SEQUENCE}:
+                        known = part.error_code == 0 and part.base_offset >= 0
+                        self._close(link, identity, "ok", offset=part.base_offset + delta if known else -1)
+                    elif part.error_code in REFUSED:
+                        kind = "fail" if self._attempts.get(identity) == 1 else "info"
+                        self._close(link, identity, kind, error=f"error {part.error_code}")
+
+    def _close(self, link: Link, identity: Identity, kind: str, **fields: Any) -> None:
+        operation = self._open.pop(identity, None)
+        self._attempts.pop(identity, None)
+        if operation is not None:
+            topic, partition, _ = identity
+            link.cluster.recording.complete(operation, kind, topic=topic, partition=partition, **fields)

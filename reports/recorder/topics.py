@@ -1,0 +1,69 @@
+"""CreateTopics, DeleteTopics and DeleteRecords: where the lives of partitions begin and end."""
+
+from typing import Any
+
+from reports.recorder.exchange import Finish, Link, outcome_of, topic_id_of
+from reports.recorder.recording import Operation
+
+
+def create(link: Link, request: Any) -> Finish | None:
+    if request.validate_only:
+        return None
+    recording = link.cluster.recording
+    opened = {each.name: recording.invoke("create_topic", topic=each.name) for each in request.topics}
+
+    def finish(reply: Any | None) -> None:
+        answers = {each.name: each for each in reply.topics} if reply is not None else {}
+        for topic, operation in opened.items():
+            answer = answers.get(topic)
+            if answer is None:
+                recording.complete(operation, "info", topic=topic)
+                continue
+            topic_id = topic_id_of(answer.topic_id)
+            recording.complete(operation, outcome_of([answer.error_code]), topic=topic, topic_id=topic_id)
+
+    return finish
+
+
+def delete(link: Link, request: Any) -> Finish:
+    recording = link.cluster.recording
+    asked = [*request.topic_names, *(link.cluster.topic(each.name or "", each.topic_id) for each in request.topics)]
+    opened: dict[str, Operation] = {
+        topic: recording.invoke("delete_topic", topic=topic) for topic in asked if topic is not None
+    }
+
+    def finish(reply: Any | None) -> None:
+        answers = (
+            {link.cluster.topic(each.name or "", each.topic_id): each.error_code for each in reply.responses}
+            if reply is not None
+            else {}
+        )
+        for topic, operation in opened.items():
+            kind = outcome_of([answers[topic]], {3, 29, 73, 74}) if topic in answers else "info"
+            recording.complete(operation, kind, topic=topic)
+
+    return finish
+
+
+def delete_records(link: Link, request: Any) -> Finish:
+    recording = link.cluster.recording
+    opened = {
+        (topic.name, part.partition_index): recording.invoke(
+            "delete_records", topic=topic.name, partition=part.partition_index,
+            offset=part.offset if part.offset >= 0 else None,
+        )
+        for topic in request.topics
+        for part in topic.partitions
+    }  # fmt: skip
+
+    def finish(reply: Any | None) -> None:
+        codes = {
+            (topic.name, part.partition_index): part.error_code
+            for topic in (reply.topics if reply is not None else ())
+            for part in topic.partitions
+        }
+        for (topic, number), operation in opened.items():
+            kind = outcome_of([codes[topic, number]]) if (topic, number) in codes else "info"
+            recording.complete(operation, kind, topic=topic, partition=number)
+
+    return finish

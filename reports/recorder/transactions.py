@@ -1,0 +1,86 @@
+"""InitProducerId, AddPartitionsToTxn, TxnOffsetCommit and EndTxn: which transaction is on, and how it ends."""
+
+from typing import Any
+
+from reports.recorder.exchange import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
+
+
+class Transactions:
+    """The transaction of each producer id that is on; a new one begins with the first that is done in it."""
+
+    def __init__(self) -> None:
+        self._on: dict[int, str] = {}
+        self._begun = 0
+
+    def current(self, link: Link, producer_id: int, epoch: int, transactional_id: str | None) -> str:
+        txn = self._on.get(producer_id)
+        if txn is None:
+            self._begun += 1
+            txn = self._on[producer_id] = f"{transactional_id or producer_id} {self._begun}"
+            link.cluster.recording.tell(
+                "begin_txn", txn=txn, producer_id=producer_id, producer_epoch=epoch, value=transactional_id
+            )
+        return txn
+
+    def init_producer(self, link: Link, request: Any) -> Finish:
+        operation = link.cluster.recording.invoke("init_producer", value=request.transactional_id)
+
+        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+            kind = outcome_of([reply.error_code])
+            if kind != "ok":
+                return kind, {"error": f"error {reply.error_code}"}
+            self._on.pop(reply.producer_id, None)
+            return kind, {"producer_id": reply.producer_id, "producer_epoch": reply.producer_epoch}
+
+        return simple(link, operation, told)
+
+    def add_partitions(self, link: Link, request: Any) -> None:
+        """Begins a transaction; nothing more is told by it."""
+        if request.v3_and_below_transactional_id:
+            self.current(
+                link, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch,
+                request.v3_and_below_transactional_id,
+            )  # fmt: skip
+        for each in request.transactions:
+            if not each.verify_only:
+                self.current(link, each.producer_id, each.producer_epoch, each.transactional_id)
+
+    def offsets(self, link: Link, request: Any) -> Finish | None:
+        if not link.cluster.wants(request.group_id):
+            return None
+        txn = self.current(link, request.producer_id, request.producer_epoch, request.transactional_id)
+        value = {
+            key_of(topic.name, part.partition_index): part.committed_offset
+            for topic in request.topics
+            for part in topic.partitions
+        }
+        operation = link.cluster.recording.invoke(
+            "send_offsets", txn=txn, group=request.group_id, value=value,
+            generation_id=None if request.group_id in link.cluster.by_epoch else request.generation_id,
+            member_id=request.member_id or None, instance_id=request.group_instance_id,
+            producer_id=request.producer_id, producer_epoch=request.producer_epoch,
+        )  # fmt: skip
+
+        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+            codes = [part.error_code for topic in reply.topics for part in topic.partitions]
+            return outcome_of(codes, GROUP_REFUSED), {"txn": txn, "group": request.group_id}
+
+        return simple(link, operation, told)
+
+    def end(self, link: Link, request: Any) -> Finish | None:
+        """An error may be followed by another try, so only a success is certain."""
+        txn = self._on.get(request.producer_id)
+        if txn is None:
+            return None
+        operation = link.cluster.recording.invoke(
+            "end_txn", txn=txn, value="commit" if request.committed else "abort",
+            producer_id=request.producer_id, producer_epoch=request.producer_epoch,
+        )  # fmt: skip
+
+        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+            if not reply.error_code:
+                self._on.pop(request.producer_id, None)
+                return "ok", {"txn": txn}
+            return "info", {"txn": txn, "error": f"error {reply.error_code}"}
+
+        return simple(link, operation, told)
