@@ -19,7 +19,8 @@ class Conclusions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def place(self, rule: int, partition: str, number: int) -> str:
         """Where it is: "t-0, offset 7"."""
-        return f"{partition}, {self.numbers.get(rule, 'offset')} {number}".removeprefix(", ")
+        what = self.numbers.get(rule, "offset")
+        return ", ".join(part for part in (partition, f"{what} {number}" if what else "") if part)
 
 
 @cache

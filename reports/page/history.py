@@ -51,7 +51,7 @@ def show_history(events: Iterable[Event], result: AuditResult, limit: int = OPER
 
 
 def _finding(finding: Finding, stories: list[Story], watched: Watched) -> dict[str, Any]:
-    anomaly = anomalies()[finding.rule]
+    anomaly = anomalies().get(finding.rule)  # none for registers, sets and counters
     places = [watched.interests.place_of(evidence) for evidence in finding.witnesses]
     pictures = [picture(place) if place is not None else None for place in places]
     return {
@@ -60,8 +60,8 @@ def _finding(finding: Finding, stories: list[Story], watched: Watched) -> dict[s
         "severity": finding.severity,
         "sentence": finding.sentence,
         "count": finding.count,
-        "clauses": anomaly.clauses,
-        "guards": anomaly.guards,
+        "clauses": anomaly.clauses if anomaly else (),
+        "guards": anomaly.guards if anomaly else (),
         "told": list(zip(stories, pictures, strict=True)),
         "more": finding.count - len(stories),
     }

@@ -33,15 +33,15 @@ class Block(NamedTuple):
 
 
 def _block(lane: int, operation: Operation) -> Block:
-    records = operation.records
-    key = operation.key or ", ".join(sorted(records))
+    invoke, records = operation.invoke, operation.records
+    key = operation.key or ", ".join(sorted(records)) or ("" if invoke.key is None else str(invoke.key))
     told = operation.told
     offsets = [pairs[place][0] for pairs in records.values() if pairs for place in (0, -1)]
     if told.offset is not None:
         offsets.append(told.offset)
     return Block(
-        lane, operation.invoke.index, operation.start_s, operation.end_s, operation.invoke.process,
-        operation.invoke.f, operation.outcome, key, min(offsets, default=-1), max(offsets, default=-1),
+        lane, invoke.index, operation.start_s, operation.end_s, invoke.process,
+        invoke.f, operation.outcome, key, min(offsets, default=-1), max(offsets, default=-1),
     )  # fmt: skip
 
 

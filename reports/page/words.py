@@ -22,14 +22,19 @@ MEANING = {
 
 def verdict_words(result: AuditResult) -> str:
     """What a reader in a hurry has to know."""
-    looked = f"{result.operations:,} operations were held to {len(result.rules)} rules"
+    rules = f"{len(result.rules)} rules" if len(result.rules) > 1 else "one rule"
+    looked = f"{result.operations:,} operations were held to {rules}"
     if result.verdict is Verdict.INVALID:
         return f"A promise was broken: {_named(result, Severity.VIOLATION)}. {looked}."
     if result.verdict is Verdict.UNKNOWN:
         open_ = _named(result, Severity.UNDECIDED)
         if open_:
             return f"Nobody can say: {open_} would be violations if the history told more. {looked}."
-        why = "there is nothing in it to judge" if not result.operations else "part of the history could not be used"
+        why = "its search for an order took too long"
+        if not result.operations:
+            why = "there is nothing in it to judge"
+        elif result.quarantine.mattering:
+            why = f"{result.quarantine.mattering:,} lines that may matter could not be used"
         return f"Nobody can say: {why}. {looked}."
     expected = _named(result, Severity.EXPECTED)
     shown = f"; {expected}, which these settings allow" if expected else ""
@@ -51,7 +56,7 @@ def counts(result: AuditResult) -> list[dict[str, Any]]:
 
 def cited(findings: list[Finding]) -> dict[str, list[dict[str, str]]]:
     """Sentences of the clauses and guards that these findings name."""
-    mine = [anomalies()[finding.rule] for finding in findings]
+    mine = [anomalies()[finding.rule] for finding in findings if finding.rule in anomalies()]
     clauses, guards = load_clauses(), load_guards()
     return {
         "clauses": [

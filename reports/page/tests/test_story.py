@@ -14,13 +14,13 @@ from reports.page.story import duration
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth
 from reports.tests.histories import History
-from spec.formats.history import read_history
+from spec.formats.history import Config, read_history
 
 
 def test_every_rule_has_a_conclusion() -> None:
     told = conclusions()
-    assert sorted(told.rules) == sorted(anomalies())
-    assert {*told.numbers, *told.beside} <= {*anomalies()}
+    assert sorted(told.rules) == [0, *sorted(anomalies())]
+    assert {*told.numbers, *told.beside} <= {*told.rules}
     assert all(told.conclude(rule, "t-0", 7).endswith(".") for rule in told.rules)
 
 
@@ -46,6 +46,21 @@ def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any]
         assert any(row["witness"] for row in picture["rows"])
     else:
         assert rule in conclusions().beside or rule in {5, 11, 23}
+
+
+def test_a_register_has_its_story_too(tmp_path: Path) -> None:
+    history = History(Config(workload="register"))
+    for f, asked, told in (("write", 1, 1), ("write", 2, 2), ("read", None, 1)):
+        history.begin(0, f, key=7, value=asked)
+        history.end(0, value=told)
+    result = audit(history.write(tmp_path / "history.ndjson"))
+    shown = show_history(history.events[1:], result)
+    assert shown["words"].startswith("A promise was broken: 1 not-linearizable. 3 operations were held to one rule")
+    ((story, picture),) = shown["serious"][0]["told"]
+    assert story.place == "7"
+    assert "order of the operations on 7" in story.conclusion
+    assert [step.start_s for step in story.steps] == sorted(step.start_s for step in story.steps)
+    assert picture is None
 
 
 def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> None:
