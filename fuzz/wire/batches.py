@@ -33,7 +33,7 @@ def spoiled_records(chance: random.Random) -> tuple[str, bytes]:
     kind = chance.random()
     if kind < 0.6:
         return header_field(chance)
-    if kind < 0.85:
+    if kind < 0.92:
         return records_inside(chance) if chance.random() < 0.6 else nested(chance)
     name = chance.choice(list(BOMBS))
     return f"bomb {name}", bomb(name)

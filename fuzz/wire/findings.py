@@ -157,7 +157,7 @@ def _decoded(frame: bytes) -> str:
     if not is_whole(frame):
         return f"not a whole frame ({len(frame)} bytes)"
     try:
-        header, body = read_request(frame)
+        header, body = read_request(frame[4:])
     except WireError as error:
         key, version = asked(frame)
         return f"key {key} version {version}: does not decode: {error}"

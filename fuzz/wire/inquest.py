@@ -12,12 +12,12 @@ from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
-from fuzz.wire.oracles import Broken, Oracle
+from fuzz.wire.oracles import Broken, Oracle, asked
 from fuzz.wire.process import place_of
 from fuzz.wire.replay import Replay
 from fuzz.wire.sequences.playing import replay_sequence
 from fuzz.wire.sequences.stage import Violation
-from fuzz.wire.shrink import shrink
+from fuzz.wire.shrink import Breaks, shrink
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
@@ -53,6 +53,7 @@ class Inquest:
     deadline_s: float = DEADLINE_AGAIN_S
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     tries: int = 0
+    last_log: str = ""
 
     def is_known(self, case: Case) -> bool:
         """It is known to hang."""
@@ -76,6 +77,7 @@ class Inquest:
         if not culprits and not is_fatal:
             self.unconfirmed += 1
             return None
+        log = self.last_log if culprits else log
         last = (culprits or suspects)[-1]
         self.convicted = culprits[-1:] if is_fatal or broken.oracle is Oracle.DEADLINE else []
         signature = self._signature(broken, last, log)
@@ -85,7 +87,7 @@ class Inquest:
         if self._is_alike(broken, last):
             return None
         if culprits:
-            culprits = shrink(culprits, lambda cases: self.breaks(cases, broken.oracle), self.shrink_s)
+            culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
         self._ensure_alive()
         return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
 
@@ -151,11 +153,26 @@ class Inquest:
                 return [case]
         return suspects if len(suspects) > 1 and self.breaks(suspects, oracle) else []
 
+    def like(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
+        """Does a candidate break the same, and not something else on the way to being small?
+
+        The same API and version is asked in the end, and what dies dies at the same place.
+        """
+        wanted, place = _asked_last(cases), place_of(log) if oracle is Oracle.ALIVE else ""
+
+        def same(candidate: list[Case]) -> bool:
+            if _asked_last(candidate) != wanted or not self.breaks(candidate, oracle):
+                return False
+            return oracle is not Oracle.ALIVE or place_of(self.last_log) == place
+
+        return same
+
     def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
         self._ensure_alive()
         self.tries += 1
         deadline_s = min(self.deadline_s, IMPATIENCE_S) if oracle in FATAL else self.deadline_s
         broken = Replay(self.lab, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        self.last_log = self.lab.said() if broken is not None and broken.oracle in FATAL else ""
         if broken is not None and broken.oracle in RESTARTS:
             self.lab.restart()
         return broken is not None and broken.oracle is oracle
@@ -184,9 +201,13 @@ def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple
     inquest, cases = Inquest(lab, folder, finding.seed, finding.target), finding.cases()
     if not inquest.breaks(cases, finding.oracle):
         return None
-    least = shrink(cases, lambda candidate: inquest.breaks(candidate, finding.oracle), seconds)
+    least = shrink(cases, inquest.like(cases, finding.oracle, inquest.last_log), seconds)
     smaller = msgspec.structs.replace(finding, id=f"{finding.id}.min", steps=steps_of(least))
     return write_finding(folder, smaller), _bytes(cases), _bytes(least)
+
+
+def _asked_last(cases: list[Case]) -> tuple[int, int]:
+    return asked(cases[-1].frames[-1]) if cases and cases[-1].frames else (-1, -1)
 
 
 def _bytes(cases: list[Case]) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fuzz.wire.allowed import ALLOWED
 from reference.wire.codec import decode_prefix
-from reference.wire.errors import DecodeError, ErrorCode
+from reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
 from reference.wire.framing import RequestHeader, decode_request_header, decode_response
 from reference.wire.registry import APIS, api_of_key
 from reference.wire.schema import ArrayOf, Layout, StructOf, derived, message_layout
@@ -15,6 +15,7 @@ from reference.wire.schema import ArrayOf, Layout, StructOf, derived, message_la
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 PARKS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
 """May wait for other members."""
+MAY_WAIT: Final = PARKS | {PRODUCE, FETCH}
 KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 CORRELATION_END: Final = 12
 PARKED_S: Final = 0.2
@@ -56,11 +57,16 @@ class Patience:
 
 
 def patience(frame: bytes, deadline_s: float) -> Patience:
-    """As the request says, if it can be read at all: acks 0, parked groups and long polls may be silent."""
+    """As the request says, if it can be read at all: acks 0, parked groups and long polls may be silent.
+
+    A broker that is less strict than we are may have read acks 0, or a group to wait for, where we read nothing.
+    """
     try:
         header, body = read_request(frame[4:])
+    except InvalidStringError:
+        return Patience(deadline_s, silent_ok=asked(frame)[0] in MAY_WAIT)
     except DecodeError:
-        return Patience(deadline_s)
+        return Patience(deadline_s, silent_ok=asked(frame)[0] == PRODUCE)
     if header.api_key == PRODUCE and body.acks == 0:
         return Patience(0.02, silent_ok=True, blocks=False)
     if header.api_key in PARKS or (header.api_key == FETCH and body.max_wait_ms > LONG_WAIT_MS):

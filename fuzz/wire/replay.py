@@ -1,5 +1,6 @@
 """A finding again: the same steps, and whether the same oracle breaks."""
 
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,8 @@ from fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patie
 from fuzz.wire.sequences.playing import replay_sequence
 from reference.wire.errors import FrameSizeError
 
+SEGMENT_S: Final = 0.01
+"""Between segments, so that the target reads them one by one."""
 LEAK_TURNS: Final = 150
 """A leak shows only in numbers: the steps are sent that often."""
 
@@ -72,7 +75,9 @@ class Replay:
     def _step(self, line: Line, case: Case) -> tuple[Broken | None, bool]:
         """What it broke, and whether the connection can go on."""
         try:
-            for segment in case.segments():
+            for number, segment in enumerate(case.segments()):
+                if number:
+                    time.sleep(SEGMENT_S)
                 line.send(segment)
             if case.ends is Ends.FINISH:
                 line.finish()

@@ -8,7 +8,7 @@ from typing import Final
 
 from fuzz.wire.cases import NOTHING, Case, Ends, renumbered, with_size
 from fuzz.wire.generators import CLIENT_ID
-from fuzz.wire.mutators import MUTATORS
+from fuzz.wire.mutators import MUTATORS, records
 from fuzz.wire.pool import Pool, Sound, sound_frame
 from reference.wire.framing import encode_request
 from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -16,6 +16,9 @@ from reference.wire.messages.sasl_handshake import SaslHandshakeRequest
 from reference.wire.registry import APIS, Api
 
 TRANSPORT_SHARE: Final = 0.06
+PRODUCE: Final = 0
+RECORDS_SHARE: Final = 0.4
+"""Of the spoiled Produce requests: batches are a format of their own."""
 SIZES: Final = (-1, -(2**31), 0, 3, 2**31 - 1, 2**27)
 TLS_HELLO: Final = bytes.fromhex("16030100c8010000c40303") + bytes(32)
 """Read as a size it is 369 MB (KAFKA-4090)."""
@@ -66,6 +69,8 @@ class Stream:
         if kind < self._sound_share:
             return Case(api.key, version, (sound_frame(chance, api, version, 0),))
         sound = self._pool.draw(api, version)
+        if api.key == PRODUCE and chance.random() < RECORDS_SHARE:
+            return records(chance, sound)
         table = TRANSPORTS if kind < self._sound_share + TRANSPORT_SHARE else MUTATORS
         return table[chance.choice(list(table))](chance, sound)
 
