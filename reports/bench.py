@@ -95,7 +95,7 @@ def auditor() -> str:
     from reports.rules.run import check_run
     from reports.synth.healthy import CONFIG, play
 
-    reading, promise = Ingest(CONFIG), Promise.of(CONFIG)
+    reading, promise = Ingest(), Promise.of(CONFIG)
     play(1, AUDITED, reading.take)
     history = reading.ingested(CONFIG)
     started = time.process_time()

@@ -19,6 +19,8 @@ def steps(chance: random.Random, names: list[str]) -> list[Step]:
     """Two to seven, some of unknown outcome, no two events at one moment."""
     count = chance.randint(2, 7)
     moments = chance.sample(range(40), 2 * count)
+    if chance.random() < 0.5:  # one after the other
+        moments.sort()
     made = []
     for slot in range(count):
         begin, end = sorted(moments[2 * slot : 2 * slot + 2])
