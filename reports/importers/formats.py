@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from reports.importers import jepsen, jepsen_file, native
+from reports.importers import jepsen, jepsen_file, native, verifiable
 from reports.importers.quarantine import Quarantine
 from reports.importers.shape import sound
 from reports.importers.sources import read_head
@@ -27,6 +28,7 @@ FORMATS: Final[dict[str, Format]] = {
     "jepsen": Format(jepsen_file.recognises, jepsen_file.read_file),
     "jepsen-edn": Format(jepsen.recognises_edn, jepsen.read_edn),
     "jepsen-txt": Format(jepsen.recognises_txt, jepsen.read_txt),
+    "verifiable": Format(verifiable.recognises, verifiable.read),
 }
 
 
@@ -54,7 +56,9 @@ def open_history(where: str, name: str | None = None) -> History:
 
 
 def detect(where: str) -> str:
-    """The format by content; what is empty is an empty history of ours."""
+    """The format by content; what is empty is an empty history of ours. Of the formats, one takes folders."""
+    if Path(where).is_dir():
+        return "verifiable"
     head = read_head(where)
     if not head.strip():
         return "ndjson"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from reports.dataset.schema import MANIFEST
+from reports.importers.verifiable import logs
 from spec.formats.verdict import UsageError
 
 # Of several in one folder the first is taken: they tell the same run, the later ones less of it.
@@ -27,16 +28,22 @@ def histories(argument: str) -> list[str]:
         return [argument]
     if not found:
         names = ", ".join(dict.fromkeys((*NAMES[:1], *NAMES[2:6], *(f"*{ending}" for ending in ENDINGS))))
-        raise UsageError("no history here", where=argument, mend=f"looked for {names}")
+        raise UsageError(
+            "no history here", where=argument, mend=f"looked for {names}, and logs of Kafka's verifiable tools"
+        )
     return found
 
 
 def _below(folder: str) -> list[str]:
-    """One of each folder that holds one by name; elsewhere every file that ends like one. Links are not followed."""
+    """One of each folder that holds one by name; elsewhere every file that ends like one. Links are not followed.
+
+    A folder of logs of Kafka's verifiable tools is one history.
+    """
     found = []
     for root, folders, files in os.walk(folder):
         folders.sort()
         chosen = next((name for name in NAMES if name in files), None)
         names = [chosen] if chosen else sorted(name for name in files if name.endswith(ENDINGS))
         found += [os.path.join(root, name) for name in names]  # noqa: PTH118
+        found += [root] if not names and logs(root) else []
     return found
