@@ -208,8 +208,9 @@ def fuzz(sound_share: float) -> str:
 
     with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
         lab = Lab(target.bootstrap.split(",")[0], target, "kfake")
-        Session(lab, Path(folder), 1, Bounds(FUZZ_S, shrink_s=0, sound_share=sound_share)).run()
-        bounds = Bounds(FUZZ_S, shrink_s=0, sound_share=sound_share)
+        bounds = Bounds(FUZZ_S, shrink_s=0, deadline_s=1.0, sound_share=sound_share)
+        Session(lab, Path(folder), 1, bounds).run()
+        lab.restart()
         told = Session(lab, Path(folder), 1, bounds, resume=True).run()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
