@@ -96,7 +96,7 @@ def diverged_replicas(view: View) -> Found:
     row, offset, value = row[committed], offset[committed], value[committed]
     order = np.argsort(offset, kind="stable")
     row, offset, value = row[order], offset[order], value[order]
-    a = np.flatnonzero((offset[1:] == offset[:-1]) & (value[1:] != value[:-1]))
+    a = np.flatnonzero((offset[1:] == offset[:-1]) & (value[1:] != value[:-1]) & (row[1:] != row[:-1]))
     first, second, at = row[a + 1], row[a], offset[a]
     if not view.promise.compaction:
         lacking = [_lacking(view, int(dump), row, offset) for dump in dumps]
