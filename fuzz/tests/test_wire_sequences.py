@@ -10,7 +10,7 @@ from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.self_test import hunt, summary_of
 from fuzz.wire.sequences.playing import PLAYS, perform, possible, replay_sequence, spoken
-from reference.drivers.defects.table import WIRE_DEFECTS
+from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 from spec.formats.verdict import UsageError
 
 PLAYED = 12
@@ -74,8 +74,9 @@ def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path
     assert (summary["planted"], summary["found"]) == (1, 1)
 
 
-def test_a_defect_or_a_sequence_that_is_none_is_named(honest: str, tmp_path: Path) -> None:
+def test_a_defect_or_a_sequence_that_is_none_is_named(honest: str) -> None:
+    check_defects(WIRE_DEFECTS)
     with pytest.raises(UsageError, match="NoSuchDefect"):
-        ReferenceTarget(1, hidden={"wire_defects": ["NoSuchDefect"]})
+        check_defects(["NoSuchDefect"])
     with pytest.raises(UsageError, match="dance"):
         perform("dance:1", honest, spoken(advertised(honest)))
