@@ -1,4 +1,4 @@
-"""Observers of a group: its state and members, and what it has committed, from whoever coordinates it."""
+"""Observers: of a group its state, members and commits, from whoever coordinates it; of a topic who is in sync."""
 
 import threading
 from collections.abc import Callable
@@ -29,24 +29,31 @@ class GroupObserver:
         while not stop.wait(EVERY_S):
             self._observe("group", self._describe)
             self._observe("committed", self._committed)
+            self._observe("in_sync", self._in_sync)
         self._client.close()
 
-    def _observe(self, what: str, ask: Callable[[str], Any]) -> None:
+    def _observe(self, what: str, ask: Callable[[], Any]) -> None:
         self._recorder.record(self._process, "invoke", what, client=self.client)
         try:
-            value = ask(self._client.coordinator_address(GROUP))
+            value = ask()
         except RawError as error:
             self._recorder.record(self._process, "fail", what, error=str(error), client=self.client)
         else:
             self._recorder.record(self._process, "ok", what, value=value, client=self.client)
 
-    def _describe(self, coordinator: str) -> dict[str, Any]:
+    def _in_sync(self) -> dict[str, list[int]]:
+        _, partitions = self._client.metadata(self._topic)
+        return {key_of(self._topic, number): list(found.isr) for number, found in partitions.items()}
+
+    def _describe(self) -> dict[str, Any]:
+        coordinator = self._client.coordinator_address(GROUP)
         reply = self._client.ask(coordinator, DescribeGroupsRequest(groups=(GROUP,)), DESCRIBE_VERSION)
         (group,) = reply.groups
         _raise_for(group.error_code)
         return {"state": group.group_state, "members": sorted(member.member_id for member in group.members)}
 
-    def _committed(self, coordinator: str) -> dict[str, int]:
+    def _committed(self) -> dict[str, int]:
+        coordinator = self._client.coordinator_address(GROUP)
         topics = (OffsetFetchRequestTopic(name=self._topic, partition_indexes=tuple(range(self._partitions))),)
         reply = self._client.ask(coordinator, OffsetFetchRequest(group_id=GROUP, topics=topics), OFFSET_FETCH_VERSION)
         _raise_for(reply.error_code)

@@ -30,6 +30,7 @@ VALUES: Final[dict[str, Any]] = {
     "revoke": list[Key],
     "lost": list[Key],
     "metadata": dict[Key, tuple[int, int]],
+    "in_sync": dict[Key, list[int]],
 }
 PLACED: Final = {"send", "fetch", "list_offsets", "log_dump", "delete_records"}
 # Events that are no half of an operation, or need no other half.

@@ -1,16 +1,17 @@
 """Plots as small SVG elements that take the colours of the page. Time across, fault windows shaded."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reports.page.leaders import UNKNOWN, Term
+from reports.page.leaders import UNKNOWN, Replicas, Term
 from reports.page.series import Series
 from reports.page.watch import Watched
 
 WIDTH, LEFT, RIGHT, HEIGHT, TOP, BOTTOM = 960, 62, 10, 150, 8, 22
 PARTITIONS_SHOWN = 12
+PARTITION_HEIGHT = 27
 Points = list[float | None]
 
 
@@ -72,32 +73,58 @@ def _chart(title: str, lines: list[Line], watched: Watched, *, log: bool = False
 
 
 def leaders_chart(watched: Watched) -> dict[str, Any] | None:
-    """A row for each partition: who led it, with the leader epoch; None when no reply told."""
-    changed = sorted(watched.leaders.terms.items(), key=lambda item: -len(item[1]))
-    shown = sorted(changed[:PARTITIONS_SHOWN])
+    """A row for each partition: who led it, with the leader epoch, and who was in sync; None if no reply told."""
+    told = watched.leaders
+    changes = {
+        key: len(told.terms.get(key, ())) + len(told.in_sync.get(key, ())) for key in {*told.terms, *told.in_sync}
+    }
+    shown = sorted(sorted(changes, key=lambda key: (-changes[key], key))[:PARTITIONS_SHOWN])
     if not shown:
         return None
     across = _across(watched.duration_s)
     rows = [
-        {"key": key, "y": TOP + 20 * number, "terms": _terms(terms, watched.duration_s, across)}
-        for number, (key, terms) in enumerate(shown)
+        {
+            "key": key,
+            "y": TOP + PARTITION_HEIGHT * number,
+            "terms": _spans([_term(term) for term in told.terms.get(key, ())], watched.duration_s, across),
+            "in_sync": _spans(_in_sync(told.in_sync.get(key, [])), watched.duration_s, across),
+        }
+        for number, key in enumerate(shown)
     ]
     return {
-        "rows": rows, "height": TOP + 20 * len(rows) + BOTTOM, "left_out": len(changed) - len(shown),
-        "words": "; ".join(f"{key}: {len(terms) - 1} changes" for key, terms in shown), **_frame(watched, across),
+        "rows": rows, "height": TOP + PARTITION_HEIGHT * len(rows) + BOTTOM, "left_out": len(changes) - len(shown),
+        "told_in_sync": bool(told.in_sync),
+        "words": "; ".join(f"{key}: {len(told.terms.get(key, ()))} leader epochs" for key in shown),
+        **_frame(watched, across),
     }  # fmt: skip
 
 
-def _terms(terms: Sequence[Term], duration_s: float, across: Callable[[float], float]) -> list[dict[str, Any]]:
-    ends = [*(term.start_s for term in terms[1:]), duration_s]
+def _term(term: Term) -> tuple[float, str, str]:
+    """When, how it looks, and what to say of it."""
+    shade = f"s{(term.leader if term.leader != UNKNOWN else term.epoch) % 4}"
+    return (
+        term.start_s,
+        shade,
+        f"epoch {term.epoch}" if term.leader == UNKNOWN else f"{term.leader} (epoch {term.epoch})",
+    )
+
+
+def _in_sync(replicas: list[Replicas]) -> list[tuple[float, str, str]]:
+    """All that ever were in sync, fewer, or one at most."""
+    most = max((len(each.in_sync) for each in replicas), default=0)
+    looks = ["all" if len(each.in_sync) == most else "few" if len(each.in_sync) > 1 else "alone" for each in replicas]
+    words = [f"in sync: {', '.join(map(str, each.in_sync)) or 'nobody'}" for each in replicas]
+    return list(zip([each.start_s for each in replicas], looks, words, strict=True))
+
+
+def _spans(
+    changes: list[tuple[float, str, str]], duration_s: float, across: Callable[[float], float]
+) -> list[dict[str, Any]]:
+    """Each until the next."""
+    ends = [*(start_s for start_s, _, _ in changes[1:]), duration_s]
     return [
-        {
-            "x": across(term.start_s),
-            "w": round(max(across(end) - across(term.start_s), 1.0), 1),
-            "shade": (term.leader if term.leader != UNKNOWN else term.epoch) % 4,
-            "text": f"epoch {term.epoch}" if term.leader == UNKNOWN else f"{term.leader} (epoch {term.epoch})",
-        }
-        for term, end in zip(terms, ends, strict=True)
+        {"x": across(start_s), "w": round(max(across(end_s) - across(start_s), 1.0), 1), "look": look, "text": text}
+        for (start_s, look, text), end_s in zip(changes, ends, strict=False)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Who led each partition when, as far as replies told: from metadata, and from the epochs that replies carry."""
+"""Who led each partition and who was in sync, as far as replies told: metadata, and the epochs that replies carry."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,17 @@ class Term(NamedTuple):
     epoch: int
 
 
+class Replicas(NamedTuple):
+    """Who was in sync from `start_s` on."""
+
+    start_s: float
+    in_sync: tuple[int, ...]
+
+
 class Leaders:
     def __init__(self) -> None:
         self.terms: dict[str, list[Term]] = {}
+        self.in_sync: dict[str, list[Replicas]] = {}
 
     def take(self, operation: Operation) -> None:
         if operation.end_s is None or operation.outcome != "ok":
@@ -27,6 +35,9 @@ class Leaders:
         if operation.invoke.f == "metadata":
             for key, (leader, epoch) in (told.value or {}).items():
                 self._tell(key, Term(operation.end_s, leader, epoch))
+        elif operation.invoke.f == "in_sync":
+            for key, brokers in (told.value or {}).items():
+                self._tell_in_sync(key, Replicas(operation.end_s, tuple(sorted(brokers))))
         elif told.leader_epoch is not None and (key := operation.key) is not None:
             self._tell(key, Term(operation.end_s, UNKNOWN, told.leader_epoch))
 
@@ -38,3 +49,8 @@ class Leaders:
             self.terms.setdefault(key, terms).append(term)
         elif terms and last.epoch == term.epoch and last.leader == UNKNOWN:
             terms[-1] = last._replace(leader=term.leader)
+
+    def _tell_in_sync(self, key: str, replicas: Replicas) -> None:
+        known = self.in_sync.setdefault(key, [])
+        if len(known) < CHANGES_KEPT and (not known or known[-1].in_sync != replicas.in_sync):
+            known.append(replicas)

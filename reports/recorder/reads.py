@@ -1,5 +1,6 @@
 """Fetch, ListOffsets and Metadata: what brokers tell of their partitions."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -157,9 +158,16 @@ def metadata(link: Link, _: Any) -> Finish:
         first, *more = [_leaders(link, topic) for topic in answers] or [{}]
         for fields in more:
             cluster.recording.complete(cluster.recording.invoke("metadata"), "ok", **fields)
+        if in_sync := {key: isr for topic in answers for key, isr in _in_sync(topic)}:
+            cluster.recording.complete(cluster.recording.invoke("in_sync"), "ok", node=link.node, value=in_sync)
         return "ok", first
 
     return simple(link, operation, told)
+
+
+def _in_sync(topic: Any) -> Iterator[tuple[str, list[int]]]:
+    for part in topic.partitions:
+        yield key_of(topic.name, part.partition_index), list(part.isr_nodes)
 
 
 def _leaders(link: Link, topic: Any) -> dict[str, Any]:

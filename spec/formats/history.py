@@ -51,6 +51,7 @@ delete_offsets  invoke `value` = ["topic-0", ...], or null for the whole group, 
 Cluster
 ==============  =============================================================================
 metadata        ok: `node` that told, `value` = {"topic-0": [leader, leader_epoch], ...}, `topic_id` if all are of one
+in_sync         ok: `node` that told, `value` = {"topic-0": [broker, ...], ...}: the in-sync replicas; for the page
 create_topic    `topic`, ok: `topic_id` if told
 delete_topic    `topic`; its partitions end here, and those of a topic of the same name are others
 phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.audit import AuditResult, audit
+from reports.page.charts import leaders_chart
 from reports.page.interests import Interests
 from reports.page.lanes import LANES
 from reports.page.outages import Outages
@@ -160,6 +161,21 @@ def test_lag_is_how_far_the_last_reader_is_behind_the_end(tmp_path: Path) -> Non
     assert series.slots[-1].lag == 8
     history.poll(*((value, value) for value in range(3, 11)))
     assert watched(tmp_path, history)[1].series.slots[-1].lag == 0
+
+
+def test_who_is_in_sync_is_drawn_until_it_changes(tmp_path: Path) -> None:
+    history = History()
+    for brokers in ([1, 2, 3], [3, 2, 1], [1, 2], [1], []):
+        history.begin(5, "in_sync")
+        history.end(5, value={"t-0": brokers})
+    _, found = watched(tmp_path, history)
+    chart = leaders_chart(found)
+    assert chart is not None
+    ((row,),) = [chart["rows"]]
+    assert [(span["look"], span["text"]) for span in row["in_sync"]] == [
+        ("all", "in sync: 1, 2, 3"), ("few", "in sync: 1, 2"), ("alone", "in sync: 1"), ("alone", "in sync: nobody"),
+    ]  # fmt: skip
+    assert row["terms"] == []
 
 
 def test_leaders_change_with_the_epoch_and_caches_tell_nothing_new(tmp_path: Path) -> None:
