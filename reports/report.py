@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,5 +103,6 @@ def _again(folder: Path) -> str:
         return f"highwater audit {folder}"
     schedule = folder / "schedule.json"
     if run["what"] == "chaos" and schedule.exists():
-        return f"highwater chaos {run['target']} --schedule {schedule}"
+        kept = [f" {flag} {value}" for flag, value in pairwise(run["command"]) if flag in {"--workload", "--rate"}]
+        return f"highwater chaos {run['target']} --schedule {schedule}{''.join(kept)}"
     return " ".join(run["command"])
