@@ -37,11 +37,14 @@ def histories(argument: str) -> list[str]:
 def _below(folder: str) -> list[str]:
     """One of each folder that holds one by name; elsewhere every file that ends like one. Links are not followed.
 
-    A folder of logs of Kafka's verifiable tools is one history.
+    A folder of logs of Kafka's verifiable tools is one history, and so is a dataset.
     """
     found = []
     for root, folders, files in os.walk(folder):
         folders.sort()
+        if MANIFEST in files:
+            found.append(root)
+            continue
         chosen = next((name for name in NAMES if name in files), None)
         names = [chosen] if chosen else sorted(name for name in files if name.endswith(ENDINGS))
         found += [os.path.join(root, name) for name in names]  # noqa: PTH118
