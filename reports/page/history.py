@@ -11,7 +11,7 @@ from reports.page.interests import Interests
 from reports.page.picture import picture
 from reports.page.story import Story, tell
 from reports.page.watch import Watched, watch
-from reports.page.words import SEVERITIES, counts, unavailability, verdict_words
+from reports.page.words import SEVERITIES, counts, lines, unavailability, verdict_words
 from spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page
@@ -35,6 +35,7 @@ def show_history(events: Iterable[Event], result: AuditResult, limit: int = OPER
         "words": verdict_words(result),
         "counts": counts(result),
         "severities": SEVERITIES,
+        "unused": lines(result.quarantine.count),
         "serious": [each for each in findings if each["severity"] != Severity.INFORMATION],
         "notes": [each for each in findings if each["severity"] == Severity.INFORMATION],
         "unavailability": unavailability(watched.outages, windows),

@@ -5,7 +5,7 @@ from typing import Any
 from reports.anomalies import Severity, anomalies
 from reports.audit import AuditResult, Finding
 from reports.page.faults import Window
-from reports.page.outages import SHOWN, Outage, Outages
+from reports.page.outages import SHORTEST_S, SHOWN, Outage, Outages
 from reports.page.story import duration
 from spec.clauses import load_clauses
 from spec.formats.verdict import Verdict
@@ -34,11 +34,15 @@ def verdict_words(result: AuditResult) -> str:
         if not result.operations:
             why = "there is nothing in it to judge"
         elif result.quarantine.mattering:
-            why = f"{result.quarantine.mattering:,} lines that may matter could not be used"
+            why = f"{lines(result.quarantine.mattering)} that may matter could not be used"
         return f"Nobody can say: {why}. {looked}."
     expected = _named(result, Severity.EXPECTED)
     shown = f"; {expected}, which these settings allow" if expected else ""
     return f"Nothing that the settings promise was broken{shown}. {looked}."
+
+
+def lines(count: int) -> str:
+    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _named(result: AuditResult, severity: Severity) -> str:
@@ -75,24 +79,8 @@ def cited(findings: list[Finding]) -> dict[str, list[dict[str, str]]]:
 def unavailability(outages: Outages, windows: list[Window]) -> dict[str, Any]:
     """The headline, and a row for each fault and partition."""
     found = outages.during(windows)
-    worst = max(found, key=lambda each: each.gap.seconds, default=None)
-    overall = outages.longest()
-    if not outages.partitions:
-        headline = "Nobody wrote, so nobody can say how long writing was impossible."
-    elif worst is not None:
-        headline = (
-            f"{duration(worst.gap.seconds)} without a successful send in {worst.partition}{_ended(worst)}, "
-            f"around: {worst.window.words}."
-        )
-    else:
-        faults = "No fault stopped" if windows else "There was no fault, and nothing stopped"
-        headline = f"{faults} anybody from writing for longer than 50 ms."
-    outside = overall if overall is not None and (worst is None or overall.gap.seconds > worst.gap.seconds) else None
     return {
-        "headline": headline,
-        "outside": "" if outside is None else
-            f"Longer, and beside any fault: {duration(outside.gap.seconds)} in {outside.partition}{_ended(outside)}, "
-            f"from {outside.gap.start_s:.2f} s on.",
+        "headline": _headline(outages, max(found, key=lambda each: each.gap.seconds, default=None)),
         "rows": [
             {"fault": each.window.words, "from": each.window.start_s, "to": each.window.end_s,
              "partition": each.partition, "length": duration(each.gap.seconds), "start": each.gap.start_s,
@@ -102,5 +90,20 @@ def unavailability(outages: Outages, windows: list[Window]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ended(outage: Outage) -> str:
-    return "" if outage.gap.over else ", which did not come back while anybody tried"
+def _headline(outages: Outages, worst: Outage | None) -> str:
+    """The longest around a fault; also that beside any fault, if it was longer."""
+    longest = outages.longest()
+    if not outages.partitions:
+        return "Nobody wrote, so nobody can say how long writing was impossible."
+    if longest is None:
+        return f"Nobody was kept from writing for longer than {duration(SHORTEST_S)}."
+    around = f"{_lasted(worst)}, around: {worst.window.words}." if worst is not None else ""
+    if worst is not None and worst.gap.seconds >= longest.gap.seconds:
+        return around
+    beside = f"{_lasted(longest)}, from {longest.gap.start_s:.2f} s on, with no fault at that time."
+    return f"{around} {beside}".strip()
+
+
+def _lasted(outage: Outage) -> str:
+    back = "" if outage.gap.over else ", which did not come back while anybody tried"
+    return f"{duration(outage.gap.seconds)} without a successful send in {outage.partition}{back}"

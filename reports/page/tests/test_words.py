@@ -1,0 +1,92 @@
+"""The verdict in a sentence: a reader in a hurry is told what was broken, or why nobody can say."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reports.audit import audit
+from reports.page.history import show_history
+from reports.page.words import cited, verdict_words
+from reports.report import report_history
+from reports.tests.histories import PROMISED, History
+from reports.tests.test_kernel import healthy, lost
+from spec.formats.history import Config
+
+
+def spoken(tmp_path: Path, history: History, config: Config = PROMISED) -> str:
+    overrides = {name: getattr(config, name) for name in ("acks", "unclean_election")}
+    return verdict_words(audit(history.write(tmp_path / "history.ndjson"), overrides=overrides))
+
+
+def broken() -> History:
+    history = healthy()
+    lost(history)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("history", "changes", "words"),
+    [
+        (healthy, {}, "Nothing that the settings promise was broken. "),
+        (broken, {}, "A promise was broken: 1 lost-write. "),
+        (broken, {"acks": "1"}, "Nothing that the settings promise was broken; 1 lost-write, which these settings"),
+        (broken, {"acks": None}, "Nobody can say: 1 lost-write would be violations if the history told more. "),
+        (History, {}, "Nobody can say: there is nothing in it to judge. "),
+    ],
+    ids=["healthy", "broken", "allowed", "undecided", "empty"],
+)  # fmt: skip
+def test_the_verdict_in_a_sentence(tmp_path: Path, history: Any, changes: dict[str, Any], words: str) -> None:
+    assert spoken(tmp_path, history(), msgspec.structs.replace(PROMISED, **changes)).startswith(words)
+
+
+def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path) -> None:
+    path = healthy().write(tmp_path / "history.ndjson")
+    path.write_bytes(path.read_bytes() + b"{garbage\n")
+    result = audit(path)
+    assert verdict_words(result).startswith("Nobody can say: 1 line that may matter could not be used. ")
+    page = report_history(str(path), result, tmp_path / "page.html").read_text()
+    assert "1 line could not be used, 1 of which may matter" in page
+    assert f'<td class="n">{len(path.read_bytes().splitlines())}</td>' in page
+
+
+def test_everything_that_a_finding_cites_has_its_sentence(tmp_path: Path) -> None:
+    result = audit(broken().write(tmp_path / "history.ndjson"))
+    told = cited(result.findings)
+    assert [each["id"] for each in told["clauses"]] == ["REP-2", "REP-24"]
+    assert "AckAfterCommit" in [each["id"] for each in told["guards"]]
+    assert all(each["sentence"].endswith(".") and each["source"] for rows in told.values() for each in rows)
+
+
+OUTAGE = "101 ms without a successful send in t-0"
+
+
+@pytest.mark.parametrize(
+    ("waited", "fault", "headline"),
+    [
+        (0, "", "Nobody was kept from writing for longer than 50.0 ms."),
+        (100, "", f"{OUTAGE}, from 0.01 s on, with no fault at that time."),
+        (100, "kill", f"{OUTAGE}, around: broker 2 down."),
+    ],
+)
+def test_the_headline_is_the_longest_time_without_a_write(
+    tmp_path: Path, waited: int, fault: str, headline: str
+) -> None:
+    history = healthy()
+    history.begin(1, "send", value=70)
+    for number in range(waited):
+        history.phase(str(number))
+    history.end(1, offset=70)
+    if fault:
+        first = next(place for place, event in enumerate(history.events) if event.value == "0")
+        history.events[first] = msgspec.structs.replace(history.events[first], f=fault, node="2")
+    shown = show_history(history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
+    assert shown["unavailability"]["headline"] == headline
+
+
+def test_who_never_wrote_was_not_kept_from_it(tmp_path: Path) -> None:
+    history = History()
+    history.poll()
+    shown = show_history(history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
+    assert shown["unavailability"]["headline"].startswith("Nobody wrote")
