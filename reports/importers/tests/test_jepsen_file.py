@@ -1,5 +1,6 @@
 """`test.jepsen`, written by the documented format: the same events as from EDN; broken blocks are told."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.importers.edn import MAP, SET
 from reports.importers.formats import open_history
 from reports.importers.fressian import FressianError, Reader
 from reports.importers.tests.fressian_writer import File, fressian, jepsen_file
@@ -37,6 +39,26 @@ def test_long_strings_come_in_chunks_and_caches_outgrow_their_short_codes() -> N
     found = ["x" * 200_000, [f":k{number}" for number in range(60)] * 2]
     reader = Reader(fressian(*found))
     assert [reader.read(), reader.read()] == found
+
+
+def test_what_the_fressian_of_clojure_wrote_is_read() -> None:
+    """Made by org.fressian 0.6.6 itself: WriteFressian.java, beside this file."""
+    reader = Reader(gzip.decompress((Path(__file__).parent / "fressian-0.6.6.bin.gz").read_bytes()))
+    found = list[Any]()
+    while not reader.at_end:
+        found.append(reader.read())
+    bounds = [2**power - 1 + up for power in (12, 19, 25, 33, 41, 49) for up in (0, 1)]
+    integers = [0, 63, 64, -1, -2, *bounds[:2], -4096, -4097, *bounds[2:4], -(2**19) - 1, *bounds[4:]]
+    assert found[:22] == [*integers, 2**63 - 1, -(2**63)]
+    assert found[22:27] == [0.0, 1.0, 1.5, -0.1, 0.5]
+    assert found[27:34] == ["", "seven77", "eighteen", "π 😀", "x" * 70_000, True, None]
+    assert found[34:39] == [[MAP, "a", [1, 2]], [SET, 7], [1, 2, 3], 2**70, list(range(1, 10))]
+    assert found[39:79] == [f":k{number % 36}" for number in range(40)]
+    invoked, told = found[79:]
+    assert invoked == {
+        ":index": 0, ":time": 1000, ":type": ":invoke", ":process": 3, ":f": ":send", ":value": ["send", 5, 17],
+    }  # fmt: skip
+    assert (told[":time"], told[":type"], told[":value"]) == (123456789012, ":ok", ["send", 5, [99, 17]])
 
 
 def events_of(path: Path) -> list[Event]:

@@ -17,6 +17,7 @@ from reports.audit import AuditResult, audit
 from reports.importers.formats import open_history
 from spec.formats.history import Config, Event
 
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 RECORDS = 60
 
 
