@@ -88,13 +88,17 @@ class Partitions(Mapping[str, Operations]):
     def of_bucket(self, bucket: int, keys: Collection[str]) -> Iterator[tuple[str, Operations]]:
         """Those partitions of a bucket."""
         path = bucket_file(self.folder, bucket)
+        wanted = {self.parts[key].number: key for key in keys}
         with _telling_of_damage(path), pq.ParquetFile(path) as file:
-            table = file.read(columns=["partition", *_telling(file.metadata), *RECORDS], use_threads=False)
-        slices = _by_partition(table)
-        del table
-        for key in keys:
-            part = self.parts[key]
-            yield key, self._complete(part, _operations(pa.concat_tables(slices.pop(part.number))))
+            runs = _runs(file.read(columns=["partition"], use_threads=False)["partition"].to_numpy(), wanted)
+            columns: dict[int, dict[str, Ints]] = {number: {} for number in wanted}
+            for name in (*_telling(file.metadata), *RECORDS):  # one by one, so that little is held twice
+                column = file.read(columns=[name], use_threads=False)[name]
+                for number, mine in runs.items():
+                    columns[number][name] = _ints([column.slice(*run) for run in mine])
+        for number in list(columns):
+            part = self.parts[wanted[number]]
+            yield part.key, self._complete(part, Operations(**columns.pop(number)))
 
     @property
     def rows(self) -> int:
@@ -137,21 +141,25 @@ def _telling(metadata: Any) -> list[str]:
     return [name for name in STORED if name not in OPTIONAL or tells(names[name])]
 
 
-def _by_partition(table: Any) -> dict[int, list[Any]]:
-    """Slices of the table; within each row group the rows of a partition stand together."""
-    numbers = table["partition"].to_numpy()
+def _runs(numbers: Ints, wanted: Collection[int]) -> dict[int, list[tuple[int, int]]]:
+    """Of each partition, where its rows begin and how many there are; in a row group they stand together."""
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
-    found: dict[int, list[Any]] = {}
-    for start, end in zip(starts, np.append(starts[1:], len(numbers)), strict=True):
-        found.setdefault(int(numbers[start]), []).append(table.slice(start, end - start))
+    found: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=True):
+        if numbers[start] in found:
+            found[int(numbers[start])].append((start, end - start))
     return found
 
 
+def _ints(slices: list[Any]) -> Ints:
+    """One array of a column, or of what is in its lists."""
+    chunks = [chunk for each in slices for chunk in each.chunks]
+    flat = [chunk.flatten() if pa.types.is_list(chunk.type) else chunk for chunk in chunks]
+    return np.concatenate([each.to_numpy() for each in flat])
+
+
 def _operations(table: Any) -> Operations:
-    columns = {name: table[name].to_numpy() for name in STORED if name in table.column_names}
-    for name in RECORDS:
-        columns[name] = pa.concat_arrays([chunk.flatten() for chunk in table[name].chunks]).to_numpy()
-    return Operations(**columns)
+    return Operations(**{name: _ints([table[name]]) for name in (*STORED, *RECORDS)})
 
 
 @contextmanager

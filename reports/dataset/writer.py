@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reports.columns import RECORDS, STORED, Operations
+from reports.columns import RECORDS, STORED, Ints, Operations
 from reports.dataset import schema
 from reports.dataset.schema import Manifest, bucket_file, bucket_of
 from reports.importers.formats import History
 from reports.ingest.history import Ingest
+from reports.ingest.lives import Former
 from reports.tables import Step
 from spec.formats.verdict import UsageError
 
@@ -62,8 +63,12 @@ class Writer:
 
     def append(self, reading: Ingest) -> None:
         """Take what was read since the last time."""
+        self.add(reading.taken(), reading.tables.taken())
+
+    def add(self, partitions: Mapping[str, Operations], steps: list[Step]) -> None:
+        """What comes after all that came before."""
         by_bucket: dict[int, list[Any]] = {}
-        for key, ops in reading.taken().items():
+        for key, ops in partitions.items():
             number = self._number(key)
             self._rows[number] += len(ops)
             self._records[number] += len(ops.record_offset)
@@ -71,7 +76,7 @@ class Writer:
         with telling_of_the_disk(self._folder):
             for bucket, tables in sorted(by_bucket.items()):
                 self._bucket(bucket).write_table(pa.concat_tables(tables))
-            self._steps.write_table(_steps(reading.tables.taken()))
+            self._steps.write_table(_steps(steps))
 
     def _number(self, key: str) -> int:
         if key not in self._numbers:
@@ -90,31 +95,45 @@ class Writer:
         """Write what is left, and the manifest."""
         reading.finish()
         self.append(reading)
+        manifest = Manifest(
+            source=source,
+            format=history.format,
+            config=history.config,
+            quarantine=history.quarantine,
+            operations=reading.operations,
+            faults=reading.faults,
+        )
         fate, ended = reading.tables.transactions.columns()
-        former = [reading.former(key) for key in self._numbers]
+        names = reading.tables.transactions.names
+        self.close(manifest, (names, fate[:-1], ended[:-1]), reading.values.texts, reading.former)
+
+    def close(
+        self,
+        manifest: Manifest,
+        transactions: tuple[Iterable[str], Ints, Ints],
+        texts: list[str],
+        former: Callable[[str], Former | None],
+    ) -> None:
+        """Names, fates and ends of the transactions; which partition had each one's name before."""
+        before = [former(key) for key in self._numbers]
         with telling_of_the_disk(self._folder):
             for writer in (self._steps, *self._buckets.values()):
                 writer.close()
             self._write("partitions", schema.PARTITIONS, (
                 range(len(self._numbers)), self._numbers, self._rows, self._records,
-                [each.key if each else "" for each in former], [each.deleted if each else -1 for each in former],
+                [each.key if each else "" for each in before], [each.deleted if each else -1 for each in before],
             ))  # fmt: skip
-            self._write("transactions", schema.TRANSACTIONS, (reading.tables.transactions.names, fate[:-1], ended[:-1]))
-            self._write("texts", schema.TEXTS, (reading.values.texts,))
-            manifest = Manifest(
-                source=source,
-                format=history.format,
-                config=history.config,
-                quarantine=history.quarantine,
-                operations=reading.operations,
-                faults=reading.faults,
-            )
+            self._write("transactions", schema.TRANSACTIONS, transactions)
+            self._write("texts", schema.TEXTS, (texts,))
             (self._hidden / schema.MANIFEST).write_bytes(msgspec.json.encode(manifest))
             shutil.rmtree(self._folder, ignore_errors=True)
             self._hidden.rename(self._folder)
 
     def _write(self, name: str, columns: Any, values: tuple[Any, ...]) -> None:
-        arrays = [pa.array(list(each), field.type) for each, field in zip(values, columns, strict=True)]
+        arrays = [
+            pa.array(each if isinstance(each, np.ndarray) else list(each), field.type)
+            for each, field in zip(values, columns, strict=True)
+        ]
         pq.write_table(pa.table(arrays, schema=columns), self._hidden / f"{name}.parquet")
 
 

@@ -135,7 +135,9 @@ def silent_resets(view: View) -> Found:
         return none_of(33)
     who = np.where(ops.group[reading.row] == UNKNOWN, -2 - ops.process[reading.row], ops.group[reading.row])
     resumed = ~reading.goes_on & (ops.began[reading.row] == Began.RESUMED)
-    found = [_jumps(view, np.flatnonzero(who == group), resumed) for group in np.unique(who[resumed])]
+    order = np.argsort(who, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(who[order])) + 1)
+    found = [_jumps(view, mine, resumed) for mine in groups if np.any(resumed[mine])]
     if not found:
         return none_of(33)
     first, second, offset = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -145,14 +147,17 @@ def silent_resets(view: View) -> Found:
 def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
     """Of the reads of one group: those that resumed too far, who had come furthest before, the first offset jumped."""
     ops, reading = view.ops, view.reading
-    told = np.zeros(len(ops), bool)
-    told[reading.row[mine]] = True
-    unseen = np.setdiff1d(view.solid_offsets, ops.record_offset[told[view.record_row]])
     ordered = mine[np.argsort(ops.returned[reading.row[mine]], kind="stable")]
     furthest, who = running_maximum(reading.last[ordered] + 1)
     resuming = mine[resumed[mine]]
     slot = np.searchsorted(ops.returned[reading.row[ordered]], ops.invoked[reading.row[resuming]]) - 1
-    resuming, slot = resuming[slot >= 0], slot[slot >= 0]
+    jumps = (slot >= 0) & (furthest[slot] < reading.first[resuming])
+    if not np.any(jumps):
+        return NOTHING, NOTHING, NOTHING
+    resuming, slot = resuming[jumps], slot[jumps]
+    told = np.zeros(len(ops), bool)
+    told[reading.row[mine]] = True
+    unseen = np.setdiff1d(view.solid_offsets, ops.record_offset[told[view.record_row]])
     due = np.maximum(furthest[slot], view.log_start)
     first = np.searchsorted(unseen, due)
     jumped = first < np.searchsorted(unseen, reading.first[resuming])

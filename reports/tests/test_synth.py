@@ -9,6 +9,7 @@ from highwater import app
 from reports.anomalies import anomalies
 from reports.audit import AuditResult, audit
 from reports.synth.plants import PLANTS
+from reports.synth.tiles import synth_tiles
 from reports.synth.write import synth, synth_dataset
 from spec.formats.verdict import UsageError
 
@@ -88,3 +89,11 @@ def test_the_command_plants_by_name_and_number(tmp_path: Path) -> None:
 def test_an_unknown_rule_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rule 39"):
         synth(tmp_path / "history.ndjson", operations=10, seed=1, planted={39: 1})
+
+
+def test_tiles_are_healthy_side_by_side_and_one_after_the_other(tmp_path: Path) -> None:
+    count = synth_tiles(tmp_path / "tiles", operations=40_000, tile=1_000)
+    result = audit(tmp_path / "tiles")
+    assert result.operations == count
+    assert 30_000 < count < 50_000
+    assert found(result) == {}

@@ -1,0 +1,144 @@
+"""Histories of any size in little time: a small healthy one laid side by side, and again after its end.
+
+Copies side by side are clusters of their own. What follows in time goes on in the same partitions: offsets, values,
+epochs, transactions and clock begin where the tile before came to an end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from reports.columns import NEVER, OPTIONAL, UNKNOWN, Ints, Operations
+from reports.dataset.schema import Manifest
+from reports.dataset.writer import Writer
+from reports.importers.quarantine import Quarantine
+from reports.ingest.history import Ingest, Ingested
+from reports.synth.healthy import CONFIG, play
+from reports.tables import Step
+
+TILE: Final = 20_000
+COPIES: Final = 5  # of 12 partitions each
+STEPS_EVERY: Final = 16
+"""Steps of groups and transactions are told of one tile in so many: clients commit now and then, not at every poll."""
+NUMBERED: Final = ("process", "producer", "key", "node", "group")
+OFFSETS: Final = ("offset", "position", "high_watermark", "last_stable_offset")
+IDS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What one tile takes up of everything that is counted."""
+
+    history: Ingested
+    events: int
+    numbers: int
+    values: int
+    epochs: int
+    transactions: int
+    ms: int
+    ends: dict[str, int]
+
+    @classmethod
+    def of(cls, history: Ingested) -> "Tile":
+        parts = history.partitions.values()
+
+        def most(*names: str) -> int:
+            return 1 + max(int(getattr(ops, name).max(initial=0)) for ops in parts for name in names)
+
+        steps = [step for mine in history.tables.steps.values() for step in mine]
+        return cls(
+            history,
+            events=most("invoked") * 2,
+            numbers=max(most(*NUMBERED), 1 + max(step.process for step in steps)),
+            values=most("value", "record_value"),
+            epochs=most("leader_epoch"),
+            transactions=len(history.tables.transactions.names),
+            ms=most("at_ms"),
+            ends={key: int(ops.high_watermark.max()) for key, ops in history.partitions.items()},
+        )
+
+
+def _moved(column: Ints, by: int) -> Ints:
+    return np.where(column == UNKNOWN, column, column + by)
+
+
+def _times(column: Ints, tile: Tile, turn: int, copy: int) -> Ints:
+    return np.where((column < 0) | (column >= NEVER), column, (column + turn * tile.events) * COPIES + copy)
+
+
+def _operations(ops: Operations, tile: Tile, key: str, turn: int, copy: int) -> Operations:
+    which, end = turn * COPIES + copy, turn * tile.ends[key]
+    moves = dict.fromkeys(OFFSETS, end) | dict.fromkeys(NUMBERED, which * tile.numbers) | {
+        "value": which * tile.values, "leader_epoch": turn * tile.epochs, "txn": which * tile.transactions,
+        "at_ms": turn * tile.ms, "calm_ms": turn * tile.ms,
+    }  # fmt: skip
+    told = {name: by for name, by in moves.items() if name not in OPTIONAL or ops.tells(name)}
+    return replace(
+        ops,
+        **{name: _moved(getattr(ops, name), by) for name, by in told.items()},
+        **{name: _times(getattr(ops, name), tile, turn, copy) for name in ("invoked", "returned")},
+        quiet=np.zeros_like(ops.quiet),
+        record_offset=ops.record_offset + end,
+        record_value=ops.record_value + which * tile.values,
+    )
+
+
+def _key(key: str, copy: int) -> str:
+    topic, _, number = key.rpartition("-")
+    return f"{topic}.{copy}-{number}"
+
+
+def _steps(tile: Tile, turn: int, copy: int) -> Iterator[Step]:
+    which = turn * COPIES + copy
+    for step in (step for mine in tile.history.tables.steps.values() for step in mine):
+        times = _times(np.array([step.invoked, step.returned]), tile, turn, copy).tolist()
+        moved = step._replace(
+            invoked=times[0], returned=times[1], process=step.process + which * tile.numbers,
+            txn=step.txn + which * tile.transactions if step.txn != UNKNOWN else UNKNOWN,
+            at_ms=step.at_ms + turn * tile.ms, group=f"{step.group}.{which}" if step.group else "",
+        )  # fmt: skip
+        if step.f == "init_producer":
+            yield moved._replace(number=step.number + which * IDS if step.number != UNKNOWN else UNKNOWN)
+        elif step.f == "metadata":
+            yield moved._replace(subject=_key(step.subject, copy), epoch=step.epoch + turn * tile.epochs)
+        else:
+            end = turn * tile.ends.get(step.subject, 0)
+            yield moved._replace(
+                subject=_key(step.subject, copy) if step.subject in tile.ends else step.subject,
+                number=step.number + end if step.number != UNKNOWN else UNKNOWN,
+                position=step.position + end if step.position != UNKNOWN else UNKNOWN,
+            )
+
+
+def synth_tiles(folder: Path, *, operations: int, seed: int = 1, tile: int = TILE) -> int:
+    """Write a dataset of about so many operations; how many there are."""
+    reading = Ingest()
+    play(seed, tile, reading.take)
+    base = Tile.of(reading.ingested(CONFIG))
+    steps_each = sum(len(mine) for mine in base.history.tables.steps.values()) / STEPS_EVERY
+    turns = round(operations / (COPIES * (base.history.rows + steps_each))) or 1
+    fate, ended = base.history.tables.transactions.columns()
+    count = 0
+    with Writer(folder) as writer:
+        for turn in range(turns):
+            steps: list[Step] = []
+            partitions = {}
+            for copy in range(COPIES):
+                for key, ops in base.history.partitions.items():
+                    partitions[_key(key, copy)] = _operations(ops, base, key, turn, copy)
+                if turn % STEPS_EVERY == 0:
+                    steps += _steps(base, turn, copy)
+            writer.add(partitions, steps)
+            count += sum(len(ops) for ops in partitions.values()) + len(steps)
+        pieces = [(turn, copy) for turn in range(turns) for copy in range(COPIES)]
+        names = (f"{name}.{turn}.{copy}" for turn, copy in pieces for name in base.history.tables.transactions.names)
+        ends = np.concatenate([_times(ended[:-1], base, turn, copy) for turn, copy in pieces])
+        manifest = Manifest(
+            source=(f"tiles {seed}", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count,
+            faults=[],
+        )  # fmt: skip
+        writer.close(manifest, (names, np.tile(fate[:-1], len(pieces)), ends), [], lambda _: None)
+    return count
