@@ -73,7 +73,8 @@ class Operations:
 
     `fate` and `ended` are those of the row's transaction `txn`: what became of it, and when its end was asked
     for. `producer` numbers (producer id, epoch), `group` the consumer's group. `at_ms` is when the operation was
-    over, `calm_ms` how long no fault had begun or ended by then; both count from the start.
+    over, `calm_ms` how long no fault had begun or ended by then; both count from the start. `gave_up` is 1 for a send
+    during which its client gave up on a record, this one or another.
     """
 
     invoked: Ints
@@ -106,6 +107,7 @@ class Operations:
     began: Ints = field(default_factory=_absent)
     at_ms: Ints = field(default_factory=_absent)
     calm_ms: Ints = field(default_factory=_absent)
+    gave_up: Ints = field(default_factory=_absent)
 
     def __post_init__(self) -> None:
         """A column that was left out takes no memory: one cell stands for all rows."""

@@ -88,6 +88,7 @@ class Ingest:
         self._last: dict[int | str, int] = {}
         self._lives = Lives()
         self._steps = Steps(self.tables, self._number, self._lives)
+        self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
         self._quiet = 0
         self._fault_ms = 0
 
@@ -280,7 +281,15 @@ class Ingest:
             UNKNOWN, UNKNOWN, UNKNOWN,
             told.time_ns // 1_000_000 if told.leader_epoch is not None else UNKNOWN,
             UNKNOWN,
+            self._gives_up(invoke, told),
         )  # fmt: skip
+
+    def _gives_up(self, invoke: Event, told: Event) -> int:
+        """Did the client give up on a record while this send was open?"""
+        client = invoke.client if invoke.client is not None else invoke.process
+        if told.type not in {"ok", "fail"}:
+            self._gave_up[client] = max(told.index, invoke.index)
+        return 1 if self._gave_up.get(client, -1) >= invoke.index else UNKNOWN
 
     def _read(
         self, invoke: Event, told: Event, run: Run | None, key: Key, records: list[tuple[int, int]]
@@ -301,6 +310,7 @@ class Ingest:
             began,
             told.time_ns // 1_000_000 if dated else UNKNOWN,
             self._calm(told) if dated else UNKNOWN,
+            UNKNOWN,
         )  # fmt: skip
 
     def _given(

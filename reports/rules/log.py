@@ -23,15 +23,35 @@ def inconsistent_offsets(view: View) -> Found:
     return Found(1, seen.row[a[first]], seen.row[b[first]], seen.offset[a[first]])
 
 
-def duplicates(view: View) -> Found:
-    """Rule 2. Only a tombstone may be written twice."""
+def duplicates(view: View) -> tuple[Found, Found]:
+    """Rule 2. Only a tombstone may be written twice.
+
+    A client that gives up on a record goes on under a new producer epoch, and under that it may write again what it
+    still had open, whatever partition it was for (KIP-360; librdkafka issue 4953): the broker could not know.
+    """
     seen = view.seen
     a, b = _neighbours(seen.value, seen.offset)
     once = seen.value[a] != TOMBSTONE
     a, b = a[once], b[once]
     first = first_of_each(seen.value[a])
     a, b = a[first], b[first]
-    return Found(2, seen.row[a], seen.row[b], seen.offset[b])
+    excused = np.isin(seen.value[a], _under_two_epochs(view))
+    return (
+        Found(2, seen.row[a[~excused]], seen.row[b[~excused]], seen.offset[b[~excused]]),
+        Found(2, seen.row[a[excused]], seen.row[b[excused]], seen.offset[b[excused]], information=True),
+    )
+
+
+def _under_two_epochs(view: View) -> Ints:
+    """Values that their client may have sent, or did send, under more than one producer epoch."""
+    ops, sends = view.ops, view.sends
+    unsure: Ints = ops.value[sends[ops.gave_up[sends] == 1]]
+    if not ops.tells("producer"):
+        return unsure
+    known = sends[ops.producer[sends] != UNKNOWN]
+    known = known[np.argsort(ops.value[known], kind="stable")]
+    again, other = ops.value[known[1:]] == ops.value[known[:-1]], ops.producer[known[1:]] != ops.producer[known[:-1]]
+    return np.concatenate([unsure, ops.value[known[1:][again & other]]])
 
 
 def phantom_reads(view: View) -> tuple[Found, Found]:

@@ -36,8 +36,8 @@ class History:
         self._add(process, kind, f, **{**opened, **fields})
 
     def send(self, value: int, offset: int | None = None, *, process: int = 0, kind: str = "ok", **fields: Any) -> None:
-        self.begin(process, "send", value=value)
-        self.end(process, kind, offset=offset, **fields)
+        self.begin(process, "send", value=value, **fields)
+        self.end(process, kind, offset=offset)
 
     def poll(self, *records: tuple[int, int], process: int = 50, kind: str = "ok") -> None:
         self.begin(process, "poll")

@@ -134,6 +134,40 @@ def test_an_acks_1_reply_proves_only_the_log_end() -> None:
     assert 14 in late.rules(acks_all=True)
 
 
+@pytest.mark.parametrize(
+    ("gives_up", "client", "blamed"),
+    [
+        ("while it is open", "librdkafka", False),
+        ("while it is open", "another", True),
+        ("before", "librdkafka", True),
+    ],
+)
+def test_a_client_that_gave_up_may_write_again_what_it_had_open(gives_up: str, client: str, blamed: bool) -> None:
+    """It goes on under a new producer epoch, so that no broker can tell (KIP-360; librdkafka issue 4953)."""
+    h = History()
+    if gives_up == "before":
+        h.send(1, kind="info", client="librdkafka", process=1)
+    h.begin(0, "send", value=7, client="librdkafka")
+    if gives_up != "before":
+        h.begin(1, "send", value=1, client=client)
+        h.end(1, "info")
+    h.end(0, "ok", offset=3)
+    h.fetch(2, (2, 7), (3, 7), end=4)
+    assert (2 in h.rules()) == blamed
+    assert 2 in {found.rule for found in h.found()}
+
+
+def test_one_value_under_two_producer_epochs_was_sent_twice() -> None:
+    def sent(second_epoch: int) -> History:
+        h = History()
+        h.send(7, 3, producer_id=9, producer_epoch=0)
+        h.send(7, 4, producer_id=9, producer_epoch=second_epoch)
+        return h
+
+    assert 2 in sent(0).rules()
+    assert 2 not in sent(1).rules()
+
+
 def test_a_fetch_between_high_watermark_and_log_end_is_legal_and_empty() -> None:
     h = healthy()
     h.fetch(5, end=3)
