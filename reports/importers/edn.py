@@ -16,11 +16,12 @@ from reports.importers.sources import LINE_LIMIT, numbered_lines
 
 MAP: Final = "{"
 SET: Final = "#{"
-BATCH: Final = 512  # lines decoded together
+BATCH: Final = 64  # lines decoded together
 KEYWORDS: Final = 64  # that are remembered
 OP_TAG: Final = b"#jepsen.history.Op"
 
 _decode_json = msgspec.json.Decoder().decode
+_PUNCTUATION: Final = bytes.maketrans(b" \n()}", b",,[]]")
 _UNQUOTED: Final = re.compile(rb'(?<!"):[^,\[\]"]+[,\]]')
 _TOKEN: Final = re.compile(
     r"""[\s,]*(?:
@@ -136,9 +137,10 @@ class Plain:
 
     def _as_json(self, text: bytes) -> bytes:
         """Clojure prints `{:a 1, :b [x nil]}`: separators become commas, keywords strings, braces marked brackets."""
-        text = text.replace(b", ", b",").replace(b" ", b",").replace(b"(", b"[").replace(b")", b"]")
-        text = text.replace(b"{", b'["{",').replace(b'["{",}', b'["{"]').replace(b"}", b"]")
-        text = text.replace(b",nil", b",null").replace(b"[nil", b"[null").replace(b"\n", b",")
+        text = text.replace(b", ", b" ").translate(_PUNCTUATION)
+        text = text.replace(b"{", b'["{",').replace(b'["{",]', b'["{"]')
+        if b"nil" in text:
+            text = text.replace(b",nil", b",null").replace(b"[nil", b"[null")
         for keyword, quoted in self._quoted.items():
             text = text.replace(keyword, quoted)
         if text.count(b":") != text.count(b'":'):
