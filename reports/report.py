@@ -1,6 +1,7 @@
 """One self-contained page from a results folder: it opens offline and asks nobody for anything."""
 
 import json
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from reports.importers.formats import open_history
 from reports.importers.inputs import NAMES
 from reports.page.history import OPERATIONS_DRAWN, show_history
 from reports.page.words import cited
+from spec.formats.history import Event
 from spec.formats.verdict import UsageError
 
 PAGE = "report.html"
@@ -38,8 +40,11 @@ def report_history(where: str, result: AuditResult, page: Path) -> Path:
     if (Path(where) / MANIFEST).exists():
         mend = "audit the history that it was made of"
         raise UsageError("holds columns, and no events to make a page of", where=where, mend=mend)
-    events = open_history(where, result.format).events
-    shown = {**show_history(events, result), **_notes({}, Path(where).name), "again": f"highwater audit {where}"}
+    shown = {
+        **show_history(_events(where, result), result),
+        **_notes({}, Path(where).name),
+        "again": f"highwater audit {where}",
+    }
     return _write(page, [shown], dict.fromkeys(PARTS))
 
 
@@ -87,9 +92,16 @@ def _history(folder: Path, limit: int) -> dict[str, Any]:
         mend = f"highwater audit {folder} --json > {folder / 'verdict.json'} makes it anew"
         raise UsageError(f"not a verdict of this version: {error}", where=str(folder), mend=mend) from error
     history = next(folder / name for name in NAMES if (folder / name).exists())
-    events = open_history(str(history), result.format).events
     notes = _read(folder / "about.json") or {}
-    return {**show_history(events, result, limit), **_notes(notes, folder.name), "again": _again(folder)}
+    return {
+        **show_history(_events(str(history), result), result, limit),
+        **_notes(notes, folder.name),
+        "again": _again(folder),
+    }
+
+
+def _events(where: str, result: AuditResult) -> Callable[[], Iterable[Event]]:
+    return lambda: open_history(where, result.format).events
 
 
 def _notes(notes: dict[str, Any], name: str) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """What the page says of one history: one pass over its events, and its verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from reports.anomalies import Severity, anomalies
 from reports.audit import AuditResult, Finding
@@ -15,12 +17,22 @@ from reports.page.words import SEVERITIES, counts, lines, unavailability, verdic
 from spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page
+EVENT_NS = 1_000_000  # what an event takes where nobody told
 SETTINGS_LEFT_OUT = {"source", "clients", "workload", "started_ms"}
 
 
-def show_history(events: Iterable[Event], result: AuditResult, limit: int = OPERATIONS_DRAWN) -> dict[str, Any]:
-    """Everything that the template asks for, apart from where the history is and what it is called."""
-    watched = watch(events, Interests(result), limit)
+def show_history(
+    read: Callable[[], Iterable[Event]], result: AuditResult, limit: int = OPERATIONS_DRAWN
+) -> dict[str, Any]:
+    """Everything that the template asks for, apart from where the history is and what it is called.
+
+    A history that tells no times is read once more, with the order of its events in their place.
+    """
+    watched = watch(read(), Interests(result), limit)
+    timed = watched.duration_s > 0 or not watched.operations
+    if not timed:
+        in_order = (msgspec.structs.replace(event, time_ns=event.index * EVENT_NS) for event in read())
+        watched = watch(in_order, Interests(result), limit)
     windows = watched.windows
     findings, stories = [], list[Story]()
     for finding in sorted(result.findings, key=lambda each: (SEVERITIES.index(each.severity), each.rule)):
@@ -45,7 +57,8 @@ def show_history(events: Iterable[Event], result: AuditResult, limit: int = OPER
         "lanes": len(watched.lanes.lanes),
         "operations": watched.operations,
         "windows": windows,
-        "charts": charts(watched),
+        "timed": timed,
+        "charts": charts(watched) if timed else [],
         "leaders": leaders_chart(watched),
         "settings": _settings(result),
     }

@@ -29,8 +29,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
     """What the page says of a history with one of each anomaly; 35 needs other settings than the rest."""
     path = tmp_path_factory.mktemp("all") / "history.ndjson"
     synth(path, operations=1_500, seed=5, planted={rule: 1 for rule in PLANTS if rule != 35})
-    _, events = read_history(path)
-    found = show_history(events, audit(path))
+    found = show_history(lambda: read_history(path)[1], audit(path))
     return {finding["rule"]: finding for finding in [*found["serious"], *found["notes"]]}
 
 
@@ -54,7 +53,7 @@ def test_a_register_has_its_story_too(tmp_path: Path) -> None:
         history.begin(0, f, key=7, value=asked)
         history.end(0, value=told)
     result = audit(history.write(tmp_path / "history.ndjson"))
-    shown = show_history(history.events[1:], result)
+    shown = show_history(lambda: history.events[1:], result)
     assert shown["words"].startswith("A promise was broken: 1 not-linearizable. 3 operations were held to one rule")
     ((story, picture),) = shown["serious"][0]["told"]
     assert story.place == "7"
@@ -79,7 +78,7 @@ def test_a_poll_that_went_on_beyond_a_lost_record_is_shown_passing_it(tmp_path: 
     history.poll((0, 0))
     history.poll((2, 2), (3, 3))
     result = audit(history.write(tmp_path / "history.ndjson"))
-    (finding,) = show_history(history.events[1:], result)["serious"]
+    (finding,) = show_history(lambda: history.events[1:], result)["serious"]
     ((_, picture),) = finding["told"]
     witness = next(row for row in picture["rows"] if row["witness"] and row["kind"] == "read ok")
     assert witness["passed"] == [picture["focus"] + CELL / 2 - 3]

@@ -1,5 +1,6 @@
 """The verdict in a sentence: a reader in a hurry is told what was broken, or why nobody can say."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,24 @@ def test_the_headline_is_the_longest_time_without_a_write(
     if fault:
         first = next(place for place, event in enumerate(history.events) if event.value == "0")
         history.events[first] = msgspec.structs.replace(history.events[first], f=fault, node="2")
-    shown = show_history(history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
+    shown = show_history(lambda: history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
     assert shown["unavailability"]["headline"] == headline
 
 
 def test_who_never_wrote_was_not_kept_from_it(tmp_path: Path) -> None:
     history = History()
     history.poll()
-    shown = show_history(history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
+    shown = show_history(lambda: history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
     assert shown["unavailability"]["headline"].startswith("Nobody wrote")
+
+
+def test_a_history_without_times_is_told_in_its_order(tmp_path: Path) -> None:
+    history = broken()
+    history.events = [msgspec.structs.replace(event, time_ns=0) for event in history.events]
+    path = history.write(tmp_path / "history.ndjson")
+    page = report_history(str(path), audit(path), tmp_path / "page.html").read_text()
+    assert "This history tells no times" in page
+    assert "Longest time without a write" not in page
+    starts = [float(start) for start in re.findall(r'<li><span class="time">([0-9.]+) s', page)]
+    assert starts == sorted(set(starts))
+    assert len(starts) == 2
