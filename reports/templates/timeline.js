@@ -216,7 +216,8 @@ class Timeline {
     const by = step(this.view.to - this.view.from), digits = clamp(6 - Math.floor(Math.log10(by)), 0, 6);
     for (let at = Math.ceil(this.view.from / by) * by; at <= this.view.to; at += by) {
       pen.fillStyle = ink.line; pen.fillRect(this.x(at), top + 13, 1, height);
-      pen.fillStyle = ink.soft; pen.fillText(seconds(at, digits), this.x(at) + 3, top + 19);
+      const text = seconds(at, digits), end = this.x(at) + 3 + pen.measureText(text).width;
+      if (end < this.width) { pen.fillStyle = ink.soft; pen.fillText(text, this.x(at) + 3, top + 19); }
     }
   }
 
