@@ -220,6 +220,20 @@ def fuzz(sound_share: float) -> str:
     )
 
 
+def audit_by_size() -> str:
+    """The auditor from Parquet, at a million, ten and thirty million operations."""
+    from reports.bench_audit import by_size
+
+    return "\n" + by_size()
+
+
+def audit_beside_porcupine() -> str:
+    """The auditor and Porcupine on the same histories."""
+    from reports.bench_audit import beside_porcupine
+
+    return "\n" + beside_porcupine()
+
+
 def second_start() -> str:
     """How long the command line takes to say something."""
     started = time.perf_counter()
@@ -232,6 +246,8 @@ BENCHES: dict[str, Callable[[], str]] = {
     "kernel": kernel,
     "audit": auditor,
     "edn": edn,
+    "scale": audit_by_size,
+    "porcupine": audit_beside_porcupine,
     "simulator": simulator,
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),

@@ -44,10 +44,10 @@ class Pool:
     def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions) or history.rows < POOL_FROM_ROWS:
             return Here().over(history, work, keys)
-        return self._over(history.partitions, Promise.of(history.config), work, keys)
+        return self.checked(history.partitions, Promise.of(history.config), work, keys)
 
-    def _over(
-        self, partitions: Partitions, promise: Promise, work: Work[T], keys: Collection[str] | None
+    def checked(
+        self, partitions: Partitions, promise: Promise, work: Work[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
         done: list[tuple[str, T]] = []
         workers = min(WORKERS, os.cpu_count() or 1)

@@ -1,0 +1,54 @@
+// Checks a history of a partitioned log with Porcupine, one partition at a time: what the auditor is compared with.
+//
+// A line is one operation: client, partition, when it was called and returned, the offset of an append or -1, and
+// the end that a look at the log reported. The state is the length of the log; an append's offset must equal it.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+type operation struct{ offset, end int64 }
+
+var model = porcupine.Model{
+	Init: func() interface{} { return int64(0) },
+	Step: func(state, input, _ interface{}) (bool, interface{}) {
+		length, op := state.(int64), input.(operation)
+		if op.offset >= 0 {
+			return op.offset == length, length + 1
+		}
+		return op.end == length, length
+	},
+}
+
+func main() {
+	limit, err := time.ParseDuration(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	partitions := map[int][]porcupine.Operation{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var client, partition int
+		var called, returned int64
+		var op operation
+		if _, err := fmt.Sscan(lines.Text(), &client, &partition, &called, &returned, &op.offset, &op.end); err != nil {
+			panic(err)
+		}
+		partitions[partition] = append(partitions[partition],
+			porcupine.Operation{ClientId: client, Input: op, Call: called, Return: returned})
+	}
+	verdict, started := porcupine.Ok, time.Now()
+	for _, history := range partitions {
+		if found := porcupine.CheckOperationsTimeout(model, history, limit-time.Since(started)); found != porcupine.Ok {
+			verdict = found
+			break
+		}
+	}
+	fmt.Printf("%s %.3f\n", verdict, time.Since(started).Seconds())
+}
