@@ -12,7 +12,7 @@ import numpy as np
 
 from reports.columns import NEVER, Kind, Operations
 from reports.rules.found import Promise
-from reports.rules.partition import check
+from reports.rules.partition import CANDIDATES, check
 
 RECORDS = 200_000
 PARTITIONS = 1_000
@@ -101,7 +101,7 @@ def auditor() -> str:
     started = time.process_time()
     found = [(key, each) for key, ops in history.partitions.items() for each in check(ops, promise)]
     by_partition = time.process_time() - started
-    assert not found
+    assert {each.rule for _, each in found} <= CANDIDATES
     started = time.process_time()
     result = audit_history(history, "bench")
     seconds = time.process_time() - started

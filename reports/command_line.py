@@ -37,6 +37,9 @@ def audit_command(
     ] = None,
     master: Annotated[str | None, typer.Option(help="Where Spark runs; local[2,4] if not told.")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for Spark; repeatable.")] = None,
+    follow: Annotated[
+        bool, typer.Option(help="A folder whose files are still coming: tell the verdict so far, until _SUCCESS comes.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Audit histories: every anomaly with two operations that show it.
@@ -55,6 +58,8 @@ def audit_command(
     from spec.formats.verdict import EXIT_OF_VERDICT
 
     overrides = dict(_override(each) for each in config or [])
+    if follow:
+        raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, json=json_)])
     checker = engine_for(engine, master, conf or ())
     paths = [path for each in histories for path in histories_of(each)]
 
@@ -92,6 +97,26 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
     if html is not None:
         typer.echo(f"page: {compare_outcomes(outcomes, html)}", err=True)
     return verdict
+
+
+def _follow(histories: list[str], overrides: dict[str, Any], *, json: bool) -> "Verdict":
+    """A line on standard error whenever files came, then the verdict."""
+    from reports.follow import follow
+    from spec.formats.verdict import UsageError
+
+    if len(histories) != 1:
+        raise UsageError("expected one folder", where="--follow", mend="follow one history at a time")
+
+    def tell(so_far: "AuditResult") -> None:
+        found = ", ".join(f"{finding.name} {finding.count}" for finding in so_far.findings if not finding.expected)
+        typer.echo(f"{so_far.operations:,} operations so far: {so_far.verdict}{found and f' ({found})'}", err=True)
+
+    result = follow(Path(histories[0]), tell, overrides)
+    if json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        show(result)
+    return result.verdict
 
 
 def _override(text: str) -> tuple[str, Any]:

@@ -47,7 +47,11 @@ def recognises(head: bytes) -> bool:
 
 def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
     """The configuration of the header, if there is one, and the events."""
-    events = _events(where, quarantine)
+    return read_lines(numbered_lines(where, quarantine), quarantine)
+
+
+def read_lines(lines: Iterator[bytes], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
+    events = _events(lines, quarantine)
     first = next(events, None)
     if first is None:
         return Config(), iter(())
@@ -65,10 +69,10 @@ def _again(first: Event, events: Iterator[Event]) -> Iterator[Event]:
     yield from events
 
 
-def _events(where: str, quarantine: Quarantine) -> Iterator[Event]:
+def _events(lines: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
     decode = msgspec.json.Decoder(_Bounded).decode
     due = 0
-    for line in numbered_lines(where, quarantine):
+    for line in lines:
         try:
             event = decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

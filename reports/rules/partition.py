@@ -37,7 +37,9 @@ FAMILIES: Final[tuple[Callable[[View], Found | tuple[Found, ...]], ...]] = (
     storage.diverged_replicas,
     storage.stuck_ends,
 )
-"""Each gives findings of one or more rules; those of rules 20 and 21 are candidates, until all partitions were seen."""
+"""Each gives findings of one or more rules."""
+CANDIDATES: Final = {20, 21}
+"""Rules whose findings count only when all partitions were seen (`reports.rules.run`)."""
 
 
 def check(ops: Operations, promise: Promise) -> list[Found]:

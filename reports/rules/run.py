@@ -9,7 +9,7 @@ import numpy as np
 from reports.columns import Fate, Ints
 from reports.rules import cluster, committed, cycles, groups
 from reports.rules.found import Found, Promise
-from reports.rules.partition import check_view
+from reports.rules.partition import CANDIDATES, check_view
 from reports.rules.told import Told
 from reports.rules.view import View
 from reports.tables import Step, Tables
@@ -34,7 +34,7 @@ def first_look(_: str, view: View) -> list[Found]:
 def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition, list[Told]]:
     """What is found by partition, settled over all of them, and what only the tables of the run show."""
     found = [(key, each) for key, mine in over(first_look) for each in mine]
-    plain = [(key, each) for key, each in found if each.rule not in {4, 20, 21}]
+    plain = [(key, each) for key, each in found if each.rule not in CANDIDATES | {4}]
     return [*plain, *_torn(over, found), *_circles(over, tables, found)], [
         *groups.committed_offsets(tables),
         *_ahead(over, tables),
