@@ -23,12 +23,17 @@ def record_command(
     Example: highwater record --listen 127.0.0.1:19092 --upstream 127.0.0.1:9092 --out history.ndjson
     """
     import asyncio
+    import contextlib
 
     from reports.recorder.run import record
 
     host, port = _address(listen, "--listen")
-    with out.open("wb") as sink:
+    sink = out.open("wb")
+    try:
         recording = asyncio.run(record((host, port), _address(upstream, "--upstream"), sink, group or (), typer.echo))
+    finally:
+        with contextlib.suppress(OSError):  # what was not written has been told
+            sink.close()
     typer.echo(f"{recording.operations:,} operations recorded in {out}; next: highwater audit {out}")
 
 

@@ -18,6 +18,7 @@ class Cluster:
     groups: Collection[str] = ()
     topics: dict[bytes, str] = field(default_factory=dict)
     nodes: dict[tuple[str, int], int] = field(default_factory=dict)
+    lives: dict[tuple[str, int], int] = field(default_factory=dict)  # how often a broker ended a connection
     topics_seen: set[str] = field(default_factory=set)
     by_epoch: set[str] = field(default_factory=set)  # groups of KIP-848, whose members have epochs of their own
 
@@ -38,8 +39,11 @@ class Link:
 
     @property
     def node(self) -> str:
+        """What a broker told before it ended a connection is not held against it afterwards: it may have restarted."""
         known = self.cluster.nodes.get(self.address)
-        return str(known) if known is not None else f"{self.address[0]}:{self.address[1]}"
+        name = str(known) if known is not None else f"{self.address[0]}:{self.address[1]}"
+        life = self.cluster.lives.get(self.address, 0)
+        return f"{name}, life {life}" if life else name
 
 
 def topic_id_of(topic_id: bytes) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ class Proxy:
         self._ours: dict[Address, Address] = {}
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
+        self.failure: Exception | None = None
 
     async def listen(self, upstream: Address, port: int = 0) -> Address:
         """A port that leads to this broker: the one that is asked for, or any."""
@@ -64,14 +66,12 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
         try:
             broker_reader, broker_writer = await asyncio.open_connection(*upstream)
         except OSError:
             writer.close()
             return
-        finally:
-            self._clients.discard(task)
-        self._clients.add(task)
         link = Connection(self, Link(self.cluster, upstream), writer, broker_writer)
         pumps = [asyncio.ensure_future(link.requests(reader)), asyncio.ensure_future(link.replies(broker_reader))]
         try:
@@ -79,11 +79,19 @@ class Proxy:
         finally:
             for pump in pumps:
                 pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            outcomes = await asyncio.gather(*pumps, return_exceptions=True)
+            self._note(upstream, outcomes)
             link.lost()
             for each in (writer, broker_writer):
                 each.close()
-            self._clients.discard(task)
+
+    def _note(self, upstream: Address, outcomes: Sequence[object]) -> None:
+        """A broker that ends a connection may have gone; anything but a lost connection ends the recording."""
+        if outcomes[1] is None:
+            self.cluster.lives[upstream] = self.cluster.lives.get(upstream, 0) + 1
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and not isinstance(outcome, OSError | DecodeError):
+                self.failure = outcome
 
     async def lead_here(self, name: str, reply: Any) -> Any:
         """The reply with our ports, opened where they are new."""

@@ -1,12 +1,14 @@
 """The history that is being recorded: whole lines, numbered, the header at the front made anew as more is known."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
 import msgspec
 
 from spec.formats.history import Config, Event, header
+from spec.formats.verdict import UsageError
 
 HEADER_BYTES: Final = 1024  # blanks up to here keep room for a header that grows
 
@@ -31,7 +33,7 @@ class Recording:
         self._started_ns = time.monotonic_ns()
         self._idle: list[int] = []
         self._processes = 0
-        self._sink.write(self._header())
+        self._write(self._header())
 
     def _header(self) -> bytes:
         return self._encode(header(self.config)).ljust(HEADER_BYTES - 1) + b"\n"
@@ -41,9 +43,9 @@ class Recording:
         config = msgspec.structs.replace(self.config, **changes)
         if config != self.config:
             self.config = config
-            self._sink.seek(0)
-            self._sink.write(self._header())
-            self._sink.seek(0, 2)
+            self._on_disk(lambda: self._sink.seek(0))
+            self._write(self._header())
+            self._on_disk(lambda: self._sink.seek(0, 2))
 
     def invoke(self, f: str, **fields: Any) -> Operation:
         if self._idle:
@@ -64,14 +66,26 @@ class Recording:
 
     def unrecorded(self, reason: str) -> None:
         """A line that no auditor can use: something happened that may matter, and was not understood."""
-        self._sink.write(self._encode({"index": self._next_index, "unrecorded": reason}) + b"\n")
+        self._write(self._encode({"index": self._next_index, "unrecorded": reason}) + b"\n")
         self._next_index += 1
 
     def _append(self, process: int | str, kind: str, f: str, fields: dict[str, Any]) -> None:
         elapsed = time.monotonic_ns() - self._started_ns
         event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
         self._next_index += 1
-        self._sink.write(self._encode(event) + b"\n")
+        self._write(self._encode(event) + b"\n")
 
     def flush(self) -> None:
-        self._sink.flush()
+        self._on_disk(self._sink.flush)
+
+    def _write(self, data: bytes) -> None:
+        self._on_disk(lambda: self._sink.write(data))
+
+    def _on_disk(self, step: Callable[[], object]) -> None:
+        """A history with a hole in it is none: what cannot be written ends the recording."""
+        try:
+            step()
+        except OSError as error:
+            where = str(getattr(self._sink, "name", "the history"))
+            mend = "free disk space or write elsewhere"
+            raise UsageError(f"cannot write ({error.strerror})", where=where, mend=mend) from error

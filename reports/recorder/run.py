@@ -37,6 +37,8 @@ async def record(
     while not ended.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), EVERY_S)
+        if proxy.failure is not None:
+            raise proxy.failure
         recording.flush()
         for topic in sorted(cluster.topics_seen - asked):
             asked.add(topic)

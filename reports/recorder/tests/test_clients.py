@@ -157,6 +157,14 @@ def test_aiokafka_with_equal_values_and_a_group(cluster: ReferenceCluster, tmp_p
     held(audit(tmp_path / "history.ndjson"))
 
 
+def test_a_history_that_cannot_be_written_is_an_error(cluster: ReferenceCluster) -> None:
+    command = [sys.executable, "-m", "highwater", "record", "--listen", "127.0.0.1:0"]
+    command += ["--upstream", cluster.bootstrap.split(",")[0], "--out", "/dev/full"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert "/dev/full: cannot write (No space left on device)" in ended.stderr
+
+
 def test_a_connection_that_is_lost_leaves_its_requests_open(tmp_path: Path) -> None:
     """The broker goes while a client waits for it; the file stays whole."""
     from confluent_kafka import Producer
