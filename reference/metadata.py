@@ -18,6 +18,7 @@ from reference.wire.messages.find_coordinator import (
 )
 from reference.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -29,6 +30,8 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 # Read, write, create, delete, alter, describe, and describe and alter configs: with nobody who forbids, all (KIP-430).
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 COORDINATORS_SINCE = 4
+# Versions 10 and 11 have a field for topic ids, and no use for it: their answers cannot leave a name out.
+TOPIC_IDS_SINCE = 12
 
 
 class MetadataHandler:
@@ -54,6 +57,13 @@ class MetadataHandler:
         body: MetadataRequest = request.body
         if body.topics is None or (request.api_version == 0 and not body.topics):
             topics = [self._describe(name, topic) for name, topic in sorted(self._cache.topics.items())]
+        elif request.api_version < TOPIC_IDS_SINCE and any(map(_has_id, body.topics)):
+            topics = [
+                MetadataResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+                )
+                for asked in body.topics
+            ]
         else:
             create = body.allow_auto_topic_creation and self._context.config.auto_create_topics_enable
             topics = [
@@ -161,3 +171,7 @@ class MetadataHandler:
             error_code=ErrorCode.NONE,
             error_message=None,
         )
+
+
+def _has_id(asked: MetadataRequestTopic) -> bool:
+    return asked.name is None or asked.topic_id != ZERO_UUID

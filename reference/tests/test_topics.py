@@ -15,6 +15,7 @@ from reference.wire.messages.create_partitions import (
 from reference.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from reference.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from reference.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TOPIC = "t"
 NOBODY = b"\x11" * 16
@@ -102,3 +103,12 @@ def test_records_are_deleted_once_every_follower_has_heard(offset: int) -> None:
     result = reply.topics[0].partitions[0]
     assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
     assert {world.broker(each).replicas.partitions[TOPIC, 0].log.log_start_offset for each in world.broker_ids} == {2}
+
+
+@pytest.mark.parametrize(("version", "error"), [(11, ErrorCode.INVALID_REQUEST), (12, ErrorCode.UNKNOWN_TOPIC_ID)])
+def test_metadata_by_topic_id_is_answered_before_there_are_topic_ids(
+    world: Simulated, version: int, error: ErrorCode
+) -> None:
+    asked = MetadataRequestTopic(topic_id=NOBODY, name=None)
+    (told,) = world.ask(MetadataRequest(topics=(asked,)), version).topics
+    assert (told.error_code, told.name) == (error, "" if version == 11 else None)
