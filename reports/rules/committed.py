@@ -74,9 +74,25 @@ def _begun(view: View) -> Bounds:
     rows, offset = rows[order], offset[order]
     first = first_of_each(ops.txn[rows])
     open_at = np.where(ops.fate[rows] == Fate.COMMITTED, ops.ended[rows], UNKNOWN)
-    open_at = np.maximum(open_at, np.where(ops.status[rows] == Status.OK, ops.invoked[rows], UNKNOWN))
+    open_at = np.maximum(open_at, np.where(ops.status[rows] == Status.OK, _appended_after(view)[known][order], UNKNOWN))
     latest = np.maximum.reduceat(open_at, first) if len(first) else first
     return Bounds(latest, offset[first], rows[first])
+
+
+def _appended_after(view: View) -> Ints:
+    """Of each row in `sends` a moment before which it cannot have been appended.
+
+    A log that loses nothing grows at its end only, so whatever stands below was asked for by then.
+    """
+    ops, sends, offset = view.ops, view.sends, view.send_offset
+    after: Ints = ops.invoked[sends].copy()
+    if view.promise.unclean_election or not view.promise.acks_all:
+        return after
+    there = np.flatnonzero((offset != UNKNOWN) & (ops.status[sends] != Status.FAIL))
+    there = there[np.argsort(offset[there], kind="stable")]
+    last_of_offset = np.searchsorted(offset[there], offset[there], "right") - 1
+    after[there] = np.maximum.accumulate(after[there])[last_of_offset]
+    return after
 
 
 def _released(view: View) -> Bounds:

@@ -96,8 +96,11 @@ def diverged_replicas(view: View) -> Found:
     row, offset, value = row[committed], offset[committed], value[committed]
     order = np.argsort(offset, kind="stable")
     row, offset, value = row[order], offset[order], value[order]
-    a = np.flatnonzero((offset[1:] == offset[:-1]) & (value[1:] != value[:-1]) & (row[1:] != row[:-1]))
-    first, second, at = row[a + 1], row[a], offset[a]
+    begin = np.searchsorted(offset, offset, "left")
+    # Two dumps and two values at an offset: then some two dumps differ there, whatever one of them says twice.
+    other = np.flatnonzero(row != row[begin])
+    other = other[np.isin(begin[other], begin[value != value[begin]])]
+    first, second, at = row[other], row[begin[other]], offset[other]
     if not view.promise.compaction:
         lacking = [_lacking(view, int(dump), row, offset) for dump in dumps]
         first, second, at = (

@@ -70,6 +70,14 @@ class Brute:
             return send.offset
         return self.last_offset(send.value)
 
+    def appended_after(self, send: Row) -> int:
+        """What stands below it was asked for before."""
+        if self.promise.unclean_election or not self.promise.acks_all:
+            return send.invoked
+        place = self.send_offset(send)
+        there = [s for s in self.sends if s.status != Status.FAIL and self.send_offset(s) != UNKNOWN]
+        return max(s.invoked for s in [send, *there] if s is send or self.send_offset(s) <= place)
+
     def committed_reads(self) -> list[Row]:
         return [r for r in self.good if r.isolation != Isolation.READ_UNCOMMITTED]
 
@@ -393,7 +401,7 @@ def _(b: Brute) -> Iterator[int]:
         if sends:
             first = min(b.send_offset(s) for s in sends)
             open_at = [s.ended for s in sends if s.fate == Fate.COMMITTED]
-            open_at += [s.invoked for s in sends if s.status == Status.OK]
+            open_at += [b.appended_after(s) for s in sends if s.status == Status.OK]
             if any(r.returned < max(open_at, default=-1) and end > first and r.txn != txn for r, end in released):
                 yield txn
 

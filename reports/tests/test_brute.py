@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import Ints, Operations
+from reports.columns import Ints, Kind, Operations, Status
 from reports.rules.found import Found, Promise
 from reports.rules.partition import check
 from reports.tests.brute import RULES, Brute
-from reports.tests.random_ops import random_operations
+from reports.tests.random_ops import operations, random_operations
 
 CULPRITS: dict[int, Callable[[Operations, Found], Ints]] = {
     1: lambda ops, found: found.offset,
@@ -69,3 +69,13 @@ def test_random_histories_show_every_rule_and_none() -> None:
         seen[found or [0]] += 1
     assert [rule for rule in RULES if not seen[rule]] == []
     assert seen[0] > 20, "no healthy ones among them"
+
+
+def test_a_dump_that_tells_an_offset_twice_still_differs_from_another() -> None:
+    def dump(moment: int, *values: int) -> dict[str, object]:
+        row = {"kind": Kind.DUMP, "status": Status.OK, "position": 0, "high_watermark": 1, "process": moment}
+        return row | {"invoked": moment, "returned": moment + 1, "records": [(0, value) for value in values]}
+
+    for first, second, differ in [((7, 8), (8,), True), ((8,), (7, 8), True), ((7, 8), (), False), ((8,), (8,), False)]:
+        dumps = [dump(0, *first), *([dump(2, *second)] if second else [])]
+        assert bool(culprits(operations(dumps), Promise())[36]) == differ

@@ -137,3 +137,15 @@ def test_random_histories_are_of_both_kinds() -> None:
     chance = random.Random(19)
     bad = sum(not possible(random_history(chance)) for _ in range(400))
     assert 60 < bad < 340
+
+
+def test_a_transaction_is_open_as_long_as_what_it_sends_comes_behind_what_was_sent_later() -> None:
+    ops = [
+        Op("send", 0, 6, 1, txn=1),
+        Op("send", 2, 7, 5, txn=1),  # appended after the next one, and so after the reader's answer
+        Op("send", 4, 5, 3),
+        Op("read", 1, 3, 3),
+    ]
+    assert not possible(ops)
+    assert found(ops)
+    assert not any(each.rule in RULES for each in check(columns(ops), Promise(unclean_election=True)))
