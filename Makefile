@@ -41,6 +41,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/python -m fuzz.nightly --minutes 30
 	@$(BIN)/python -m fuzz.guard_times
+	@$(BIN)/python -m fuzz.spoilt
 	@rm -rf results/sweep
 	@$(BIN)/highwater fuzz reference --seconds 600
 	@$(BIN)/highwater fuzz --self-test --seconds 60 --seeds 5

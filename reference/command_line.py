@@ -25,6 +25,9 @@ def broker_command(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A broker setting, KEY=VALUE, or ID.KEY=VALUE; repeatable.")
     ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write every node's steps into this folder, for `highwater spec trace`.")
+    ] = None,
     control: Annotated[bool, typer.Option(help="Take start/kill/pause/resume commands on standard input.")] = False,
 ) -> None:
     """Run the reference broker: one node, or a cluster of processes.
@@ -42,7 +45,7 @@ def broker_command(
         from reference.config import read_config
         from reference.drivers.process import run_node
 
-        run_node(read_config(config), lambda address: _say(f"ready {address}"))
+        run_node(read_config(config), lambda address: _say(f"ready {address}"), trace=trace)
         return
     from reference.drivers.cluster import Cluster, supervise
 
@@ -54,7 +57,7 @@ def broker_command(
         "offsets_topic_replication_factor": min(cluster, 3),
         **dict(_setting(each) for each in set_ or []),
     }
-    nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id)
+    nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id, trace=trace)
     supervise(nodes, _say, control=control)
 
 

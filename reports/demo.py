@@ -157,14 +157,14 @@ class Demo:
     def validate_trace(self) -> str:
         """A run of the simulator is a behaviour of the spec; the same run with one line dropped is not."""
         from fuzz.search import run_seed
-        from spec.formats.trace import write_trace
+        from spec.formats.trace import renumber, write_trace
         from spec.trace import validate_trace
 
         steps = run_seed(TRACED_SEED, tracing=True).steps
         whole, cut = self.folder / "trace.ndjson", self.folder / "trace-one-line-dropped.ndjson"
         write_trace(whole, steps)
         dropped = next(n for n, step in enumerate(steps) if step.action == "LeaderWrite" and n > len(steps) // 2)
-        write_trace(cut, [step for n, step in enumerate(steps) if n != dropped])
+        write_trace(cut, renumber(step for n, step in enumerate(steps) if n != dropped))
         with self.console.status("TLC: is this run a behaviour of the spec?"):
             accepted, refused = (validate_trace(each, "hw_truncation") for each in (whole, cut))
         words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}

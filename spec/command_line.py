@@ -251,24 +251,26 @@ def draw_command(
 
 @spec_app.command("trace")
 def trace_command(
-    file: Annotated[Path, typer.Argument(help="A trace.ndjson of a run.")],
+    file: Annotated[Path, typer.Argument(help="A trace.ndjson of a run, or a folder of processes' traces.")],
     model: Annotated[
         str | None, typer.Option(help="Which model to hold it to; every one that fits, if not told.")
     ] = None,
+    entity: Annotated[str | None, typer.Option(help="Which partition (t-0) or group; all, if not told.")] = None,
     json_: JsonOption = False,
 ) -> None:
     """Is what a broker did a behaviour of the spec? Names the first line that is not.
 
     Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
+    · highwater broker --cluster 3 --trace traces; highwater spec trace traces
     """
     from spec.trace import validate_trace
 
-    found = validate_trace(file, model)
+    found = validate_trace(file, model, entity=entity)
     if json_:
         _print_json(_trace_summary(found))
     else:
-        for entity in found.entities:
-            typer.echo(_entity_text(entity))
+        for each in found.entities:
+            typer.echo(_entity_text(each))
     raise typer.Exit(EXIT_OF_VERDICT[found.verdict])
 
 
@@ -281,6 +283,7 @@ def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
                 "model": e.model,
                 "verdict": e.verdict,
                 "steps": e.steps,
+                "file": e.file,
                 "line": e.line,
                 "reason": e.reason,
             }
@@ -293,7 +296,7 @@ def _entity_text(entity: "EntityVerdict") -> str:
     words = {"valid": "accepted", "invalid": "refused"}.get(entity.verdict, "unknown")
     head = f"{entity.entity} {entity.model}: {words}, {entity.steps} steps in {entity.seconds:.1f} s"
     if entity.line is not None:
-        head += f"\n  line {entity.line}: {entity.reason}"
+        head += f"\n  {entity.file}, line {entity.line}: {entity.reason}"
     elif entity.reason:
         head += f"\n  {entity.reason}"
     return "\n".join([head, *(f"  before: {line}" for line in entity.before)])

@@ -31,13 +31,14 @@ BROKEN: Final = {
     DEADLOCK: re.compile(r"(Deadlock)"),
 }
 VIOLATED_EXITS: Final = frozenset({11, 12, 13})
-# Exit codes that mean the spec or its configuration is at fault.
+# Exit codes that mean the spec or its configuration is at fault; or, of these three, what it was given.
+UNDEFINED: Final = (75, 76, 77)
 SPEC_FAULTS: Final = {
     10: "an assumption is false",
     14: "an Assert failed",
     150: "does not parse",
     151: "bad configuration",
-    **dict.fromkeys((75, 76, 77), "cannot be evaluated"),
+    **dict.fromkeys(UNDEFINED, "cannot be evaluated"),
 }
 COUNTS: Final = re.compile(
     r"([\d,]+) states generated(?: \([^)]*\))?, "
@@ -143,6 +144,14 @@ def counts_in(text: str) -> tuple[int, int, int] | None:
     return generated, distinct, queue
 
 
+class CannotEvaluateError(UsageError):
+    """The module or what it was given has no value somewhere; `lines` are what it had printed until then."""
+
+    def __init__(self, what: str, where: str, mend: str, lines: tuple[str, ...]) -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.lines = lines
+
+
 def judge(messages: Messages, code: int, late: str, module: Path, seconds: float, *, simulated: bool) -> TlcResult:
     if code in SPEC_FAULTS and not late and not messages.mention(NO_MEMORY):
         raise _spec_fault(messages, code, module)
@@ -220,7 +229,10 @@ def _spec_fault(messages: Messages, code: int, module: Path) -> UsageError:
     )
     places = [*NESTED.finditer(said)] or [*PLACE.finditer(said)][:1]
     where = f"{_file_of(places[-1][3], messages, module)}:{places[-1][1]}:{places[-1][2]}" if places else str(module)
-    return UsageError(f"{SPEC_FAULTS[code]}: {_gist(said)}", where=where, mend="correct the module or its cfg")
+    what, mend = f"{SPEC_FAULTS[code]}: {_gist(said)}", "correct the module or its cfg"
+    if code in UNDEFINED:
+        return CannotEvaluateError(what, where, mend, tuple(messages.lines))
+    return UsageError(what, where=where, mend=mend)
 
 
 def _file_of(name: str | None, messages: Messages, module: Path) -> Path:

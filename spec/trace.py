@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from spec.formats.trace import Step, read_trace
+from spec.formats.trace import Line, Step, out_of_order, read_lines
 from spec.formats.verdict import UsageError, Verdict, worst
+from spec.merged_traces import merge_lives, read_lives
 from spec.models import CONTRACTS
 from spec.tla_values import Function, Value, parse, to_tla
 from spec.tlc import Options, run_tlc
-from spec.tlc_messages import TlcResult
+from spec.tlc_messages import CannotEvaluateError, TlcResult
 
 FOLDER: Final = Path(__file__).parent
 UNLOGGED: Final = -2
@@ -61,13 +62,14 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class EntityVerdict:
-    """`line` (from 1, of the file) is the first that the spec has no step for, and `before` the state it found."""
+    """`line` (from 1, of `file`) is the first that the spec has no step for, and `before` the state it found."""
 
     entity: str
     model: str
     verdict: Verdict
     steps: int
     seconds: float = 0.0
+    file: str = ""
     line: int | None = None
     reason: str = ""
     before: tuple[str, ...] = ()
@@ -83,25 +85,34 @@ class TraceVerdict:
         return worst([each.verdict for each in self.entities])
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    number: int
-    step: Step
-
-
 def validate_trace(
-    path: Path, model: str | None = None, *, timeout_s: float = TIMEOUT_S, explain: bool = True
+    path: Path,
+    model: str | None = None,
+    *,
+    entity: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    explain: bool = True,
 ) -> TraceVerdict:
-    """Hold every entity of a trace file to the models that speak of it; UsageError: no such file or model.
+    """Hold every entity of a trace to the models that speak of it; UsageError: no such file or model.
 
+    `path`: a file, or a folder of what processes wrote.
+
+    A file whose lines are not numbered without a gap is refused before any model is asked.
     Without `explain` nothing is said of the state before a line that is refused, in half the time.
     """
     layouts = {model: read_layout(model)} if model is not None else read_layouts()
-    lines = [Line(number, step) for number, step in enumerate(read_trace(path), 1)]
+    files = read_lives(path) if path.is_dir() else [read_lines(path)]
+    for file in files:
+        gap = out_of_order(file)
+        if gap is not None:
+            return TraceVerdict(path, (_refused(path.name, "seq", len(file), *gap),))
+    lines = merge_lives(files)
     entities = sorted({line.step.entity for line in lines} - {EVERYWHERE})
-    verdicts = [each for entity in entities for each in _judge(layouts, entity, lines, timeout_s, explain)]
+    chosen = [each for each in entities if entity in {None, each}]
+    verdicts = [each for name in chosen for each in _judge(layouts, name, lines, timeout_s, explain)]
     if not verdicts:
-        raise UsageError("holds no step of any entity", where=str(path), mend="record a run with tracing on")
+        mend = f"there are {', '.join(entities)}" if entities else "record a run with tracing on"
+        raise UsageError(f"holds no step of {entity or 'any entity'}", where=str(path), mend=mend)
     return TraceVerdict(path, tuple(verdicts))
 
 
@@ -132,10 +143,13 @@ def _judge(
             continue
         strange = next((line for line in named if line.step.action not in known), None)
         if strange is not None:
-            reason = f"the spec has no action {strange.step.action}"
-            yield EntityVerdict(entity, model, Verdict.INVALID, len(named), line=strange.number, reason=reason)
+            yield _refused(entity, model, len(named), strange, f"the spec has no action {strange.step.action}")
         else:
             yield _validate(model, layout, entity, mine, timeout_s, explain)
+
+
+def _refused(entity: str, model: str, steps: int, line: Line, reason: str) -> EntityVerdict:
+    return EntityVerdict(entity, model, Verdict.INVALID, steps, file=line.file, line=line.number, reason=reason)
 
 
 def _left_out(layout: Layout, lines: Iterable[Line]) -> bool:
@@ -146,27 +160,38 @@ def _validate(
     model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float, explain: bool
 ) -> EntityVerdict:
     mine = [line for line in lines if line.step.action in layout.actions]
-    members = frozenset(_members(layout, mine))
+    named = [(member, line) for line in mine for member in _members(layout, line.step)]
+    strange = next((line for member, line in named if type(member) is not type(named[0][0])), None)
+    if strange is not None:
+        return _refused(entity, model, len(mine), strange, f"not all members are alike in {describe(strange.step)}")
+    members = frozenset(member for member, _ in named)
     mine = [line for line in mine if line.step.entity != EVERYWHERE or line.step.node in members]
     rows = [_row(layout, line.step) for line in mine]
-    result = _run(model, rows, members, 0, timeout_s)
+    try:
+        result = _run(model, rows, members, 0, timeout_s)
+    except CannotEvaluateError as error:
+        strange = mine[_reached(error.lines) - 1]
+        return _refused(entity, model, len(mine), strange, f"the spec has no meaning for {describe(strange.step)}")
     told = partial(EntityVerdict, entity, model, steps=len(mine), seconds=result.seconds)
     if ACCEPTED in result.lines:
         return told(Verdict.VALID)
     if result.verdict is not Verdict.VALID:
         return told(Verdict.UNKNOWN, reason=result.reason or f"{result.broken} is violated")
-    reached = max(int(found[1]) for line in result.lines if (found := REACHED.match(line)))
+    reached = _reached(result.lines)
     refused = mine[reached - 1]
     before = _shown(_run(model, rows, members, reached, timeout_s).lines) if explain else ()
     reason = f"no step of the spec is {describe(refused.step)}"
-    return told(Verdict.INVALID, line=refused.number, reason=reason, before=tuple(before))
+    return told(Verdict.INVALID, file=refused.file, line=refused.number, reason=reason, before=tuple(before))
 
 
-def _members(layout: Layout, lines: Iterable[Line]) -> Iterable[Value]:
-    for line in lines:
-        for path in layout.members:
-            found = _look_up(line.step, path)
-            yield from found if isinstance(found, list) else [] if found is None else [found]
+def _reached(lines: Iterable[str]) -> int:
+    return max((int(found[1]) for line in lines if (found := REACHED.match(line))), default=1)
+
+
+def _members(layout: Layout, step: Step) -> Iterable[Value]:
+    for path in layout.members:
+        found = _look_up(step, path)
+        yield from found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _look_up(step: Step, path: str) -> Any:

@@ -24,13 +24,14 @@ class ReferenceCluster:
 
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
-        settings: dict[str, object] | None = None, folder: Path | None = None,
+        settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
     ) -> None:  # fmt: skip
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
         command += [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={_text(value)}")]
         command += ["--folder", str(folder)] if folder else []
+        command += ["--trace", str(trace)] if trace else []
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
             start_new_session=True,

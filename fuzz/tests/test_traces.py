@@ -1,54 +1,43 @@
-"""Runs of the simulator are behaviours of the models; with a guard off, or a line spoilt, they are not."""
+"""Runs of simulator and processes are behaviours of the models; with a guard off, or a line spoilt, they are not.
 
-from functools import cache
+TLC starts for each that a model has to judge, so there are few here; `python -m fuzz.spoilt` (`make soak`) has more.
+"""
+
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import pytest
 
-from fuzz.kept import FOLDER, read_kept
-from spec.formats.trace import Step, write_trace
+from conformance.targets.reference import ReferenceCluster
+from fuzz.processes.load import GROUP, TOPIC, Load
+from fuzz.processes.workload import run_workload
+from fuzz.schedule import Fault, Schedule
+from fuzz.spoilt import RUNS, judge, run_of, spoilt, traced
+from spec.formats.trace import read_trace, renumber
 from spec.formats.verdict import Verdict
-from spec.trace import EntityVerdict, validate_trace
+from spec.trace import validate_trace
 
-# Of each model: the kept seed whose run is traced, with its guard on; the entity; and how many of its lines.
-RUNS: Final = {
-    "eager_rebalance": ("FenceStaleGeneration", "g", 200),
-    "cooperative_rebalance": ("WithholdClaimed", "g", 200),
-    "isr_commit": ("HwWaitsForProposed", "t-0", 300),
-    "hw_truncation": ("HwWaitsForProposed", "t-0", 300),
-    "controller_failover": ("MoveLeaderToTarget", "t-0", 5_000),
-}
+DRAWS: Final = 25
 # Guards whose absence a model sees in the trace of the kept seed.
 SEEN: Final = (
     ("eager_rebalance", "FenceStaleGeneration", "g", "HandleCommit"),
-    ("cooperative_rebalance", "WithholdClaimed", "g", "HandleSync"),
-    ("isr_commit", "IsrCas", "t-0", "LeaderChangeIsr"),
-    ("hw_truncation", "IsrCas", "t-0", "LeaderChangeIsr"),
     ("controller_failover", "BumpLeaderEpoch", "t-0", "ElectLeader"),
 )
+SETTINGS: Final[dict[str, object]] = {
+    "metadata_store_session_timeout_ms": 1_500,
+    "replica_lag_time_max_ms": 2_000,
+    "offsets_topic_num_partitions": 1,
+}
+LEADER_KILLED: Final = Schedule(
+    faults=(Fault(at_ms=1_500, for_ms=1_500, kind="kill", nodes=(f"leader({TOPIC},0)",)),), duration_ms=4_000
+)
+WORK: Final = Load(partitions=1, rate=10, kafka_python_producers=0, assigned_consumers=0, raw_readers=0)
+PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 
 
-@cache
-def traced(guard: str, entity: str, *, off: bool = False) -> tuple[Step, ...]:
-    steps = read_kept(FOLDER / f"{guard}.json").run(off=off, tracing=True).steps
-    return tuple(step for step in steps if step.entity in {"", entity})
-
-
-def judge(folder: Path, model: str, steps: list[Step]) -> EntityVerdict:
-    path = folder / "trace.ndjson"
-    write_trace(path, steps)
-    (found,) = validate_trace(path, model, explain=False).entities
-    return found
-
-
-def run_of(model: str) -> list[Step]:
-    guard, entity, lines = RUNS[model]
-    return list(traced(guard, entity)[:lines])
-
-
-@pytest.mark.parametrize("model", RUNS)
+# The others are shown by what processes did.
+@pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover"])
 def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str) -> None:
     found = judge(tmp_path, model, run_of(model))
     assert found.verdict is Verdict.VALID, (found.line, found.reason)
@@ -64,27 +53,50 @@ def test_without_a_guard_the_trace_is_refused(
     assert f" {refused}" in found.reason
 
 
-# What is spoilt: the first line of this action is dropped, or one of its values is another.
-FIXED: Final[tuple[tuple[str, str, str | None, dict[str, Any]], ...]] = (
-    ("eager_rebalance", "GroupStored", None, {}),
-    ("cooperative_rebalance", "CompleteJoin", None, {}),
-    ("isr_commit", "LeaderAck", "choices", {"last_offset": 99}),
-    ("controller_failover", "BecomeLeader", "state", {"controller_epoch": 9}),
-    ("controller_failover", "ElectLeader", "state", {"leader_epoch": 5}),
-)
+@pytest.mark.parametrize("how", ["dropped", "swapped"])
+@pytest.mark.parametrize("model", RUNS)
+def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed(tmp_path: Path, model: str, how: str) -> None:
+    for seed in range(DRAWS):
+        steps, words = spoilt(model, how, seed)
+        found = judge(tmp_path, model, steps)
+        assert (found.verdict, found.model) == (Verdict.INVALID, "seq"), words
+        assert found.line is not None
+        assert str(found.line) in words.partition(", ")[0]
 
 
-@pytest.mark.parametrize(("model", "action", "part", "changed"), FIXED)
-def test_a_spoilt_line_is_noticed(
-    tmp_path: Path, model: str, action: str, part: str | None, changed: dict[str, Any]
-) -> None:
-    steps = run_of(model)
-    at = next(slot for slot, step in enumerate(steps) if step.action == action)
-    if part is None:
-        del steps[at]
-    else:
-        steps[at] = msgspec.structs.replace(steps[at], **{part: {**getattr(steps[at], part), **changed}})
-    found = judge(tmp_path, model, steps)
+@pytest.mark.parametrize(("model", "how", "seed"), [("isr_commit", "changed", 0), ("eager_rebalance", "changed", 0)])
+def test_a_spoilt_line_is_noticed_by_the_model(tmp_path: Path, model: str, how: str, seed: int) -> None:
+    steps, words = spoilt(model, how, seed)
+    found = judge(tmp_path, model, renumber(steps))
+    assert (found.verdict, found.model) == (Verdict.INVALID, model), words
+
+
+@pytest.mark.xdist_group("cluster")
+def test_what_processes_did_is_a_behaviour_of_the_specs(tmp_path: Path) -> None:
+    """Two members share a topic whose leader is killed and comes back."""
+    with ReferenceCluster(3, settings=SETTINGS, trace=tmp_path / "traces") as cluster:
+        run_workload(cluster, cluster.bootstrap, tmp_path, LEADER_KILLED, WORK)
+    found = [
+        each
+        for model, entity in (("isr_commit", f"{TOPIC}-0"), ("eager_rebalance", GROUP))
+        for each in validate_trace(tmp_path / "traces", model, entity=entity).entities
+    ]
+    assert [(each.entity, each.verdict) for each in found] == [(f"{TOPIC}-0", Verdict.VALID), (GROUP, Verdict.VALID)], (
+        found
+    )
+    lives = {path.stem: {step.action for step in read_trace(path)} for path in (tmp_path / "traces").iterdir()}
+    assert sorted(path for path in lives if path.endswith(".1"))
+    assert "ElectLeader" in lives["store.0"]
+    assert {"LeaderAck", "CompleteJoin", "FollowerAppend", "Restart"} <= set().union(*lives.values())
+
+
+@pytest.mark.xdist_group("cluster")
+def test_what_processes_did_without_a_guard_is_refused(tmp_path: Path) -> None:
+    """Acknowledged before it is committed."""
+    off = ReferenceCluster(2, settings=SETTINGS, trace=tmp_path / "traces", guards_off=["AckAfterCommit"])
+    quiet = Schedule(duration_ms=1_000)
+    with off as cluster:
+        run_workload(cluster, cluster.bootstrap, tmp_path, quiet, PRODUCERS)
+    (found,) = validate_trace(tmp_path / "traces", "isr_commit", entity=f"{TOPIC}-0", explain=False).entities
     assert found.verdict is Verdict.INVALID
-    assert found.line is not None
-    assert found.line > at
+    assert "LeaderAck" in found.reason

@@ -64,7 +64,9 @@ class Cluster:
         port: int = 0,
         settings: dict[str, object] | None = None,
         first_id: int = 1,
+        trace: Path | None = None,
     ) -> None:
+        self._trace = ["--trace", str(trace)] if trace else []
         self._temporary = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="highwater-"))
         self._ports = Ports(size + 1)
@@ -78,7 +80,10 @@ class Cluster:
 
     def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
-        if not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER):
+        ours = not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER)
+        if self._trace and not ours:
+            raise UsageError("ZooKeeper does not tell its steps", where="--trace", mend="use the embedded store")
+        if ours:
             nodes[STORE_NODE] = {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
         for number, (broker_id, port) in enumerate(ports.items()):
             broker: dict[str, object] = {
@@ -111,7 +116,7 @@ class Cluster:
             return
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name])],
+                [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name]), *self._trace],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

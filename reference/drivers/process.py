@@ -19,6 +19,7 @@ from reference.drivers.logs import log_as, log_to_stderr
 from reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
 from reference.drivers.security import Security
 from reference.drivers.tcp import Driver, StoreConnection
+from reference.drivers.trace_file import TraceFile
 from reference.drivers.zookeeper import ZooKeeperLink, store_hosts
 from reference.events import STORE
 from reference.metadata_cache import Endpoint
@@ -32,9 +33,15 @@ LEAVE_S = 5.0
 Ready = Callable[[str], None]
 
 
-def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready) -> None:
-    """Run until told to stop. UsageError for a port in use, a folder of somebody else, or a disk that refuses."""
-    run = _run_broker(config, on_ready) if isinstance(config, BrokerConfig) else _run_store(config, on_ready)
+def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready, *, trace: Path | None = None) -> None:
+    """Run until told to stop. UsageError for a port in use, a folder of somebody else, or a disk that refuses.
+
+    `trace`: the folder where it writes what it does, step by step.
+    """
+    if isinstance(config, BrokerConfig):
+        run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None)
+    else:
+        run = _run_store(config, on_ready, TraceFile(trace, STORE) if trace else None)
     _allow_descriptors()
     asyncio.run(run)
 
@@ -45,11 +52,11 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
+async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | None) -> None:
     disk = Disk(Path(config.log_dir))
     disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
     log_as(config, disk.root)
-    broker = Broker(config, disk)
+    broker = Broker(config, disk, tracing=trace is not None)
 
     def resolve(peer: str) -> Endpoint | None:
         if peer == STORE:
@@ -58,7 +65,7 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready) -> None:
         return broker.endpoint(int(peer.partition(":")[2]))
 
     security = Security(config)
-    driver = Driver(broker, disk, resolve, security)
+    driver = Driver(broker, disk, resolve, security, trace)
     hosts = store_hosts(config.metadata_store)
     if hosts is not None:
         link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
@@ -96,11 +103,12 @@ def _accept(listener: Listener, defects: tuple[str, ...]) -> Callable[[], asynci
     return lambda: DefectiveConnection(listener, defects)
 
 
-async def _run_store(config: StoreConfig, on_ready: Ready) -> None:
+async def _run_store(config: StoreConfig, on_ready: Ready, trace: TraceFile | None) -> None:
     log_to_stderr()
     disk = Disk(Path(config.data_dir))
     disk.claim({"cluster.id": config.cluster_id})
-    driver = Driver(MetadataStore(config, disk), disk, lambda peer: None)
+    store = MetadataStore(config, disk, tracing=trace is not None)
+    driver = Driver(store, disk, lambda peer: None, trace=trace)
     server = await _listen(lambda: StoreConnection(driver), config.host, config.port)
     driver.start()
 

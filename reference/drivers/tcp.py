@@ -16,6 +16,7 @@ import msgspec
 
 from reference.drivers.files import Disk
 from reference.drivers.security import Security
+from reference.drivers.trace_file import TraceFile
 from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
@@ -52,8 +53,9 @@ class Driver:
         disk: Disk,
         resolve: Callable[[str], Endpoint | None],
         security: Security | None = None,
+        trace: TraceFile | None = None,
     ) -> None:
-        self.node, self._disk, self._resolve, self.security = node, disk, resolve, security
+        self.node, self._disk, self._resolve, self.security, self._trace = node, disk, resolve, security, trace
         self.loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.channels: dict[str, Channel] = {}
@@ -107,6 +109,8 @@ class Driver:
     # -- out of the node -------------------------------------------------------------------------
 
     def _perform(self, effects: list[Effect]) -> None:
+        if self._trace is not None:
+            self._trace.write(effects)
         for effect in effects:
             match effect:
                 case Send(to, message):

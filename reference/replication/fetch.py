@@ -5,7 +5,7 @@ parked until enough is appended (followers) or committed (consumers), or the wai
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,7 @@ class Reading:
     responses: list[FetchableTopicResponse]
     size: int = 0
     urgent: bool = False
+    parked: list[tuple[Partition, FetchPartition]] = field(default_factory=list)
 
 
 def _may_read_any_replica(body: FetchRequest, version: int) -> bool:
@@ -84,6 +85,8 @@ class FetchHandler:
                 reading = self._read(body, parking=False, arrived=False, any_replica=any_replica)
                 break
             reading = self._read(body, parking=True, arrived=False, any_replica=any_replica)
+        for partition, asked in reading.parked:  # answered with another that has something to say
+            self._trace(partition, body.replica_id, asked, "records", partition.log.log_end_offset)
         responses = tuple(reading.responses)
         meter = "BytesOutPerSec" if body.replica_id < 0 else "ReplicationBytesOutPerSec"
         self._context.meters.mark(meter, reading.size)
@@ -129,7 +132,7 @@ class FetchHandler:
             parts = []
             for asked in topic.partitions:
                 data, urgent = self._read_one(
-                    body, topic.topic, asked, left, first=reading.size == 0, parking=parking, arrived=arrived,
+                    body, topic.topic, asked, left, reading, parking=parking, arrived=arrived,
                     any_replica=any_replica,
                 )  # fmt: skip
                 size = len(data.records or b"")
@@ -146,8 +149,8 @@ class FetchHandler:
         topic: str,
         asked: FetchPartition,
         left: int,
+        reading: Reading,
         *,
-        first: bool,
         parking: bool,
         arrived: bool,
         any_replica: bool,
@@ -170,11 +173,13 @@ class FetchHandler:
                 if diverging is None:
                     until = _readable_until(partition, body)
                     size = min(asked.partition_max_bytes, left)
-                    records = partition.log.read(asked.fetch_offset, size, until, at_least_one=first)
+                    records = partition.log.read(asked.fetch_offset, size, until, at_least_one=reading.size == 0)
             except OffsetOutOfRangeError:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:
             parked = parking and error is ErrorCode.NONE and diverging is None and not records
+            if parked:
+                reading.parked.append((partition, asked))
             self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked, arrived=arrived)
         if error is not ErrorCode.NONE:
             return _refused(asked, error), True
@@ -204,20 +209,24 @@ class FetchHandler:
             if replica in partition.remotes:
                 partition.remotes[replica].log_start_offset = asked.log_start_offset
         result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]
+        end_offset = diverging.end_offset if diverging else partition.log.log_end_offset
+        self._trace(partition, replica, asked, result, end_offset)
+        if accepted:
+            partition.follower_settled(replica)
+
+    def _trace(self, partition: Partition, follower: int, asked: FetchPartition, result: str, end_offset: int) -> None:
         self._context.trace(
             partition.entity,
             "LeaderServeFetch",
             choices={
-                "follower": replica,
+                "follower": follower,
                 "fetch_offset": asked.fetch_offset,
                 "result": result,
-                "end_offset": diverging.end_offset if diverging else partition.log.log_end_offset,
+                "end_offset": end_offset,
             },
             high_watermark=partition.high_watermark,
             log_end_offset=partition.log.log_end_offset,
         )
-        if accepted:
-            partition.follower_settled(replica)
 
 
 def _readable_until(partition: Partition, body: FetchRequest) -> int:

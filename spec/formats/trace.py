@@ -1,6 +1,7 @@
 """`trace.ndjson`: one line per protocol step, to be accepted or refused by a TLA+ trace module."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     `action` is the TLA+ action's name; `choices` what was chosen where the spec leaves a choice;
     `state` the values after the step of the variables that the spec names.
     `time_ns` is monotonic and taken before anything of the step is sent.
+    `seq` counts the steps of a file from 0, so that a line that is missing or stands elsewhere is noticed.
     """
 
     seq: int
@@ -26,6 +28,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     state: dict[str, Any] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A step and where it stands; `number` counts from 1."""
+
+    file: str
+    number: int
+    step: Step
+
+
+def renumber(steps: Iterable[Step]) -> list[Step]:
+    """Some steps of a trace as a trace of their own."""
+    return [msgspec.structs.replace(step, seq=seq) for seq, step in enumerate(steps)]
+
+
 def write_trace(path: Path, steps: Iterable[Step]) -> None:
     encoder = msgspec.json.Encoder()
     path.write_bytes(b"".join(encoder.encode(step) + b"\n" for step in steps))
@@ -33,15 +49,35 @@ def write_trace(path: Path, steps: Iterable[Step]) -> None:
 
 def read_trace(path: Path) -> list[Step]:
     """All steps of a trace file; UsageError names the line that is not a step."""
-    decoder = msgspec.json.Decoder(Step)
-    steps = []
+    return [line.step for line in read_lines(path)]
+
+
+def read_lines(path: Path, *, of_process: bool = False) -> list[Line]:
+    """As `read_trace`. A process may be killed within a write: the line that it leaves unended is left out."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"cannot read this trace ({error.strerror})", where=str(path)) from error
-    for number, line in enumerate(lines, 1):
-        try:
-            steps.append(decoder.decode(line))
-        except msgspec.DecodeError as error:
-            raise UsageError(f"line {number}: expected one trace step, {error}", where=str(path)) from error
-    return steps
+    if of_process or not lines[-1]:
+        lines.pop()
+    decoder = msgspec.json.Decoder(Step)
+    return [Line(path.name, number, _decode(decoder, line, path, number)) for number, line in enumerate(lines, 1)]
+
+
+def _decode(decoder: msgspec.json.Decoder[Step], line: bytes, path: Path, number: int) -> Step:
+    try:
+        return decoder.decode(line)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"line {number}: expected one trace step, {error}", where=str(path)) from error
+
+
+def out_of_order(lines: Iterable[Line]) -> tuple[Line, str] | None:
+    """The first line of a file that does not follow the one before it, by `seq` and by time, and what was expected."""
+    time_ns = 0
+    for seq, line in enumerate(lines):
+        if line.step.seq != seq:
+            return line, f"expected seq {seq}, not {line.step.seq}: a line is missing, or stands elsewhere"
+        if line.step.time_ns < time_ns:
+            return line, f"expected time_ns {time_ns} or later, not {line.step.time_ns}"
+        time_ns = line.step.time_ns
+    return None

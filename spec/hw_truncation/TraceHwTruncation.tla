@@ -54,10 +54,17 @@ IsSendFetch(f, leader, offset, epoch, lastEpoch) ==
     /\ leader = LeaderOf(f)
     /\ offset = Request(f).offset /\ epoch = Request(f).leaderEpoch /\ Same(lastEpoch, Request(f).lastEpoch)
 
+\* In an orderly stop the leadership moves first: then it is told to stop (StopReplica), of which there is no line.
+RefuseStopped(l, f, i) ==
+    /\ Arrived(l, f, i) /\ Store.leader # l
+    /\ Answer(f, i, NoReply)
+    /\ UNCHANGED <<store, roles, log, latestEpoch, leading, highWatermark, committed>>
+
 IsLeaderServeFetch(l, f, offset, result, answerEnd, end) ==
     \E i \in DOMAIN fetch[f] :
         /\ fetch[f][i].offset = offset
         /\ IF result = "parked" THEN LeaderParkFetch(l, f, i)
+           ELSE IF result = "not_leader" /\ Leads(l) THEN RefuseStopped(l, f, i)
            ELSE /\ LeaderServeFetch(l, f, i)
                 /\ result = FetchResult(l, fetch[f][i])
                 /\ result = "diverging" => Same(answerEnd, DivergingReply(l, fetch[f][i]).end)

@@ -1,6 +1,8 @@
 """The commands: exit codes, and what `--json` prints."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,20 @@ def test_check_refuses_what_it_does_not_know() -> None:
         run("spec", "check", "--profile", "quick")
 
 
+def test_a_trace_that_is_cut_in_the_middle_of_a_line_is_bad_input(tmp_path: Path) -> None:
+    whole = FAILOVER.read_bytes()
+    path = tmp_path / "cut.ndjson"
+    path.write_bytes(whole[: whole.index(b"FollowerAppend")])
+    number = path.read_bytes().count(b"\n") + 1
+    with pytest.raises(UsageError, match=rf"cut\.ndjson: line {number}: expected one trace step, Input data was trunc"):
+        run("spec", "trace", str(path))
+    result = subprocess.run(
+        [sys.executable, "-m", "highwater", "spec", "trace", str(path)], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (ExitCode.USAGE, "")
+    assert f"line {number}: expected one trace step" in result.stderr
+
+
 def test_draw_writes_a_picture(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     assert run("spec", "draw", "ack_after_commit", "--out", str(path)) == (ExitCode.HELD, f"wrote {path}\n")
@@ -65,7 +81,8 @@ def test_draw_writes_a_picture(tmp_path: Path) -> None:
 def test_trace_says_accepted() -> None:
     code, said = run("spec", "trace", str(FAILOVER))
     assert code == ExitCode.HELD
-    assert said.startswith("t-0: accepted, 30 steps")
+    models = [line.partition(", ")[0] for line in said.splitlines()]
+    assert models == [f"t-0 {model}: accepted" for model in ("controller_failover", "hw_truncation", "isr_commit")]
 
 
 def test_trace_says_where_it_was_refused(tmp_path: Path) -> None:
@@ -73,8 +90,9 @@ def test_trace_says_where_it_was_refused(tmp_path: Path) -> None:
     lines = FAILOVER.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:1] + lines[2:4]))
     code, said = run("spec", "trace", str(path), "--json")
-    (entity,) = json.loads(said)["entities"]
-    assert (code, entity["verdict"], entity["line"]) == (ExitCode.VIOLATED, "invalid", 3)
+    told = json.loads(said)
+    assert (code, told["verdict"]) == (ExitCode.VIOLATED, "invalid")
+    assert [(each["file"], each["line"]) for each in told["entities"]] == [("trace.ndjson", 2)]
 
 
 def test_trace_of_no_file_is_bad_usage(tmp_path: Path) -> None:
