@@ -139,6 +139,8 @@ def show(result: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from reports.page.conclusions import conclusions
+
     console = Console(highlight=False)
     table = Table(box=None, title=f"{result.history}: {result.verdict}", title_justify="left")
     for column in ("rule", "anomaly", "verdict", "found"):
@@ -152,7 +154,8 @@ def show(result: Any) -> None:
             continue
         console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
         for evidence in finding.witnesses[:3]:
-            console.print(f"  {evidence.partition} offset {evidence.offset}")
+            place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
+            console.print(f"  {place or 'the one object'}", markup=False)
             for witness in evidence.operations:
                 until = witness.returned if witness.returned is not None else "never"
                 console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
