@@ -1,9 +1,10 @@
 """Carries a fault schedule out on a simulated cluster, within the fault budget.
 
 The budget: some member of each ISR always has all that was committed. A crash loses the unflushed tail only while
-another running member of the ISR holds everything. Until the loser has caught up again, a crash that would take the
-last such member is spared: to the protocol every unclean restart may have lost its tail, so that would be one tail too
-many for min.insync.replicas = 2 (KIP-966).
+another running member of the ISR holds everything, and stays a member: to the protocol every unclean restart may have
+lost its tail, so who restarted counts again once the controller has dealt with that (KIP-966). Until the loser has
+caught up, a crash that would take the last such member is spared: it would be one tail too many for
+min.insync.replicas = 2.
 """
 
 import re
@@ -304,22 +305,27 @@ class Injector:
     # -- the budget ----------------------------------------------------------------------------------
 
     def _holds_all(self, broker_id: int) -> bool:
-        """All that was committed of each partition of which it has a replica."""
+        """All that was committed of each partition of which it has a replica, and for the controller, too."""
         broker = self._cluster.broker(broker_id)
-        return broker is not None and all(
-            self._invariants.holds_committed(broker_id, key)
-            for key in self._invariants.partitions
-            if key in broker.replicas.partitions
+        return (
+            broker is not None
+            and self._cluster.is_settled(broker_id)
+            and all(
+                self._invariants.holds_committed(broker_id, key)
+                for key in self._invariants.partitions
+                if key in broker.replicas.partitions
+            )
         )
 
     def _others_hold(self, broker_id: int) -> bool:
-        """Is there for each partition another running, sound member of the ISR that holds all that was committed?
+        """Is there for each partition another settled, sound member of the ISR that holds all that was committed?
 
         Where it is to be shown what the lack of `KeepEligible` does, those count too whom the rule would keep.
         """
         if not self._world.is_up(STORE):
             return False
-        unsound = {broker_id} | self._rotten | self._failing_disk
+        unsettled = {other for other in self._cluster.broker_ids if not self._cluster.is_settled(other)}
+        unsound = {broker_id} | self._rotten | self._failing_disk | unsettled
         kept = KEEP_ELIGIBLE in self._cluster.settings.guards_off
         for key, partition in self._invariants.partitions.items():
             state = self._cluster.stored(key[1], key[0])

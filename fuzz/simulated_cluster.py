@@ -22,6 +22,7 @@ from reference.wire.errors import ErrorCode
 TOPIC = "t"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
 
 # Quick time-outs: a run of some virtual seconds sees sessions expire, ISRs shrink and leaders change.
 QUICK: dict[str, Any] = {
@@ -166,6 +167,11 @@ class SimulatedCluster:
     def broker(self, broker_id: int) -> Broker | None:
         node = self.world.hosts[broker_peer(broker_id)].node
         return node if isinstance(node, Broker) else None
+
+    def is_settled(self, broker_id: int) -> bool:
+        """Running, and not about to leave every ISR: the controller has dealt with its unclean start, if it had one."""
+        broker = self.broker(broker_id)
+        return broker is not None and (broker.replicas.started_clean or UNCLEAN_LEAVES in self.settings.guards_off)
 
     def replica(self, broker_id: int, partition: int) -> Partition | None:
         broker = self.broker(broker_id)

@@ -32,7 +32,7 @@ from reference.replication.offsets import OffsetsHandler
 from reference.replication.partition import Partition
 from reference.replication.produce import ProduceHandler
 from reference.replication.purgatory import PREFIX, Purgatory
-from reference.replication.replica_manager import ReplicaManager
+from reference.replication.replica_manager import Key, ReplicaManager
 from reference.security.sasl import refuse_authenticate, refuse_handshake
 from reference.storage.filesystem import FileSystem
 from reference.store_client import PING, RECONNECT, StoreClient
@@ -51,6 +51,7 @@ from reference.wire.messages.update_metadata import UpdateMetadataResponse
 PRODUCE = 0
 CONTROLLED_SHUTDOWN_VERSION = 3
 CONTROLLED_SHUTDOWN_RETRY_MS = 1_000
+STRAYS_MS = 1_000
 CLUSTER_ID = "/cluster_id"
 
 
@@ -326,15 +327,28 @@ class Broker:
             return
         self._context.broker_epoch, self._registered = reply.stat.created, session_id
         await self.store.watch(path)
-        spawn(self._drop_strays())
+        spawn(self._drop_strays(session_id))
         await self.controller.stand()
 
-    async def _drop_strays(self) -> None:
-        """Replicas that were moved away while this broker was down: the store assigns them to others."""
-        for topic in sorted({topic for topic, _ in self.replicas.partitions}):
-            found = await self.store.get(f"{TOPICS}/{topic}")
-            if not found.error:
-                self.replicas.drop_strays(topic, parse_topic(found.data).assignment)
+    async def _drop_strays(self, session_id: int) -> None:
+        """Replicas that were moved away while this broker was down or had no session: others are assigned.
+
+        A move that passed it by may not be stored yet, so it asks again while one is on its way out.
+        """
+        known = self.replicas.leader_epochs()
+        topics = sorted({topic for topic, _ in known})
+        while topics and self._registered == session_id:
+            topics = [topic for topic in topics if await self._may_have_strays(topic, known)]
+            if topics:
+                await self._purgatory.sleep(STRAYS_MS)
+
+    async def _may_have_strays(self, topic: str, known: dict[Key, int]) -> bool:
+        """Drop those of one topic; is there more to come?"""
+        found = await self.store.get(f"{TOPICS}/{topic}")
+        if found.error:
+            return found.error != "NoNode"
+        info = parse_topic(found.data)
+        return self.replicas.drop_strays(topic, info.assignment, info.removing, known)
 
     async def _tell_of_failed_disk(self) -> None:
         """The controller then asks which replicas are offline (KIP-112)."""

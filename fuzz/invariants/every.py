@@ -62,7 +62,12 @@ class Invariants:
             self.group.committed(partitions, offset)
 
     def _stored(self, key: tuple[str, int], before: PartitionState | None) -> None:
-        self.partitions[key].stored(self.stored.states[key], before)
+        state = self.stored.states[key]
+        if before is not None:
+            # One that is let in by what its former life fetched goes again: the controller deals with its restart.
+            joined = set(state.isr) - set(before.isr)
+            self.unclean.difference_update([member for member in joined if self._cluster.is_settled(member)])
+        self.partitions[key].stored(state)
 
     def after_event(self, host: Host) -> None:
         self.last_moved = host.name

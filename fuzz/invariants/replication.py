@@ -60,12 +60,10 @@ class ReplicatedPartition:
             self.acknowledged_end = offset + 1
             self._check_eligible("acknowledged", self.acknowledged_end)
 
-    def stored(self, state: PartitionState, before: PartitionState | None) -> None:
+    def stored(self, state: PartitionState) -> None:
         """The store holds another state."""
         self.state = state
         self.eligible = frozenset(state.isr) | (self.eligible if len(state.isr) < self._enough else frozenset())
-        if before is not None:
-            self._unclean.difference_update(set(state.isr) - set(before.isr))
         self._check_eligible("committed", self.committed_end)
         leader = self.replicas.get(state.leader)
         if leader is not None:

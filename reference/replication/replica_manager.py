@@ -26,6 +26,7 @@ LOGS_FLUSHED = "logs-flushed"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 Key = tuple[str, int]
+Replicas = Mapping[int, tuple[int, ...]]  # brokers by partition
 
 
 class ReplicaManager:
@@ -215,24 +216,39 @@ class ReplicaManager:
         if state.delete_partition and self.knows(topic, 0):  # when the topic goes, the next of its name begins anew
             self._stopped[key] = max(state.leader_epoch, known)
         if partition is not None:
-            self._unassign_fetcher(partition)
-            partition.stop()
-            self.on_role_change(partition)
+            self._give_up(partition)
             if state.delete_partition:
                 self._delete(key)
         return ErrorCode.NONE
+
+    def _give_up(self, partition: Partition) -> None:
+        self._unassign_fetcher(partition)
+        partition.stop()
+        self.on_role_change(partition)
 
     def _delete(self, key: Key) -> None:
         del self.partitions[key]
         self._context.fs.delete_folder(f"{key[0]}-{key[1]}")
 
-    def drop_strays(self, topic: str, assigned: Mapping[int, tuple[int, ...]]) -> None:
-        """Delete what this broker has of a topic and others are assigned, unless a controller has told it otherwise."""
+    def leader_epochs(self) -> dict[Key, int]:
+        """Of all replicas; -1 of one of which no controller has told this broker since it started."""
+        return {key: partition.leader_epoch for key, partition in self.partitions.items()}
+
+    def drop_strays(self, topic: str, assigned: Replicas, removing: Replicas, known: Mapping[Key, int]) -> bool:
+        """Delete what this broker has of a topic and others are assigned; True while one of its replicas is leaving.
+
+        `known`: the leader epochs when it registered. Who has another now was told by a controller what to do.
+        """
+        me, leaving = self._context.broker_id, False
         for key, partition in list(self.partitions.items()):
-            mine = self._context.broker_id in assigned.get(key[1], (self._context.broker_id,))
-            if key[0] == topic and not mine and partition.role is Role.NONE:
+            if key[0] != topic or partition.leader_epoch != known.get(key):
+                continue
+            leaving |= me in removing.get(key[1], ())
+            if me not in assigned.get(key[1], (me,)):
                 self._context.log("log", f"{partition.entity}: moved to {assigned[key[1]]} meanwhile; deleted here")
+                self._give_up(partition)
                 self._delete(key)
+        return leaving
 
     def topic_deleted(self, topic: str) -> None:
         """What comes under this name from now on is another topic, whose leader epochs begin anew."""

@@ -1,0 +1,55 @@
+"""Runs that once broke an invariant with all guards on: a broker restarted, or lost its session, at a bad time."""
+
+import pytest
+
+from fuzz.schedule import Fault, Schedule
+from fuzz.search import run_seed
+from fuzz.simulated_cluster import Load, Settings
+
+DELETES = Settings(swarm=True, load=Load(producers=1, administrator=True, deletes=True))
+MOVES = Settings(
+    brokers=4,
+    replication_factor=3,
+    load=Load(producers=1, administrator=True),
+    broker_settings={"isr_update": "alter_partition", "replica_lag_time_max_ms": 300},
+)
+
+
+def kill(at_ms: int, for_ms: int, node: str, lose: str) -> Fault:
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind="kill", nodes=(node,), options={"lose": lose})
+
+
+def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_with_it() -> None:
+    """4 loses nothing that was committed, and leaves the ISR all the same: 2 is the last that may not lose its tail."""
+    faults = (
+        kill(390, 201, "1", "unflushed"),
+        kill(597, 2033, "store", "nothing"),
+        kill(2968, 2047, "store", "nothing"),
+        kill(5650, 45, "4", "unflushed"),
+        kill(5764, 2055, "2", "unflushed"),
+    )
+    result = run_seed(5, DELETES, schedule=Schedule(seed=5, duration_ms=6000, faults=faults))
+    assert str(result.violation) == "None"
+    assert "2 is spared by the fault budget" in result.faults[-2], result.faults
+
+
+def test_one_that_is_let_in_by_what_its_former_life_fetched_goes_again() -> None:
+    """1 dies between the leader's proposal to let it in and the store's taking it."""
+    faults = (
+        kill(154, 756, "1", "nothing"),
+        kill(1549, 744, "controller", "torn"),
+        kill(3351, 65, "1", "torn"),
+        kill(4000, 176, "followers(t,0)", "unflushed"),
+    )
+    result = run_seed(49, DELETES, schedule=Schedule(seed=49, duration_ms=6000, faults=faults))
+    assert str(result.violation) == "None"
+    assert sum("loses what was not flushed" in line for line in result.faults) == 5, result.faults
+
+
+@pytest.mark.parametrize(("seed", "node", "at_ms"), [(4, "1", 448), (12, "1", 744)])
+def test_a_broker_that_lost_its_session_drops_what_was_moved_away_meanwhile(seed: int, node: str, at_ms: int) -> None:
+    """In the second run it registers just before the store forgets that it was a replica."""
+    pause = Fault(at_ms=at_ms, for_ms=2000, kind="pause", nodes=(node,))
+    result = run_seed(seed, MOVES, schedule=Schedule(seed=seed, duration_ms=4000, faults=(pause,)))
+    assert str(result.violation) == "None"
+    assert {"pause", "isr expansion"} <= result.seen.keys()
