@@ -18,13 +18,16 @@ from fuzz.wire.corpus import Corpus, read_state
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.process import MEGABYTE, Process, listener, place_of
+from fuzz.wire.sequences.neighbours import difference
 from fuzz.wire.session import Bounds, Session
 from fuzz.wire.shrink import shrink
 from highwater import app
 from reference.wire.errors import CompressionError, ErrorCode
 from reference.wire.framing import encode_response
+from reference.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from reference.wire.records import decode_records
+from reference.wire.registry import api_of
 from spec.formats.verdict import ExitCode, UsageError
 
 ANSWERS_WITH_AN_ERROR = MetadataResponse(
@@ -52,6 +55,19 @@ def test_two_targets_that_disagree_are_told_apart_unless_that_is_declared() -> N
     assert found == set(spoken)
     assert is_declared("ApiVersions", 3, "codes")
     assert not is_declared("ApiVersions", 2, "codes")
+
+
+@pytest.mark.parametrize(
+    ("version", "port", "told"), [(1, 1, None), (1, 2, "port 1 in version 1, 2 in 2"), (0, 2, "port 1 in version 0")]
+)
+def test_neighbouring_versions_must_say_what_both_have_room_for(version: int, port: int, told: str | None) -> None:
+    """Version 0 of FindCoordinator has no words for people, and those of 1 and 2 may differ."""
+    api = api_of(FindCoordinatorRequest)
+    one = FindCoordinatorResponse(host="h", port=1, error_message="no" if version else None)
+    other = FindCoordinatorResponse(host="h", port=port, error_message="not")
+    answers = [encode_response(each, version + n, 1)[4:] for n, each in enumerate((one, other))]
+    found = difference(api, version, *answers)
+    assert found == told or (found is not None and told is not None and found.startswith(told))
 
 
 def test_shrinking_keeps_only_what_breaks() -> None:

@@ -1,24 +1,31 @@
-"""Requests that mean the same are answered the same: with an unknown tag, in other segments, in the next version.
+"""Requests that mean the same are answered the same: with an unknown tag, in other segments, in the next version,
+with null for a list that may be empty.
 
 Only of requests that change nothing. A request is asked before and after its likeness: what changed meanwhile by
 itself proves nothing.
 """
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from fuzz.wire.cases import with_size
 from fuzz.wire.generators import CLIENT_ID, generate
 from fuzz.wire.line import Closed, Line, Silent
 from fuzz.wire.oracles import Oracle
+from fuzz.wire.sequences.neighbours import difference
 from fuzz.wire.sequences.stage import Abandoned, Stage
 from reference.wire.errors import EncodeError, FrameSizeError
-from reference.wire.framing import RequestHeader, decode_request_header, encode_request, encode_request_header
+from reference.wire.framing import decode_request_header, encode_request, encode_request_header
 from reference.wire.registry import APIS, Api
 
 READS: Final = frozenset({2, 3, 9, 10, 15, 16, 18, 23, 32, 35, 46, 50, 60, 65, 66, 69, 75})
 UNKNOWN_TAG: Final = (99, b"x")
 TAG_SECTION: Final = b"\x01\x63\x01x"
 NUMBER: Final = 7
+NAMELESS: Final = (("no", None), ("an empty", ""))
+DESCRIBE_CREDENTIALS: Final = 50
+NO_USERS, NULL_USERS = b"\x01\x00", b"\x00\x00"
+"""Both ask for all users (DescribeUserScramCredentialsRequest.json)."""
 CLOSED, SILENT = b"closed", b"silent"
 ANSWER_S: Final = 2.0
 
@@ -53,6 +60,9 @@ def _likenesses(stage: Stage, api: Api, version: int, frame: bytes) -> list[tupl
         ("byte by byte", [frame[n : n + 1] for n in range(6)]),
     ]
     found[1][1].append(frame[6:])
+    found += [(f"with {told} client id", [_named(frame, client_id)]) for told, client_id in NAMELESS]
+    if (api.key, frame[-2:]) == (DESCRIBE_CREDENTIALS, NO_USERS):
+        found.append(("with null for no users", [frame[:-2] + NULL_USERS]))
     if api.is_flexible(version):
         found.append(("with an unknown tag in the header", [_with_header_tag(frame)]))
         if frame.endswith(b"\0"):
@@ -61,12 +71,16 @@ def _likenesses(stage: Stage, api: Api, version: int, frame: bytes) -> list[tupl
 
 
 def _with_header_tag(frame: bytes) -> bytes:
+    return _with_header(frame, tags=(UNKNOWN_TAG,))
+
+
+def _named(frame: bytes, client_id: str | None) -> bytes:
+    return _with_header(frame, client_id=client_id)
+
+
+def _with_header(frame: bytes, **changes: Any) -> bytes:
     header, start = decode_request_header(frame[4:])
-    tagged = RequestHeader(
-        api_key=header.api_key, api_version=header.api_version, correlation_id=header.correlation_id,
-        client_id=header.client_id, tags=(UNKNOWN_TAG,),
-    )  # fmt: skip
-    return with_size(encode_request_header(tagged) + frame[4 + start :])
+    return with_size(encode_request_header(replace(header, **changes)) + frame[4 + start :])
 
 
 def _next_version(stage: Stage, api: Api, version: int, message: object, first: bytes) -> None:
@@ -79,11 +93,16 @@ def _next_version(stage: Stage, api: Api, version: int, message: object, first: 
         return
     second = _told(stage, [frame])
     before = encode_request(message, version, NUMBER, CLIENT_ID)
-    if (second == CLOSED) != (first == CLOSED) and _told(stage, [before]) == first:
-        what = (
-            f"closed in version {version + (first != CLOSED)} and answered in the other of {version} and {version + 1}"
-        )
+    what = _parted(api, version, first, second)
+    if what is not None and _told(stage, [before]) == first:
         raise stage.violation(what, Oracle.RELATION, api, version)
+
+
+def _parted(api: Api, version: int, first: bytes, second: bytes) -> str | None:
+    """How the answer in the next version is not the one in this."""
+    if (second == CLOSED) != (first == CLOSED):
+        return f"closed in version {version + (first != CLOSED)}, answered in {version + (first == CLOSED)}"
+    return None if {first, second} & {CLOSED, SILENT} else difference(api, version, first, second)
 
 
 def _told(stage: Stage, segments: list[bytes]) -> bytes:
