@@ -6,7 +6,9 @@ Spark schedules, retries what a lost worker had, and brings back findings; a his
 import os
 import pickle
 import sys
+import tempfile
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from reports.dataset.reader import Partitions
@@ -41,8 +43,13 @@ def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tup
     local = LOOPBACK if master.startswith("local") else {}
     if local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="highwater-spark-"))  # of a local-cluster
+        local = local | {"spark.executorEnv.PYTHONPATH": str(Path(__file__).parent.parent)}
     from pyspark.sql import SparkSession
 
+    active = SparkSession.getActiveSession()
+    if active is not None and active.sparkContext.master != master:
+        active.stop()
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in (CONF | local | dict(conf)).items():
         builder = builder.config(key, value)
