@@ -89,7 +89,7 @@ class Partitions(Mapping[str, Operations]):
         """Those partitions of a bucket."""
         path = bucket_file(self.folder, bucket)
         wanted = {self.parts[key].number: key for key in keys}
-        with _telling_of_damage(path), pq.ParquetFile(path) as file:
+        with _opened(path, schema.OPERATIONS) as file:
             runs = _runs(file.read(columns=["partition"], use_threads=False)["partition"].to_numpy(), wanted)
             columns: dict[int, dict[str, Ints]] = {number: {} for number in wanted}
             for name in (*_telling(file.metadata), *RECORDS):  # one by one, so that little is held twice
@@ -171,10 +171,17 @@ def _telling_of_damage(path: Path) -> Iterator[None]:
         raise UsageError(what, where=str(path), mend="read the history again") from error
 
 
-def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
+@contextmanager
+def _opened(path: Path, columns: Any) -> Iterator[Any]:
+    """UsageError for a file that has other columns, as those of another version may."""
     with _telling_of_damage(path), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(columns):
             raise UsageError("not the columns of a dataset", where=str(path), mend="read the history again")
+        yield file
+
+
+def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
+    with _opened(path, columns) as file:
         return file.read(columns=chosen, use_threads=False)
 
 
@@ -205,8 +212,7 @@ class KeptValues(Values):
 
 def _tables(folder: Path) -> Tables:
     tables = Tables(KeptTransactions(folder))
-    path = folder / "steps.parquet"
-    with _telling_of_damage(path), pq.ParquetFile(path) as file:
+    with _opened(folder / "steps.parquet", schema.STEPS) as file:
         for batch in file.iter_batches():
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 step = Step(*row)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from reports.audit import audit
@@ -146,3 +147,18 @@ def test_a_damaged_dataset_is_told(path: Path, tmp_path: Path) -> None:
     (kept / schema.MANIFEST).write_text('{"format":99}')
     with pytest.raises(UsageError, match="not a dataset"):
         read_dataset(kept)
+
+
+def test_buckets_with_other_columns_are_refused(path: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ingest(path, out=kept)
+    bucket = schema.bucket_file(kept, 3)
+    pq.write_table(pq.read_table(bucket).drop_columns(["sequence"]), bucket)
+    with pytest.raises(UsageError, match=r"bucket-03.*not the columns"):
+        audit(kept)
+
+
+def test_the_documentation_names_every_file_and_column() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "audit" / "dataset.md").read_text()
+    columns = {*schema.OPERATIONS.names, *schema.PARTITIONS.names, *schema.TRANSACTIONS.names, *schema.TEXTS.names}
+    assert [name for name in sorted(columns) if f"`{name}`" not in told] == []
