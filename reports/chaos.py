@@ -161,7 +161,7 @@ def _list_faults(target: str, *, json: bool) -> None:
     from fuzz.chaos.means import missing
     from fuzz.schedule import KINDS, Schedule
 
-    with open_field(target, Schedule(duration_ms=1), disks=True) as field:
+    with open_field(target, Schedule(duration_ms=1), disks=True, clocks=True) as field:
         lacking = {kind: missing(field, kind) for kind in KINDS}
     if json:
         typer.echo(msgspec.json.encode({"target": target, "faults": lacking}).decode())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from spec.artefacts import cache_folder, cached_artefact
+from spec.faketime import HOW, faketime_library, missing_for_clocks
 from spec.formats.verdict import UsageError
 from spec.toolchain import java, spark_java_home, tlc_jar
 
@@ -158,6 +159,13 @@ def _libfuse() -> str:
     return found
 
 
+def _clocks() -> str:
+    lacks = missing_for_clocks()
+    if lacks:
+        raise MissingError(lacks)
+    return str(faketime_library())
+
+
 def _sock_diag() -> str:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG):
         return "netlink sock_diag"
@@ -210,5 +218,6 @@ PROBES: Final = (
     Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install mfusepy"),
     Probe("sockets' owners", _sock_diag, "chaos: tells links between brokers apart", "run on Linux"),
     Probe("network namespaces", _network_namespace, "chaos: packets are dropped in one", "run as root on Linux"),
+    Probe("libfaketime", _clocks, "chaos: moves the wall clocks of processes", HOW),
     Probe("nftables", _program("nft"), "chaos: drops packets", "apt-get install nftables"),
 )

@@ -61,6 +61,8 @@ PLAIN_USER: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_USER: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NodeSettings = Callable[[int, Mapping[str, object]], Mapping[str, object]]
 """What one node has otherwise, given its id and the settings that it would have."""
+NodeEnvironment = Callable[[int | str], Mapping[str, str]]
+"""What one node's environment has beside that of all."""
 
 
 class ApacheKafka:
@@ -75,12 +77,13 @@ class ApacheKafka:
     def __init__(
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,
         java_flags: Sequence[str] = JAVA_FLAGS, node_settings: NodeSettings = lambda node, settings: {},
+        environment: NodeEnvironment = lambda node: {},
     ) -> None:  # fmt: skip
         self.name, self.version, self.era = f"apache-kafka:{version}", version, version
         self.settings = QUICK_SETTINGS
         self._kraft = release_number(version) >= KRAFT_SINCE
         self._java, self._given = (str(java().executable), *java_flags), settings or {}
-        self._node_settings = node_settings
+        self._node_settings, self._environment = node_settings, environment
         self._jars = fetch_release(version)
         self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
         self.addresses: Mapping[int, str] = {
@@ -159,6 +162,10 @@ class ApacheKafka:
     def _command(self, main: str, *arguments: str) -> list[str]:
         return [*self._java, "-cp", f"{self._jars}/*", main, *arguments]
 
+    def _start_command(self, node: int | str, main: str) -> list[str]:
+        own = [f"{name}={value}" for name, value in self._environment(node).items()]
+        return [*(["env", *own] if own else []), *self._command(main, str(self._config(node)))]
+
     def _config(self, node: int | str) -> Path:
         return self.folder / f"{node}.properties"
 
@@ -167,12 +174,12 @@ class ApacheKafka:
         if not self._kraft:
             _write(self._config(ZOOKEEPER_NODE), self._zookeeper())
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-            commands[ZOOKEEPER_NODE] = self._command(main, str(self._config(ZOOKEEPER_NODE)))
+            commands[ZOOKEEPER_NODE] = self._start_command(ZOOKEEPER_NODE, main)
         for number, node in enumerate(self.addresses):
             role = self._kraft_role(number) if self._kraft else self._zookeeper_role(node)
             settings = self._broker(node) | role | dict(self._given)
             _write(self._config(node), settings | dict(self._node_settings(node, settings)))
-            commands[node] = self._command("kafka.Kafka", str(self._config(node)))
+            commands[node] = self._start_command(node, "kafka.Kafka")
         return commands
 
     def _broker(self, node: int) -> dict[str, object]:

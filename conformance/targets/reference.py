@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import select
 import subprocess
 import sys
@@ -25,7 +26,9 @@ class ReferenceCluster:
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
+        environment: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:  # fmt: skip
+        """`environment` by the name of a node: what it has beside that of all."""
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
@@ -34,7 +37,7 @@ class ReferenceCluster:
         command += ["--trace", str(trace)] if trace else []
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
-            start_new_session=True,
+            start_new_session=True, env={**os.environ, "HIGHWATER_NODE_ENVIRONMENT": json.dumps(environment or {})},
         )  # fmt: skip
         try:
             ready = self._line(READY_TIMEOUT_S)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
+from fuzz.chaos.clocks import Clocks
 from fuzz.chaos.disk import Disk, disk_faults, mounted
 from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
@@ -31,10 +32,15 @@ LATE_MS: Final = 2_000
 def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, means: Means) -> Field:
     is_kraft = told.is_kraft
     behind = _Behind(schedule, stack, is_kraft=is_kraft)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
+    clocks = Clocks(folder, told.nodes) if means.clocks else None
     if means.disks:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
         behind.disks = mounted(folder, map(str, range(1, told.brokers + 1)), stack)
-    cluster = ApacheKafka(told.version, told.brokers, node_settings=behind.settings)
+
+    def environment(node: int | str) -> dict[str, str]:
+        return clocks.environment(STORE if node == ZOOKEEPER_NODE else str(node)) if clocks is not None else {}
+
+    cluster = ApacheKafka(told.version, told.brokers, node_settings=behind.settings, environment=environment)
     stack.callback(cluster.close)
     faults = {kind: inject if is_kraft else _by_its_name(inject) for kind, inject in process_faults(cluster).items()}
     sessions = [own[SESSION] for own in schedule.node_settings.values() if SESSION in own]
@@ -42,6 +48,7 @@ def apache_kafka_field(told: Launched, schedule: Schedule, stack: ExitStack, mea
     expire = _pausing(cluster, for_ms) if is_kraft else partial(behind.links.expire, for_ms=for_ms)
     faults |= {**disk_faults(behind.disks, faults, schedule.seed), **behind.links.faults(), "expire": expire}
     faults |= Packets(behind.links.real_ports).faults() if means.packets else {}
+    faults |= clocks.faults() if clocks is not None else {}
     faults["rot"] = rot_fault(lambda: behind.kept, faults["kill"])
     return Field(cluster.addresses, told.nodes, faults, reviving(cluster))
 

@@ -13,6 +13,7 @@ from fuzz.chaos.packets import own_network
 from fuzz.processes.faults import process_faults
 from fuzz.processes.nemesis import STORE, Inject, Processes
 from fuzz.schedule import Schedule
+from spec.faketime import missing_for_clocks
 from spec.formats.verdict import UsageError
 from spec.releases import NEWEST, fetch_release, release_number
 
@@ -43,6 +44,7 @@ class Means:
 
     disks: bool = False
     packets: bool = False
+    clocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,16 @@ def reviving(cluster: Processes) -> Callable[[], None]:
 
 
 @contextmanager
-def open_field(target: str, schedule: Schedule, *, disks: bool = False, packets: bool = False) -> Iterator[Field]:
+def open_field(
+    target: str, schedule: Schedule, *, disks: bool = False, packets: bool = False, clocks: bool = False
+) -> Iterator[Field]:
     """Launch it, and end it however the block ends: processes, proxies, mounts. UsageError when it does not start.
 
     `disks`: each node has one of ours below its log, if this machine can. `packets`: cuts and losses are of packets.
+    `clocks`: each has a wall clock of its own, if this machine can.
     """
     found = launched(target)
-    means = Means(disks=disks, packets=packets)
+    means = Means(disks=disks, packets=packets, clocks=clocks and not missing_for_clocks())
     with ExitStack() as stack:
         if packets:
             _enter_own_network(found, target, stack)

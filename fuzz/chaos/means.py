@@ -6,6 +6,7 @@ from typing import Final
 from fuzz.chaos.disk import missing_for_disk
 from fuzz.chaos.field import Field
 from fuzz.schedule import EVERYTHING, KINDS, Fault, Schedule
+from spec.faketime import missing_for_clocks
 from spec.formats.verdict import UsageError
 
 PROCESSES: Final = "processes that can be started and ended here"
@@ -18,20 +19,23 @@ NEEDS: Final[Mapping[str, str]] = {
     "duplicate": "a transport that delivers twice, which TCP does not",
     **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a file system of ours below the log"),
     "rot": "the data folders of the nodes, as reference and apache-kafka have them here",
-    "clock": "a wall clock that can be moved, which the simulator's is",
+    "clock": "a wall clock of its own for each node",
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
     "depose": "a metadata store that is ours to write to, as the simulator's is",
     "stall": "a client of ours",
 }
 OF_CLIENTS: Final = frozenset({"stall"})
 OF_DISKS: Final = frozenset({"slow_flush", "fail_flush", "full_disk"})
+LAUNCHED_HERE: Final = "reference or apache-kafka"
 
 
 def missing(field: Field, kind: str) -> str:
     """What it lacks here; empty when it can be done."""
     if kind in field.faults or kind in OF_CLIENTS:
         return ""
-    return f"{NEEDS[kind]}: {missing_for_disk() or 'reference or apache-kafka'}" if kind in OF_DISKS else NEEDS[kind]
+    if kind in OF_DISKS:
+        return f"{NEEDS[kind]}: {missing_for_disk() or LAUNCHED_HERE}"
+    return f"{NEEDS[kind]}: {missing_for_clocks() or LAUNCHED_HERE}" if kind == "clock" else NEEDS[kind]
 
 
 def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
@@ -50,6 +54,10 @@ def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
 def wants_disk(fault: Fault) -> bool:
     """SIGKILL leaves the page cache alone."""
     return fault.kind in OF_DISKS or (fault.kind == "kill" and fault.option("lose") != "nothing")
+
+
+def wants_clock(fault: Fault) -> bool:
+    return fault.kind == "clock"
 
 
 def supported(field: Field) -> Iterable[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.targets.reference import ReferenceCluster
+from fuzz.chaos.clocks import Clocks
 from fuzz.chaos.disk import disk_faults, mounted
 from fuzz.chaos.field import Field, Launched, Means, reviving
 from fuzz.chaos.links import HOST, Links
@@ -39,11 +40,14 @@ def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, means:
         settings.update({f"{node}.{key}": value for key, value in own.items()})
     places = mounted(folder, map(str, addresses), stack) if means.disks else {}
     settings.update({f"{node}.log_dir": str(disk.place) for node, disk in places.items()})
-    cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder))
+    clocks = Clocks(folder, told.nodes) if means.clocks else None
+    environment = {node: clocks.environment(node) for node in told.nodes} if clocks is not None else {}
+    cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder, environment=environment))
     expire = partial(links.expire, for_ms=SESSION_MS)
     faults = process_faults(cluster)
     faults |= {**disk_faults(places, faults, schedule.seed), **links.faults(), "expire": expire}
     faults |= Packets(links.real_ports).faults() if means.packets else {}
+    faults |= clocks.faults() if clocks is not None else {}
     kept = {str(node): folder / f"broker-{node}" for node in addresses} | {n: d.place for n, d in places.items()}
     faults["rot"] = rot_fault(lambda: kept, faults["kill"])
     return Field(addresses, told.nodes, faults, reviving(cluster))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fuzz.chaos.draw import draw_schedule, draw_settings
 from fuzz.chaos.field import Field, launched, open_field
-from fuzz.chaos.means import refuse_unsupported, supported, wants_disk
+from fuzz.chaos.means import refuse_unsupported, supported, wants_clock, wants_disk
 from fuzz.chaos.settings import load_of
 from fuzz.processes.load import Load, consumer_names
 from fuzz.processes.workload import Workload
@@ -56,7 +56,8 @@ def chaos(
         load = chosen_load(frame, told.brokers, workloads, rate)
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
-    with open_field(target, frame, disks=any(map(wants_disk, frame.faults)), packets=packets) as field:
+    disks, clocks = any(map(wants_disk, frame.faults)), any(map(wants_clock, frame.faults))
+    with open_field(target, frame, disks=disks, packets=packets, clocks=clocks) as field:
         load = chosen_load(frame, len(field.addresses), workloads, rate)
         schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)

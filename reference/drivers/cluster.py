@@ -28,6 +28,8 @@ READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
+OF_NODES = "HIGHWATER_NODE_ENVIRONMENT"
+"""By the name of a node: what only its environment has (JSON)."""
 ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
 
 
@@ -114,13 +116,14 @@ class Cluster:
     def start(self, name: str) -> None:
         if self.is_running(name):
             return
+        own = json.loads(os.environ.get(OF_NODES, "{}")).get(name, {})
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name]), *self._trace],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "HIGHWATER_PARENT": str(os.getpid())},
+                env={**os.environ, **own, "HIGHWATER_PARENT": str(os.getpid())},
                 start_new_session=True,  # Ctrl-C is ours to pass on
             )
 
