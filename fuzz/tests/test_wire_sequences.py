@@ -6,14 +6,30 @@ from pathlib import Path
 import pytest
 
 from conformance.targets.reference import ReferenceTarget
+from fuzz.wire.findings import read_finding
+from fuzz.wire.inquest import Inquest
+from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Oracle
+from fuzz.wire.replay import replay_finding
 from fuzz.wire.self_test import hunt, summary_of
-from fuzz.wire.sequences.playing import PLAYS, perform, possible, replay_sequence, spoken
+from fuzz.wire.sequences.behaviours import why_not
+from fuzz.wire.sequences.playing import PLAYS, WALK, perform, possible, replay_sequence, spoken
 from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 from spec.formats.verdict import UsageError
 
 PLAYED = 12
+
+
+DEFECTS_OF_A_PLAY = {
+    "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
+    "group": ("GenerationRepeats", "CommitForgotten"),
+    "transaction": ("AbortedVisible",),
+    "relation": ("UnknownTagRefused", "SplitFrameHang"),
+    "walk": ("GenerationRepeats", "CommitForgotten"),
+}
+NEEDS_JAVA = pytest.mark.skipif(bool(why_not()), reason=why_not())
+ALL_PLAYS = [pytest.param(name, marks=NEEDS_JAVA if name == WALK else ()) for name in PLAYS]
 
 
 @pytest.fixture(scope="module")
@@ -25,27 +41,19 @@ def honest() -> Iterator[str]:
         target.close()
 
 
-@pytest.mark.parametrize("play", PLAYS)
+@pytest.mark.parametrize("play", ALL_PLAYS)
 def test_an_honest_broker_contradicts_no_model(honest: str, play: str) -> None:
     served = spoken(advertised(honest))
     assert play in possible(served)
     finished = number = 0
     while finished < PLAYED and number < 100 * PLAYED:  # the first find no coordinator yet
-        violation, done = perform(f"{play}:{number}", honest, served)
+        violation, done, _ = perform(f"{play}:{number}", honest, served)
         assert violation is None, f"{play}:{number}: {violation}: {violation and violation.said}"
         finished, number = finished + done, number + 1
     assert finished == PLAYED
 
 
-DEFECTS_OF_A_PLAY = {
-    "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
-    "group": ("GenerationRepeats", "CommitForgotten"),
-    "transaction": ("AbortedVisible",),
-    "relation": ("UnknownTagRefused", "SplitFrameHang"),
-}
-
-
-@pytest.mark.parametrize("play", DEFECTS_OF_A_PLAY)
+@pytest.mark.parametrize("play", ALL_PLAYS)
 def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     """Each alone would start a cluster of its own: all of a play are planted at once, and any may show first."""
     names = DEFECTS_OF_A_PLAY[play]
@@ -54,14 +62,49 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
         served = spoken(advertised(target.bootstrap))
         broken = None
         for number in range(10 * PLAYED):
-            violation, _ = perform(f"{play}:{number}", target.bootstrap, served)
+            violation = perform(f"{play}:{number}", target.bootstrap, served).violation
             if violation is not None:
                 broken = replay_sequence(f"{play}:{number}", target.bootstrap)
                 break
     finally:
         target.close()
     assert broken is not None, names
-    assert broken.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
+    assert broken.broken.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
+
+
+@NEEDS_JAVA
+def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
+    """The model refuses what comes late from a generation that is over; the broker no longer does."""
+    target = ReferenceTarget(1, guards_off=["FenceStaleGeneration"])
+    try:
+        served = spoken(advertised(target.bootstrap))
+        played = (perform(f"walk:{number}", target.bootstrap, served).violation for number in range(3_000))
+        violation = next(filter(None, played), None)
+    finally:
+        target.close()
+    assert violation is not None
+    assert str(violation) == "commit taken: True; the model: REFUSED"
+
+
+def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None:
+    target = ReferenceTarget(1, hidden={"wire_defects": ["CommitForgotten"]})
+    try:
+        lab = Lab(target.bootstrap, target, "reference")
+        served = spoken(advertised(target.bootstrap))
+        inquest = Inquest(lab, tmp_path, 1, "reference", shrink_s=10)
+        for number in range(50 * PLAYED):
+            played = perform(f"group:{number}", target.bootstrap, served)
+            if played.violation is not None and played.steps > 3:
+                break
+        finding = inquest.hold_sequence(f"group:{number}", played, 1)
+        assert finding is not None
+        kept = played.steps - len(finding.without)
+        assert 1 <= kept <= 3, "to join and to commit is enough"
+        again = replay_finding(lab, read_finding(tmp_path / finding.id))
+        assert again is not None
+        assert again.message.startswith("committed offset -1")
+    finally:
+        target.close()
 
 
 def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`sequence` is `NAME:SEED` of a stateful conversation; then there are no steps. `reproduced`: it was, at once."""
+    """`sequence` is `NAME:SEED` of a stateful conversation; then there are no `steps`, but perhaps some of its own that
+    it breaks `without`. `reproduced`: it was, at once."""
 
     id: str
     oracle: Oracle
@@ -63,6 +64,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reproduced: bool
     steps: list[Step]
     sequence: str = ""
+    without: list[int] = []
     said: list[str] = []
     log: str = ""
     environment: dict[str, str] = {}
@@ -133,7 +135,8 @@ def told(finding: Finding) -> str:
         "", f"Again: `highwater replay {finding.id} {finding.target}`", "",
     ]  # fmt: skip
     if finding.sequence:
-        lines += [f"## Sequence {finding.sequence}", "", "```", *finding.said, "```", ""]
+        without = f", without steps {finding.without}" if finding.without else ""
+        lines += [f"## Sequence {finding.sequence}{without}", "", "```", *finding.said, "```", ""]
     for number, case in enumerate(finding.cases(), 1):
         lines += [f"## Step {number}", "", *_step(case), ""]
     if finding.log:

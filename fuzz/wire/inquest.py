@@ -1,7 +1,9 @@
 """From something that broke to a finding: what did it, how little of it is enough, and is it known already?"""
 
 import re
+import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,9 +17,9 @@ from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle, asked
 from fuzz.wire.process import place_of
 from fuzz.wire.replay import Replay
-from fuzz.wire.sequences.playing import replay_sequence
+from fuzz.wire.sequences.playing import Played, replay_sequence
 from fuzz.wire.sequences.stage import Violation
-from fuzz.wire.shrink import Breaks, shrink
+from fuzz.wire.shrink import Breaks, fewest, shrink
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
@@ -104,26 +106,47 @@ class Inquest:
             return None
         return self._write(broken, [case], case, number, log="", reproduced=True)
 
-    def hold_sequence(self, name: str, violation: Violation, number: int) -> Finding | None:
-        """A conversation that the model contradicts: played again, and written with what was said."""
+    def hold_sequence(self, name: str, played: Played, number: int) -> Finding | None:
+        """A conversation that the model contradicts: played again, in fewer steps, and written with what was said."""
+        violation = played.violation
+        assert violation is not None
         api, version, broken = violation.api.name, violation.version, violation.broken
         signature = (broken.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", broken.message))
         if signature in self.seen:
             return None
-        again = replay_sequence(name, self.lab.address)
-        if again is None or again.oracle is not broken.oracle:
+        if self._again(name, broken, ()) is None:
             self.unconfirmed += 1
             return None
         self.seen.add(signature)
+        without = self._needless(name, broken, played.steps)
+        violation = self._again(name, broken, without) or violation
         finding = Finding(
             id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
-            mutation="sequence", field="", place="", message=broken.message, expected=EXPECTED[broken.oracle],
+            mutation="sequence", field="", place="", message=violation.broken.message, expected=EXPECTED[broken.oracle],
             target=self.target, seed=self.seed, case=number, reproduced=True, steps=[], sequence=name,
-            said=violation.said, environment=environment(self.lab.version),
+            without=without, said=violation.said, environment=environment(self.lab.version),
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
+
+    def _again(self, name: str, broken: Broken, without: Collection[int]) -> Violation | None:
+        """The same oracle breaks by the same words, but for numbers."""
+        found = replay_sequence(name, self.lab.address, without)
+        if found is None or found.broken.oracle is not broken.oracle:
+            return None
+        return found if _alike(found.broken.message, broken.message) else None
+
+    def _needless(self, name: str, broken: Broken, steps: int) -> list[int]:
+        """Steps that it breaks without."""
+        end, numbers = time.monotonic() + self.shrink_s, list(range(steps))
+
+        def breaks(kept: list[int]) -> bool:
+            left_out = set(numbers) - set(kept)
+            return time.monotonic() < end and self._again(name, broken, left_out) is not None
+
+        needed = fewest(numbers, breaks)
+        return sorted(set(numbers) - set(needed))
 
     def _is_alike(self, broken: Broken, case: Case) -> bool:
         """Seen in enough APIs and versions."""
@@ -204,6 +227,10 @@ def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple
     least = shrink(cases, inquest.like(cases, finding.oracle, inquest.last_log), seconds)
     smaller = msgspec.structs.replace(finding, id=f"{finding.id}.min", steps=steps_of(least))
     return write_finding(folder, smaller), _bytes(cases), _bytes(least)
+
+
+def _alike(one: str, other: str) -> bool:
+    return DIGITS.sub("#", one) == DIGITS.sub("#", other)
 
 
 def _asked_last(cases: list[Case]) -> tuple[int, int]:

@@ -21,7 +21,8 @@ LEAK_TURNS: Final = 150
 def replay_finding(lab: Lab, finding: Finding, deadline_s: float = DEADLINE_S) -> Broken | None:
     """What breaks now."""
     if finding.sequence:
-        return replay_sequence(finding.sequence, lab.address)
+        violation = replay_sequence(finding.sequence, lab.address, finding.without)
+        return violation.broken if violation is not None else None
     return Replay(lab, deadline_s).run(finding.cases(), finding.oracle)
 
 

@@ -18,7 +18,7 @@ from fuzz.wire.inquest import SHRINK_S, Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
-from fuzz.wire.sequences.playing import perform, possible, spoken
+from fuzz.wire.sequences.playing import perform, possible, skipped, spoken
 from fuzz.wire.stream import Stream
 from spec.formats.verdict import UsageError
 
@@ -188,13 +188,13 @@ class Session:
         while time.monotonic() - started < SEQUENCES_S:
             name = f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
             try:
-                violation, finished = perform(name, self.lab.address, served)
+                played = perform(name, self.lab.address, served)
             except OSError:
                 return  # the next turn will find it dead
-            self.totals.sequences += finished
-            if violation is not None:
+            self.totals.sequences += played.finished
+            if played.violation is not None:
                 self._hit()
-                self.inquest.hold_sequence(name, violation, self.totals.cases)
+                self.inquest.hold_sequence(name, played, self.totals.cases)
         self.totals.playing_s += time.monotonic() - started
         self._engine.paused(time.monotonic() - started)
 
@@ -295,7 +295,7 @@ class Session:
             "sequences_per_second": round(totals.sequences / totals.playing_s, 1) if totals.playing_s else 0.0,
             "seconds": round(totals.seconds, 1), "seed": self.seed,
             "ended": totals.ended, "restarts": self.lab.restarts, "coverage": len(self.coverage.points),
-            "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
+            "skipped": skipped(), "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
             "findings": [self._row(each) for each in self.inquest.findings],

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from fuzz.wire.cases import Case, Ends, is_whole, with_size
 
+Part = TypeVar("Part")
 Breaks = Callable[[list[Case]], bool]
 SHORTEST_FRAME = 8
 
@@ -29,20 +31,23 @@ def shrink(cases: list[Case], breaks: Breaks, seconds: float) -> list[Case]:
 
 
 def _fewer(cases: list[Case], breaks: Breaks) -> list[Case]:
-    """The last alone if that is enough, otherwise ever smaller pieces are left out."""
-    if len(cases) > 1 and breaks(cases[-1:]):
-        return cases[-1:]
-    piece = len(cases) // 2
+    """The last alone if that is enough, otherwise as few as it needs."""
+    return cases[-1:] if len(cases) > 1 and breaks(cases[-1:]) else fewest(cases, breaks)
+
+
+def fewest(parts: list[Part], breaks: Callable[[list[Part]], bool]) -> list[Part]:
+    """Ever smaller pieces are left out; one part is left at least."""
+    piece = len(parts) // 2
     while piece:
         start = 0
-        while start < len(cases) and len(cases) > 1:
-            candidate = cases[:start] + cases[start + piece :]
+        while start < len(parts) and len(parts) > 1:
+            candidate = parts[:start] + parts[start + piece :]
             if candidate and breaks(candidate):
-                cases = candidate
+                parts = candidate
             else:
                 start += piece
         piece //= 2
-    return cases
+    return parts
 
 
 def _one_segment(case: Case) -> Case:

@@ -1,5 +1,6 @@
 """A classic group: generations never go back, one leader, assignments arrive as handed in, commits stay."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ class Group:
 def play(stage: Stage) -> None:
     """A walk through joins, rebalances, commits and departures."""
     group = begin(stage)
-    for _ in range(stage.chance.randint(*STEPS)):
+    for _ in stage.steps(*STEPS):
         step(stage, group, stage.chance.choice(list(STEPS_OF_A_GROUP)))
     end(stage, group)
 
@@ -67,6 +68,8 @@ def begin(stage: Stage) -> Group:
     name = f"fuzz-model-group-{stage.chance.getrandbits(40):x}"
     line = stage.line()
     stage.call(line, FindCoordinatorRequest(key=name))
+    if stage.speaks(2, 19):
+        stage.topic(line, TOPICS[0])
     return Group(name)
 
 
@@ -87,7 +90,7 @@ def join(stage: Stage, group: Group) -> None:
         return
     member = Member(stage.line())
     version = stage.version(JoinGroupRequest, at_least=MEMBER_ID_SINCE)
-    answer = stage.call(member.line, _join_request(group, member), version)
+    answer = stage.call(member.line, join_request(group, member), version)
     if stage.accepted(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED):
         raise Abandoned("strangers may join at once")
     stage.require(answer.member_id != "", "no member id to come back with")
@@ -96,7 +99,7 @@ def join(stage: Stage, group: Group) -> None:
     _all_join(stage, group)
 
 
-def _join_request(group: Group, member: Member) -> JoinGroupRequest:
+def join_request(group: Group, member: Member) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group.name, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, member_id=member.id,
         protocol_type="consumer", protocols=(JoinGroupRequestProtocol(name="range", metadata=b"fuzz"),),
@@ -112,10 +115,10 @@ def rebalance(stage: Stage, group: Group) -> None:
 def _all_join(stage: Stage, group: Group) -> None:
     """The first member begins; the others hear of it by heartbeat. One leads, all get what the leader handed in."""
     first, *others = group.members
-    asked = [stage.ask(first.line, _join_request(group, first))]
+    asked = [stage.ask(first.line, join_request(group, first))]
     for member in others:
         _hear_of_rebalance(stage, group, member)
-        asked.append(stage.ask(member.line, _join_request(group, member)))
+        asked.append(stage.ask(member.line, join_request(group, member)))
     answers = []
     for member, version in zip(group.members, asked, strict=True):
         answer = stage.answer(member.line, JoinGroupRequest, version)
@@ -134,7 +137,7 @@ def _all_join(stage: Stage, group: Group) -> None:
 
 def _hear_of_rebalance(stage: Stage, group: Group, member: Member) -> None:
     for _ in range(HEARTBEATS_MAX):
-        if not stage.accepted(_beat(stage, group, member, member.generation), ErrorCode.REBALANCE_IN_PROGRESS):
+        if not stage.accepted(beat(stage, group, member, member.generation), ErrorCode.REBALANCE_IN_PROGRESS):
             return
     stage.violates("a member joins, and the others do not hear of the rebalance")
 
@@ -150,14 +153,7 @@ def _sync(stage: Stage, group: Group, answers: list[Any]) -> None:
     shares = {each: stage.chance.randbytes(6) for each in sorted(ids)}
     asked = []
     for member in group.members:
-        handed_in = tuple(
-            SyncGroupRequestAssignment(member_id=each, assignment=share) for each, share in shares.items()
-        )
-        request = SyncGroupRequest(
-            group_id=group.name, generation_id=group.generation, member_id=member.id, protocol_type="consumer",
-            protocol_name="range", assignments=handed_in if member.id == leader else (),
-        )  # fmt: skip
-        asked.append(stage.ask(member.line, request))
+        asked.append(stage.ask(member.line, sync_request(group, member, shares if member.id == leader else {})))
     for member, version in zip(group.members, asked, strict=True):
         answer = stage.answer(member.line, SyncGroupRequest, version)
         stage.accepted(answer.error_code)
@@ -167,14 +163,23 @@ def _sync(stage: Stage, group: Group, answers: list[Any]) -> None:
     group.settled = True
 
 
-def _beat(stage: Stage, group: Group, member: Member, generation: int) -> int:
+def sync_request(group: Group, member: Member, shares: Mapping[str, bytes]) -> SyncGroupRequest:
+    """`shares` by member id: what a leader hands in."""
+    handed_in = tuple(SyncGroupRequestAssignment(member_id=each, assignment=share) for each, share in shares.items())
+    return SyncGroupRequest(
+        group_id=group.name, generation_id=member.generation, member_id=member.id, protocol_type="consumer",
+        protocol_name="range", assignments=handed_in,
+    )  # fmt: skip
+
+
+def beat(stage: Stage, group: Group, member: Member, generation: int) -> int:
     request = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member.id)
     return int(stage.call(member.line, request).error_code)
 
 
 def heartbeat(stage: Stage, group: Group) -> None:
     member = stage.chance.choice(group.members)
-    done = stage.accepted(_beat(stage, group, member, member.generation), ErrorCode.REBALANCE_IN_PROGRESS)
+    done = stage.accepted(beat(stage, group, member, member.generation), ErrorCode.REBALANCE_IN_PROGRESS)
     stage.require(done or not group.settled, "a settled group is said to rebalance")
 
 
@@ -182,13 +187,13 @@ def stale_heartbeat(stage: Stage, group: Group) -> None:
     """A generation that has not come yet, or is over."""
     member = stage.chance.choice(group.members)
     wrong = stage.chance.choice((member.generation + 1, member.generation - 1, 2**31 - 1))
-    done = stage.accepted(_beat(stage, group, member, wrong), *STALE)
+    done = stage.accepted(beat(stage, group, member, wrong), *STALE)
     stage.require(not done, f"a heartbeat of generation {wrong} is taken in generation {group.generation}")
 
 
 def commit(stage: Stage, group: Group) -> None:
     member, offset = stage.chance.choice(group.members), stage.chance.randrange(1 << 40)
-    if _commit(stage, group, member, member.generation, offset):
+    if commit_of(stage, group, member, member.generation, offset):
         group.committed = offset
     fetch(stage, group)
 
@@ -198,12 +203,12 @@ def stale_commit(stage: Stage, group: Group) -> None:
     member = stage.chance.choice(group.members)
     wrong = stage.chance.choice((member.generation - 1, member.generation + 1))
     if wrong >= 0:
-        done = _commit(stage, group, member, wrong, 7)
+        done = commit_of(stage, group, member, wrong, 7)
         stage.require(not done, f"a commit of generation {wrong} is taken in generation {group.generation}")
     fetch(stage, group)
 
 
-def _commit(stage: Stage, group: Group, member: Member, generation: int, offset: int) -> bool:
+def commit_of(stage: Stage, group: Group, member: Member, generation: int, offset: int) -> bool:
     topic = OffsetCommitRequestTopic(
         name=TOPICS[0], partitions=(OffsetCommitRequestPartition(committed_offset=offset),)
     )
@@ -217,9 +222,12 @@ def _commit(stage: Stage, group: Group, member: Member, generation: int, offset:
 
 
 def fetch(stage: Stage, group: Group) -> None:
+    check_committed(stage, group, stage.chance.choice(group.members).line)
+
+
+def check_committed(stage: Stage, group: Group, line: Line) -> None:
     """What is fetched is what was committed last."""
     version = stage.version(OffsetFetchRequest)
-    line = stage.chance.choice(group.members).line
     if version >= BATCHED_SINCE:
         topics = (OffsetFetchRequestTopics(name=TOPICS[0], partition_indexes=(0,)),)
         request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group.name, topics=topics),))
@@ -241,6 +249,15 @@ def leave(stage: Stage, group: Group) -> None:
 
 
 def _leave(stage: Stage, group: Group, member: Member) -> None:
+    for code in leave_of(stage, group, member):
+        stage.accepted(code)
+    group.members.remove(member)
+    alive = stage.accepted(beat(stage, group, member, member.generation), *STALE, ErrorCode.GROUP_ID_NOT_FOUND)
+    stage.require(not alive, "a member that has left is still one")
+
+
+def leave_of(stage: Stage, group: Group, member: Member) -> list[int]:
+    """The error codes."""
     version = stage.version(LeaveGroupRequest)
     request = (
         LeaveGroupRequest(group_id=group.name, member_id=member.id)
@@ -248,12 +265,7 @@ def _leave(stage: Stage, group: Group, member: Member) -> None:
         else LeaveGroupRequest(group_id=group.name, members=(MemberIdentity(member_id=member.id),))
     )
     answer = stage.call(member.line, request, version)
-    stage.accepted(answer.error_code)
-    for each in answer.members:
-        stage.accepted(each.error_code)
-    group.members.remove(member)
-    alive = stage.accepted(_beat(stage, group, member, member.generation), *STALE, ErrorCode.GROUP_ID_NOT_FOUND)
-    stage.require(not alive, "a member that has left is still one")
+    return [answer.error_code, *(each.error_code for each in answer.members)]
 
 
 STEPS_OF_A_GROUP: Final = {

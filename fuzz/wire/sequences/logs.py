@@ -69,7 +69,7 @@ def play(stage: Stage) -> None:
     if stage.speaks(22) and stage.chance.random() < 0.6:
         producer = idempotent(stage, line)
     steps = [_spoiled, _produce, _produce, _fetch, _ends, *((_again, _skip) if producer.producer_id >= 0 else ())]
-    for _ in range(stage.chance.randint(*STEPS)):
+    for _ in stage.steps(*STEPS):
         stage.chance.choice(steps)(stage, line, log, producer)
     check(stage, line, log, log.base)
 

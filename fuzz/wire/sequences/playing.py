@@ -1,21 +1,24 @@
 """One play of a seed, against an address: the same seed asks the same, as long as it is answered the same."""
 
 import random
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
 
 from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Broken, Oracle
-from fuzz.wire.sequences import groups, logs, relations, transactions
+from fuzz.wire.oracles import API_VERSIONS, Broken, Oracle
+from fuzz.wire.sequences import groups, logs, relations, transactions, walks
+from fuzz.wire.sequences.behaviours import why_not
 from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
-from reference.wire.registry import Api
+from reference.wire.registry import APIS, Api
 from spec.formats.verdict import UsageError
 
+WALK: Final = "walk"
 PLAYS: Final[Mapping[str, tuple[Callable[[Stage], None], tuple[int, ...]]]] = {
     "log": (logs.play, (0, 1, 2, 19)),
     "group": (groups.play, (8, 9, 10, 11, 12, 13, 14)),
     "relation": (relations.play, (3, 18)),
     "transaction": (transactions.play, (0, 1, 2, 19, 22, 24, 26)),
+    WALK: (walks.play, (8, 9, 10, 11, 12, 13, 14, 15)),
 }
 """By name; each with the keys that it cannot do without."""
 Spoken = Mapping[int, tuple[int, int]]
@@ -27,35 +30,49 @@ def spoken(served: list[tuple[Api, int, int]]) -> Spoken:
 
 
 def possible(served: Spoken) -> list[str]:
-    """The plays for which the target speaks enough."""
-    return [name for name, (_, keys) in PLAYS.items() if all(key in served for key in keys)]
+    """The plays for which the target speaks enough, and this machine has what they need."""
+    missing = skipped()
+    return [name for name, (_, keys) in PLAYS.items() if name not in missing and all(key in served for key in keys)]
 
 
-def perform(name: str, address: str, served: Spoken) -> tuple[Violation | None, bool]:
-    """`name` is PLAY:SEED. What it violated, and whether it came to its end.
+def skipped() -> dict[str, str]:
+    """Why a play cannot be had on this machine, by its name."""
+    reason = why_not()
+    return {WALK: reason} if reason else {}
 
-    OSError when the target takes no connections.
-    """
+
+class Played(NamedTuple):
+    """What a play violated, whether it came to its end, and how many steps it had begun."""
+
+    violation: Violation | None
+    finished: bool
+    steps: int
+
+
+def perform(name: str, address: str, served: Spoken, without: Collection[int] = ()) -> Played:
+    """`name` is PLAY:SEED; steps of these numbers are left out. OSError when the target takes no connections."""
     play, _, seed = name.partition(":")
     if play not in PLAYS or not seed:
         raise UsageError(f"no such sequence: {name}", mend=f"known: {', '.join(PLAYS)}, each with :SEED")
-    stage = Stage(address, served, random.Random(name))
+    stage = Stage(address, served, random.Random(name), frozenset(without))
+    violation, finished = None, False
     try:
         PLAYS[play][0](stage)
-    except Violation as violation:
+        finished = True
+    except Violation as found:
+        violation = found
         violation.said = stage.told()
-        return violation, False
     except Abandoned:
-        return None, False
+        pass
     finally:
         stage.close()
-    return None, True
+    return Played(violation, finished, stage.steps_begun)
 
 
-def replay_sequence(name: str, address: str) -> Broken | None:
+def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
     """What breaks now."""
     try:
-        violation, _ = perform(name, address, spoken(advertised(address)))
+        return perform(name, address, spoken(advertised(address)), without).violation
     except OSError as error:
-        return Broken(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
-    return violation.broken if violation is not None else None
+        broken = Broken(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
+        return Violation(broken, APIS[API_VERSIONS], 0)

@@ -33,7 +33,7 @@ ANSWER_S: Final = 2.0
 def play(stage: Stage) -> None:
     """Some requests, each with all its likenesses."""
     keys = sorted(READS & stage.served.keys())
-    for _ in range(4):
+    for _ in stage.steps(4, 4):
         api = APIS[stage.chance.choice(keys)]
         version = stage.chance.randint(*stage.served[api.key])
         try:

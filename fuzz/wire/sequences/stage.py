@@ -1,7 +1,7 @@
 """What a play needs: requests in versions drawn by chance, topics to write to, and words for what went wrong."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -47,14 +47,25 @@ class Abandoned(Exception):
 
 @dataclass
 class Stage:
-    """One play. `said` is what was asked and answered, for people."""
+    """One play. `said` is what was asked and answered, for people; `without` are steps left out, by number."""
 
     address: str
     served: Mapping[int, tuple[int, int]]
     chance: random.Random
+    without: frozenset[int] = frozenset()
+    steps_begun: int = 0
     said: list[tuple[str, int, Any]] = field(default_factory=list)
     _lines: list[Line] = field(default_factory=list)
     _last: tuple[Api, int] | None = None
+
+    def steps(self, at_least: int, at_most: int) -> Iterator[int]:
+        """So many steps of a play. Each has chances of its own, so that one more or less changes no other."""
+        seed = self.chance.getrandbits(64)
+        for number in range(self.chance.randint(at_least, at_most)):
+            self.steps_begun = number + 1
+            self.chance = random.Random(f"{seed}:{number}")
+            if number not in self.without:
+                yield number
 
     def line(self) -> Line:
         """A connection of its own."""
@@ -141,9 +152,9 @@ class Stage:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def topic(self, line: Line) -> str:
-        """One to write to, with a partition 0; made if it is not there."""
-        name = self.chance.choice(TOPICS)
+    def topic(self, line: Line, name: str = "") -> str:
+        """One to write to, by chance if unnamed, with a partition 0; made if it is not there."""
+        name = name or self.chance.choice(TOPICS)
         asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         if self._end(line, name) is None:
             self.call(line, CreateTopicsRequest(topics=(asked,), timeout_ms=5_000))

@@ -22,7 +22,7 @@ def play(stage: Stage) -> None:
     )
     producer = idempotent(stage, line, name)
     log = Log(topic, stage.end(line, topic))
-    for _ in range(stage.chance.randint(*ENDS)):
+    for _ in stage.steps(*ENDS):
         _transact(stage, line, log, producer)
     if stage.chance.random() < 0.3:
         _fence(stage, line, producer)

@@ -1,0 +1,124 @@
+"""What the spec of classic groups allows, as a graph for walks: TLC lists the behaviours, and they are kept by content.
+
+`WalkEagerRebalance.tla` says which steps can be brought about from outside. A node is a step and what is so after it.
+"""
+
+import hashlib
+import re
+import tempfile
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from spec.artefacts import cache_folder
+from spec.draw import read_dot
+from spec.formats.verdict import UsageError, Verdict
+from spec.models import CONTRACTS, FOLDER, modules_of, with_constants
+from spec.tla_values import parse
+from spec.tlc import Options, run_tlc
+from spec.toolchain import java, tlc_jar
+
+MODULE: Final = Path(__file__).with_name("WalkEagerRebalance.tla")
+SPEC: Final = FOLDER / "eager_rebalance"
+BOUNDS: Final[dict[str, dict[str, int | str]]] = {
+    "two": {},
+    "three": {"Clients": "{c1, c2, c3}", "MaxGeneration": 2, "MaxIds": 1, "MaxCommits": 0},
+}
+"""Of consumers: what differs from the configuration."""
+CONJUNCT: Final = re.compile(r"(?m)^/\\ (group|step) = ")
+TIMEOUT_S: Final = 300.0
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """A step, and what is so after it; `next` are the places of the moments that may follow.
+
+    `member` is the model's name of a member id, `assigned` what a leader hands in or a member is given.
+    """
+
+    action: str
+    client: str
+    member: str
+    generation: int
+    assigned: dict[str, list[str]]
+    says: str
+    state: str
+    members: int
+    leader: str
+    next: list[int]
+
+
+Behaviours = list[Moment]
+"""The first is the beginning."""
+
+
+def why_not() -> str:
+    """Why there can be no walks here; empty when there can."""
+    try:
+        java()
+        tlc_jar()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def behaviours(bounds: str) -> Behaviours:
+    """From the cache, or from TLC, which takes some seconds. UsageError without Java."""
+    config = with_constants(MODULE.with_suffix(".cfg").read_text(), BOUNDS[bounds], where=MODULE.name)
+    digest = hashlib.sha256(config.encode() + Path(__file__).read_bytes() + MODULE.read_bytes())
+    for module in modules_of(SPEC / "MCEagerRebalance.tla"):
+        digest.update(module.read_bytes())
+    place = cache_folder() / "behaviours" / f"{digest.hexdigest()[:32]}.json"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = place.with_suffix(".new")
+        made.write_bytes(msgspec.json.encode(_explored(config)))
+        made.replace(place)
+    return msgspec.json.decode(place.read_bytes(), type=Behaviours)
+
+
+def _explored(config: str) -> Behaviours:
+    with tempfile.TemporaryDirectory(prefix="highwater-walks-") as name:
+        folder = Path(name)
+        (folder / "walk.cfg").write_text(config)
+        options = Options(small=True, library=(CONTRACTS, SPEC), dump=folder / "states", timeout_s=TIMEOUT_S)
+        outcome = run_tlc(MODULE, folder / "walk.cfg", options)
+        if outcome.verdict is not Verdict.VALID:
+            raise UsageError(f"no behaviours: {outcome.reason or outcome.broken}", where=MODULE.name)
+        graph = read_dot((folder / "states.dot").read_text())
+    first = next(number for number, level in graph.levels.items() if level == 0)
+    order = {number: place for place, number in enumerate([first, *sorted(graph.states.keys() - {first})])}
+    after: dict[str, list[int]] = {number: [] for number in order}
+    for source, target, _ in graph.steps:
+        if source != target:
+            after[source].append(order[target])
+    return [_moment(graph.states[number], sorted(after[number])) for number in order]
+
+
+def _moment(state: str, following: list[int]) -> Moment:
+    places = list(CONJUNCT.finditer(state))
+    said = {each[1]: _value(state[each.end() :].partition("\n/\\ ")[0]) for each in places}
+    group, step = said["group"], said["step"]
+    call = step["call"]
+    assignment = call["assignment"]
+    shares = assignment.items() if hasattr(assignment, "items") else ()
+    given = {_name(member): sorted(str(p) for p, other in shares if other == member) for _, member in shares}
+    if step["action"] == "TakeSyncReply":
+        given = {_name(call["id"]): sorted(map(str, call["partitions"]))}
+    return Moment(
+        action=step["action"], client=str(step["client"]), member=_name(call["id"]), generation=call["generation"],
+        assigned=given, says=step["says"], state=group["state"], members=len(group["members"]),
+        leader=_name(group["leader"]), next=following,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=10_000)
+def _value(text: str) -> Any:
+    return parse(text)
+
+
+def _name(member: Any) -> str:
+    """Of a member id, which the model has as a pair."""
+    return "-".join(map(str, member)) if isinstance(member, tuple) else ""
