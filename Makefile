@@ -37,6 +37,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m reports.soak --minutes 10
 	@$(BIN)/python -m reports.soak_rules
+	@$(BIN)/python -m reports.soak_guards
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/python -m fuzz.nightly --minutes 30

@@ -1,33 +1,43 @@
 """A run of the simulator as its clients saw it: `history.ndjson` for the auditor, which is told nothing else.
 
-What producers and group members ask and are answered is overheard on their links. A reader beside them reads every
-partition from its start, from whoever leads it; in the end, once all faults are over, so does the last one. No
-invariant is looked at, so that the run goes on where one would end it.
+What clients ask and are answered is overheard on their links (`overheard.py`), and members tell what they may process.
+A reader beside them reads what leaders have and what the group's coordinator answers; in the end, once all faults are
+over, it reads every partition from its start, and what each replica holds. No violation ends the run.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from fuzz.faults import Injector
 from fuzz.invariants.every import Invariants
+from fuzz.invariants.watch import ViolationError
 from fuzz.kept import Kept
-from fuzz.load import Clients
+from fuzz.load import GROUP, Clients, Consumer
+from fuzz.overheard import Overheard
 from fuzz.search import HEAL_MS
 from fuzz.simulated_cluster import TOPIC, SimulatedCluster
 from fuzz.swarm import settings_of
-from reference.clients.subscriptions import unpack_assignment
-from reference.events import Request, Response
+from fuzz.transactional import TRANSACTION_TIMEOUT_MS
+from reference.broker import Broker
+from reference.drivers.simulation.world import Host
+from reference.events import Request, Response, broker_peer
 from reference.replication.partition import Partition, Role
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.offset_commit import OffsetCommitRequest
-from reference.wire.messages.produce import ProduceRequest
-from reference.wire.messages.sync_group import SyncGroupRequest
-from reference.wire.records import batch_headers, decode_records
+from reference.storage.producer_state import read_marker
+from reference.wire.records import BatchHeader, batch_headers, decode_records
 from spec.formats.history import Config, Event, HistoryWriter
 
 READ_EVERY_MS: Final = 100
+WINDOW: Final = 200
+RECENT: Final = 10
+"""How far back from the end a reader looks while the run goes on: every so often, and whenever a replica moves."""
 EVERYTHING: Final = 1 << 26
+AFTER_PATIENCE_MS: Final = 500
+AWAY_MS: Final = 2_500
+CANDIDATE: Final = re.compile(r"(\d+) may be elected")
+Records = list[tuple[int, str]]
 
 
 def record(kept: Kept, path: Path, *, off: bool = True) -> Path:
@@ -38,109 +48,152 @@ def record(kept: Kept, path: Path, *, off: bool = True) -> Path:
     invariants = Invariants(cluster, clients)
     world = cluster.world
     config = Config(
-        acks="all", idempotence=True, isolation="read_uncommitted", min_insync_replicas=settings.min_insync_replicas,
+        acks="all", idempotence=True, isolation="read_committed", min_insync_replicas=settings.min_insync_replicas,
         unclean_election=False, retention=False, compaction=False, replicas=settings.replicas, offset_expiry=False,
-        patience_ms=HEAL_MS, source="simulator",
+        patience_ms=HEAL_MS, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, source="simulator",
     )  # fmt: skip
     with path.open("wb") as sink:
-        recorder = Recorder(cluster, HistoryWriter(sink, config))
+        # A copy of a commit that comes late counts again, so nothing follows from what is committed then.
+        commits_once = all(fault.kind != "duplicate" for fault in kept.schedule.faults)
+        recorder = Recorder(cluster, invariants, HistoryWriter(sink, config), commits_once=commits_once)
         cluster.start()
-        clients.start(cluster, invariants.acknowledged, invariants.committed)
+        clients.start(cluster, recorder.unheeded(invariants.acknowledged), recorder.unheeded(invariants.committed))
         began_ms = world.now_ms
         injector = Injector(cluster, invariants)
         injector.arrange(kept.schedule)
         recorder.watch_until(began_ms + kept.schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()
-        recorder.nemesis("heal")
-        recorder.watch_until(world.now_ms + HEAL_MS)
-        recorder.nemesis("final")
-        recorder.read_all()
+        if clients.administrator is not None:
+            clients.administrator.stopped = True
+        recorder.nemesis("phase", "heal")
+        recorder.nemesis("faults over")
+        recorder.watch_until(world.now_ms + HEAL_MS + AFTER_PATIENCE_MS)
+        recorder.nemesis("phase", "final")
+        recorder.look(EVERYTHING)
         recorder.dump_all()
     return path
 
 
 class Recorder:
-    """One process for each value that is sent and each request that is open, so that none has two at a time."""
-
-    def __init__(self, cluster: SimulatedCluster, writer: HistoryWriter) -> None:
-        self._cluster, self._writer = cluster, writer
-        self._world = cluster.world
-        self._asked: dict[tuple[str, int], tuple[str, Any]] = {}
-        self._sent: set[tuple[int, str]] = set()
-        self._answered: set[tuple[int, str]] = set()
-        send, hand_over = self._world.network.send, self._world.hand_over
+    def __init__(
+        self, cluster: SimulatedCluster, invariants: Invariants, writer: HistoryWriter, *,
+        commits_once: bool,
+    ) -> None:  # fmt: skip
+        self._cluster, self._invariants, self._writer = cluster, invariants, writer
+        self._commits_once = commits_once
+        self._world = world = cluster.world
+        self._elected = False
+        self._has: dict[str, frozenset[tuple[str, int]]] = {}  # what each member may process
+        self._stands: dict[tuple[int, int], tuple[Role, int, int]] = {}  # of each replica, when it was read last
+        self._overheard = Overheard(self._event)
+        send, hand_over, crash = world.network.send, world.hand_over, world.crash
 
         def overheard_send(source: str, target: str, message: Any) -> None:
             if isinstance(message, Request) and not source.startswith(("broker", "store")):
-                self._asks(source, target, message)
+                self._overheard.asks(source, target, message)
             send(source, target, message)
 
         def overheard_answer(source: str, target: str, message: Any) -> None:
             if isinstance(message, Response):
-                asked = self._asked.pop((target, message.correlation_id), None)
-                if asked is not None and message.body is not None:
-                    self._answers(target, source, message.correlation_id, asked[1], message.body)
+                self._overheard.answers(source, target, message)
             hand_over(source, target, message)
 
-        self._world.network.send = overheard_send  # type: ignore[method-assign]
-        self._world.hand_over = overheard_answer  # type: ignore[method-assign]
+        def told_crash(name: str, **how: Any) -> None:
+            self._crashed(name)
+            crash(name, **how)
+
+        world.network.send = overheard_send  # type: ignore[method-assign]
+        world.hand_over = overheard_answer  # type: ignore[method-assign]
+        world.crash = told_crash  # type: ignore[method-assign]
+        world.after_event = self._after_event
 
     def _event(self, process: str, kind: str, f: str, **fields: Any) -> None:
         now_ns = self._world.now_ms * 1_000_000
         self._writer.append(Event(index=0, time_ns=now_ns, process=process, type=kind, f=f, **fields))  # type: ignore[arg-type]
 
-    def nemesis(self, phase: str) -> None:
-        self._event("nemesis", "info", "phase", value=phase)
+    def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
+        self._event("nemesis", "info", f, value=value, node=node)
 
-    # -- requests and answers ----------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
-    def _asks(self, source: str, target: str, message: Request) -> None:
-        body = message.body
-        if isinstance(body, ProduceRequest):
-            for partition, value in _values(body):
-                if (partition, value) not in self._sent:  # else it is sent again
-                    self._sent.add((partition, value))
-                    self._event(f"send {value}", "invoke", "send", topic=TOPIC, partition=partition, value=value)
-        elif isinstance(body, OffsetCommitRequest):
-            self._event(f"{source} {message.correlation_id}", "invoke", "commit", **_commit(body))
-        elif isinstance(body, SyncGroupRequest):
-            self._event(f"{source} {message.correlation_id}", "invoke", "sync", **_member(body), node=target)
-        else:
+    def unheeded(self, watch: Callable[..., None]) -> Callable[..., None]:
+        """The invariants go on watching, since the fault budget follows from what they saw."""
+
+        def watched(*given: Any) -> None:
+            try:
+                watch(*given)
+            except ViolationError as error:
+                candidate = CANDIDATE.match(error.violation.message)
+                if candidate is not None and not self._elected:
+                    self._elected = True
+                    self._world.schedule(0, partial(self._elect, broker_peer(int(candidate[1]))))
+
+        return watched
+
+    def _elect(self, candidate: str) -> None:
+        """Who may be elected and lacks what is committed is harmless until it is: the others go away for a while."""
+        self._start(candidate)
+        others = [broker_peer(each) for each in self._cluster.broker_ids if broker_peer(each) != candidate]
+        for other in filter(self._world.is_up, others):
+            self._world.crash(other)
+            self._world.schedule(AWAY_MS, partial(self._start, other))
+
+    def _start(self, name: str) -> None:
+        if not self._world.is_up(name):
+            self._world.start(name)
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _crashed(self, name: str) -> None:
+        self.nemesis("kill", node=name.removeprefix("broker:"))
+        if self._has.pop(name, None) is not None:
+            self._event(name, "info", "crash")
+
+    def _after_event(self, host: Host) -> None:
+        self.unheeded(self._invariants.after_event)(host)
+        if isinstance(host.node, Broker):
+            self._broker_moved(host.node)
+        elif isinstance(host.node, Consumer):
+            self._member_moved(host.name, host.node)
+
+    def _broker_moved(self, broker: Broker) -> None:
+        """Followers are read, too: what they show must be what leaders show (KIP-392)."""
+        for number in range(self._cluster.settings.partitions):
+            replica = broker.replicas.partitions.get((TOPIC, number))
+            if replica is None:
+                continue
+            where = broker.config.broker_id, number
+            stands = replica.role, replica.leader_epoch, replica.high_watermark
+            if self._stands.get(where) != stands:
+                self._stands[where] = stands
+                self._read(broker.config.broker_id, replica, RECENT)
+
+    def _member_moved(self, name: str, application: Consumer) -> None:
+        member, before = application.member, self._has.get(name, frozenset())
+        if member.fetchable == before:
             return
-        self._asked[source, message.correlation_id] = target, body
-
-    def _answers(self, source: str, target: str, correlation_id: int, asked: Any, body: Any) -> None:
-        process = f"{source} {correlation_id}"
-        if isinstance(asked, ProduceRequest):
-            self._acknowledged(asked, body)
-        elif isinstance(asked, OffsetCommitRequest):
-            errors = {part.error_code for topic in body.topics for part in topic.partitions}
-            self._event(process, "ok" if errors == {ErrorCode.NONE} else "info", "commit", **_commit(asked))
-        elif body.error_code == ErrorCode.NONE:
-            keys = [f"{topic}-{number}" for topic, number in sorted(unpack_assignment(body.assignment))]
-            self._event(process, "ok", "sync", value=keys, **_member(asked), node=target)
-        else:
-            self._event(process, "info", "sync", **_member(asked), node=target)
-
-    def _acknowledged(self, asked: ProduceRequest, body: Any) -> None:
-        answers = {part.index: part for topic in body.responses for part in topic.partition_responses}
-        places: dict[int, int] = {}
-        for partition, value in _values(asked):
-            place = places.get(partition, 0)
-            places[partition] = place + 1
-            answer = answers[partition]
-            if answer.error_code == ErrorCode.NONE and (partition, value) not in self._answered:
-                self._answered.add((partition, value))
-                offset = answer.base_offset + place if answer.base_offset >= 0 else -1
-                self._event(f"send {value}", "ok", "send", topic=TOPIC, partition=partition, value=value, offset=offset)
+        self._has[name] = member.fetchable
+        who = {"group": GROUP, "generation_id": member.generation_id, "member_id": member.member_id}
+        if before - member.fetchable:
+            self._event(name, "info", "revoke", value=_named(before - member.fetchable), **who)
+        if member.fetchable - before:
+            self._event(name, "ok", "assign", value=_named(member.fetchable), **who)
 
     # -- readers -----------------------------------------------------------------------------------
 
     def watch_until(self, end_ms: int) -> None:
         while self._world.now_ms < end_ms:
             self._world.run_until(min(end_ms, self._world.now_ms + READ_EVERY_MS))
-            self.read_all()
+            self.look(WINDOW)
+
+    def look(self, window: int) -> None:
+        """At each partition, at each broker that takes itself for its leader, and at the group."""
+        for broker_id, replica in self._replicas():
+            if replica.role is Role.LEADER:
+                self._read(broker_id, replica, window)
+        if self._cluster.settings.clients.members:
+            self._ask_for_group()
 
     def _replicas(self) -> Iterator[tuple[int, Partition]]:
         for broker_id in self._cluster.broker_ids:
@@ -149,63 +202,81 @@ class Recorder:
                 if replica is not None:
                     yield broker_id, replica
 
-    def read_all(self) -> None:
-        """A fetch from the start, of each broker that takes itself for a leader; and which epoch it leads."""
-        for broker_id, replica in self._replicas():
-            if replica.role is not Role.LEADER:
-                continue
-            where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
-            where |= {"position": replica.log.log_start_offset, "leader_epoch": replica.leader_epoch}
-            self._event("reader", "invoke", "fetch", **where)
-            end = replica.high_watermark
-            self._event("reader", "ok", "fetch", value=_records(replica, end), high_watermark=end, **where)
-            told = {f"{TOPIC}-{replica.partition}": [broker_id, replica.leader_epoch]}
-            self._event("reader", "invoke", "metadata")
-            self._event("reader", "ok", "metadata", value=told)
+    def _ask(self, f: str, asked: dict[str, Any], **told: Any) -> None:
+        self._event("reader", "invoke", f, **asked)
+        self._event("reader", "ok", f, **asked | told)
+
+    def _read(self, broker_id: int, replica: Partition, window: int) -> None:
+        end, log = replica.high_watermark, replica.log
+        start = max(log.log_start_offset, end - window)
+        where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
+        leads = replica.role is Role.LEADER
+        where |= {"position": start} | ({"leader_epoch": replica.leader_epoch} if leads else {})
+        batches = list(_batches(replica, start, end))
+        told = {"high_watermark": end, "value": _data(batches)}
+        self._ask("fetch", where | {"isolation": "read_uncommitted"}, **told)
+        if self._cluster.settings.clients.transactional:
+            stable = log.producers.last_stable_offset(end)
+            told |= {"last_stable_offset": stable, "value": _not_aborted(batches, stable)}
+            self._ask("fetch", where | {"isolation": "read_committed"}, **told)
+        if leads:
+            self._ask("metadata", {}, value={f"{TOPIC}-{replica.partition}": [broker_id, replica.leader_epoch]})
+
+    def _ask_for_group(self) -> None:
+        broker_id = self._cluster.coordinator_of(GROUP)
+        broker = self._cluster.broker(broker_id) if broker_id >= 0 else None
+        group = broker.groups.groups.get(GROUP) if broker is not None else None
+        if group is None:
+            return
+        asked = {"group": GROUP, "node": str(broker_id)}
+        self._ask("group", asked, value={"state": str(group.state.value), "members": sorted(group.members)})
+        if self._commits_once:
+            offsets = {f"{topic}-{number}": each.offset for (topic, number), each in sorted(group.offsets.items())}
+            self._ask("committed", asked, value=offsets)
 
     def dump_all(self) -> None:
         for broker_id, replica in self._replicas():
+            start, end = replica.log.log_start_offset, replica.log.log_end_offset
             where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
-            self._event("reader", "invoke", "log_dump", **where)
-            end = replica.log.log_end_offset
-            self._event(
-                "reader", "ok", "log_dump", position=replica.log.log_start_offset, value=_records(replica, end),
-                high_watermark=replica.high_watermark, **where,
-            )  # fmt: skip
+            told = {"value": _data(list(_batches(replica, start, end))), "high_watermark": replica.high_watermark}
+            self._ask("log_dump", where, position=start, **told)
 
 
-def _values(body: ProduceRequest) -> Iterator[tuple[int, str]]:
-    for topic in body.topic_data:
-        for part in topic.partition_data:
-            for _, value in _decoded(part.records or b""):
-                yield part.index, value
+def _named(partitions: frozenset[tuple[str, int]]) -> list[str]:
+    return [f"{topic}-{number}" for topic, number in sorted(partitions)]
 
 
-def _decoded(data: bytes) -> Iterator[tuple[int, str]]:
-    for position, header in batch_headers(data):
-        if not header.is_control:
-            for record in decode_records(data, position)[1]:
-                yield record.offset, (record.value or b"").decode()
+def _batches(replica: Partition, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    while start < end:
+        data = replica.log.read(start, EVERYTHING, end, at_least_one=True)
+        if not data:
+            return
+        for position, header in batch_headers(data):
+            yield header, data[position : position + header.size]
+            start = header.next_offset
 
 
-def _records(replica: Partition, until: int) -> list[tuple[int, str]]:
-    start = replica.log.log_start_offset
-    data = replica.log.read(start, EVERYTHING, until, at_least_one=False) if until > start else b""
-    return list(_decoded(data))
+def _data(batches: list[tuple[BatchHeader, bytes]]) -> Records:
+    return [
+        (record.offset, (record.value or b"").decode())
+        for header, batch in batches
+        if not header.is_control
+        for record in decode_records(batch)[1]
+    ]
 
 
-def _member(body: Any) -> dict[str, Any]:
-    return {
-        "group": body.group_id, "generation_id": body.generation_id, "member_id": body.member_id,
-        "instance_id": body.group_instance_id,
-    }  # fmt: skip
-
-
-def _commit(body: OffsetCommitRequest) -> dict[str, Any]:
-    value = {
-        f"{topic.name}-{part.partition_index}": part.committed_offset
-        for topic in body.topics
-        for part in topic.partitions
-    }
-    told = {"member_id": body.member_id, "instance_id": body.group_instance_id}
-    return {"group": body.group_id, "generation_id": body.generation_id_or_member_epoch, "value": value, **told}
+def _not_aborted(batches: list[tuple[BatchHeader, bytes]], stable: int) -> Records:
+    """What a client keeps of a read_committed answer: all below the last stable offset but what was aborted."""
+    kept: Records = []
+    undecided: dict[int, Records] = {}
+    for header, batch in batches:
+        marker = read_marker(batch) if header.is_control else None
+        if marker is not None:
+            decided = undecided.pop(header.producer_id, [])
+            kept += decided if marker.committed else []
+        elif header.is_transactional and not header.is_control:
+            undecided.setdefault(header.producer_id, []).extend(_data([(header, batch)]))
+        else:
+            kept += _data([(header, batch)])
+    shown = [*kept, *(pair for waiting in undecided.values() for pair in waiting)]
+    return sorted(pair for pair in shown if pair[0] < stable)

@@ -16,6 +16,7 @@ from reference.wire.records import build_batch
 TRANSACTION: Final = 1  # the type of a coordinator's key
 BUSY: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 PAUSE_MS: Final = 10
+TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 class TransactionalProducer(Client):
@@ -46,7 +47,9 @@ class TransactionalProducer(Client):
             self._ask(self._next_broker(), FindCoordinatorRequest(key=self._name, key_type=TRANSACTION), 2)
         elif self._producer[0] < 0:
             self._ask(
-                self._coordinator, InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=60_000), 4
+                self._coordinator,
+                InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS),
+                4,
             )
         elif len(self._leaders) < self._partitions:
             topic = MetadataRequestTopic(name=TOPIC)

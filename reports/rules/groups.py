@@ -147,14 +147,15 @@ def _commits_interleave(tables: Tables) -> Iterator[Told]:
 
 
 def _believed_twice(tables: Tables) -> Iterator[Told]:
-    """Two members hold a partition at once: a violation if the older one is no zombie, since it still may commit."""
+    """Two members hold a partition at once: a violation if the one who had it first is no zombie, since it still may
+    commit. Who holds it from an earlier generation than the other is one, whatever came first."""
     ends = list(tables.of("revoke", "lost", "crash", "assign"))
     last: dict[int, list[Step]] = {}
-    for step in sorted(ends, key=lambda step: step.returned):
+    for step in sorted(ends, key=attrgetter("returned")):
         last.setdefault(step.process, []).append(step)
     commits = [s for s in tables.of("commit") if s.status is Status.OK and s.epoch >= 0]
     for _, mine in _by([s for s in tables.of("assign") if s.group and s.subject], "group", "subject"):
-        for older, newer in pairwise(mine):
+        for older, newer in pairwise(sorted(mine, key=attrgetter("returned"))):
             if older.process == newer.process:
                 continue
             over = next(
@@ -163,7 +164,7 @@ def _believed_twice(tables: Tables) -> Iterator[Told]:
             if over < newer.returned:
                 continue
             live = any(
-                s.process == older.process and s.subject == older.subject and s.epoch >= newer.epoch >= 0
+                s.process == older.process and s.subject == older.subject and s.epoch >= newer.epoch >= older.epoch >= 0
                 and newer.returned < s.invoked < over for s in commits
             )  # fmt: skip
             yield Told(26, newer.subject, newer.epoch, newer, older, not live)

@@ -1,0 +1,62 @@
+"""`python -m reports.soak_guards`: the fourth witness of every guard that has one.
+
+The history of its kept seed (`fuzz/recorded.py`) must give the anomaly that the guard's row names, and none with the
+guard on. Exit code 1 if any does not.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+
+from fuzz.kept import FOLDER, read_kept
+from fuzz.recorded import record
+from reports.audit import audit
+from spec.formats.progress import progress
+from spec.formats.verdict import ExitCode
+from spec.guards import load_guards
+
+ROW: Final = re.compile(r"(?P<name>[\w-]+) \(rule (?P<rule>\d+)\), in the history of fuzz/seeds/(?P<seed>\w+)\.json")
+
+
+def rows() -> dict[str, "re.Match[str]"]:
+    """Of each guard that the history of a seed shows, what its row says."""
+    texts = {guard: row.witnesses.audit for guard, row in load_guards().items()}
+    return {guard: match for guard, text in texts.items() if (match := ROW.fullmatch(text))}
+
+
+def wrong(guard: str, row: "re.Match[str]", folder: Path) -> str:
+    """What is otherwise than the row says, empty when nothing is."""
+    kept = read_kept(FOLDER / f"{row['seed']}.json")
+    if kept.guard != guard:
+        return f"{guard}: the seed is of {kept.guard}"
+    off, on = (audit(record(kept, folder / f"{guard}-{off}.ndjson", off=off)) for off in (True, False))
+    found = {each.name for each in off.findings if each.severity == "violation"}
+    if row["name"] not in found:
+        return f"{guard}: off gives {sorted(found) or 'nothing'}, not {row['name']}"
+    if on.verdict != "valid" or on.operations < 100:
+        return f"{guard}: on is {on.verdict}, with {on.operations} operations"
+    return ""
+
+
+def soak() -> None:
+    """Record and audit each, with the guard off and on."""
+    console, shown, bad = Console(highlight=False), rows(), list[str]()
+    with tempfile.TemporaryDirectory() as folder, progress("guards", len(shown)) as step:
+        for guard, row in shown.items():
+            bad += filter(None, [wrong(guard, row, Path(folder))])
+            step()
+    for each in bad:
+        console.print(each)
+    console.print(
+        f"{len(shown) - len(bad)} of {len(shown)} guards are shown by the history of their seed, only when off"
+    )
+    sys.exit(ExitCode.VIOLATED if bad else ExitCode.HELD)
+
+
+if __name__ == "__main__":
+    typer.run(soak)
