@@ -21,7 +21,9 @@ def chaos_command(
     schedule: Annotated[Path | None, typer.Option(help="Carry out this schedule; otherwise one is drawn.")] = None,
     seconds: Annotated[float, typer.Option(min=10, help="How long a drawn schedule takes.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
-    search: Annotated[bool, typer.Option(help="One drawn schedule after the other until something is found.")] = False,
+    search: Annotated[
+        bool, typer.Option(help="One schedule of kills that race after the other, until a loss.")
+    ] = False,
     runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
     workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
     rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
@@ -58,7 +60,7 @@ def chaos_command(
             return
         told: list[dict[str, Any]] = []
         for each in range(seed, seed + (runs if search else 1)):
-            told.append(_one(target, given, seconds, each, workload, rate, packets=packets, quiet=json_))
+            told.append(_one(target, given, seconds, each, workload, rate, packets=packets, races=search, quiet=json_))
             if told[-1]["verdict"] is Verdict.INVALID:
                 break
     if json_:
@@ -78,8 +80,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _one(
-    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, packets: bool, quiet: bool
-) -> dict[str, Any]:
+    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, packets: bool, races: bool,
+    quiet: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Run, audit, print; the object that `--json` prints."""
     from rich.console import Console
 
@@ -95,7 +98,7 @@ def _one(
     with console.status(f"starting {target}") as status:
         path = chaos(
             target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
-            say=lambda line: status.update(f"seed {seed}: {line}"),
+            races=races, say=lambda line: status.update(f"seed {seed}: {line}"),
         )  # fmt: skip
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
     results = []

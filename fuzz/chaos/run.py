@@ -9,6 +9,7 @@ from typing import Any
 from fuzz.chaos.draw import draw_schedule, draw_settings
 from fuzz.chaos.field import Field, launched, open_field
 from fuzz.chaos.means import refuse_unsupported, supported, wants_clock, wants_disk
+from fuzz.chaos.races import draw_races, race_settings
 from fuzz.chaos.settings import load_of
 from fuzz.processes.load import Load, consumer_names
 from fuzz.processes.workload import Workload
@@ -41,24 +42,28 @@ def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> 
 
 def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
-    packets: bool = False,
+    packets: bool = False, races: bool = False,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
 ) -> Path:  # fmt: skip
-    """Run `schedule`, or one drawn from `seed`, and return the path of the history.
+    """Run `schedule`, or one drawn from `seed`, and return the path of the history. `races`: one of a search.
 
     UsageError for faults and nodes that the target does not have, before it is started where that is known.
     """
     told = launched(target)
     frame = schedule or Schedule(duration_ms=1, seed=seed)
+    races = races and told is not None and told.brokers > 1
     if told is not None:
         if schedule is None:
-            frame = Schedule(duration_ms=1, seed=seed, node_settings=draw_settings(seed, told.brokers))
+            settings = (race_settings if races else draw_settings)(seed, told.brokers)
+            frame = Schedule(duration_ms=1, seed=seed, node_settings=settings)
         load = chosen_load(frame, told.brokers, workloads, rate)
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
     disks, clocks = any(map(wants_disk, frame.faults)), any(map(wants_clock, frame.faults))
     with open_field(target, frame, disks=disks, packets=packets, clocks=clocks) as field:
         load = chosen_load(frame, len(field.addresses), workloads, rate)
+        if schedule is None and races:
+            schedule = draw_races(seed, seconds, field.nodes, frame.node_settings)
         schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
         refuse_unsupported(schedule, field, target)

@@ -15,8 +15,9 @@ import pytest
 from fuzz.chaos.draw import draw_schedule, draw_settings
 from fuzz.chaos.field import Field, launched
 from fuzz.chaos.means import missing, refuse_unsupported, supported
+from fuzz.chaos.races import FETCH_MS, draw_races, race_settings
 from fuzz.chaos.run import chaos, chosen_load
-from fuzz.chaos.settings import load_of, of_reference, settings_of
+from fuzz.chaos.settings import SESSION, load_of, of_reference, settings_of
 from fuzz.chaos.simulated import simulate_schedule
 from fuzz.processes.faults import process_faults
 from fuzz.schedule import KINDS, Fault, Option, Schedule, check, read_schedule, write_schedule
@@ -55,6 +56,32 @@ def test_drawn_schedules_are_sound_and_the_same_for_the_same_seed() -> None:
         assert all(fault.at_ms + fault.for_ms < drawn.duration_ms for fault in drawn.faults)
         seen |= {fault.kind for fault in drawn.faults}
     assert seen == set(kinds)
+
+
+def test_races_are_sound_and_two_brokers_die_within_a_fetch_of_each_other() -> None:
+    for seed in range(50):
+        settings = race_settings(seed, 3)
+        drawn = draw_races(seed, 80, NODES, settings)
+        check(drawn, [*NODES, *CLIENTS])
+        assert drawn == draw_races(seed, 80, NODES, race_settings(seed, 3))
+        kills = [fault for fault in drawn.faults if fault.kind == "kill"]
+        assert len(kills) == 4
+        assert all(fault.at_ms + fault.for_ms < drawn.duration_ms for fault in drawn.faults)
+        for pair in (kills[:2], kills[2:]):
+            early, late = sorted(pair, key=lambda fault: fault.for_ms)
+            assert abs(early.at_ms - late.at_ms) < FETCH_MS
+            session_ms = settings[late.nodes[0]][SESSION]
+            assert early.for_ms < int(session_ms) < late.for_ms
+
+
+def test_a_search_finds_what_the_high_watermark_loses_and_nothing_under_the_last_rule() -> None:
+    losing, sound = (
+        [simulate_schedule(draw_races(seed, 30, ("1", "2"), race_settings(seed, 2)), 2, rule).violation
+         for seed in (2, 9)]
+        for rule in ("high_watermark", "kip320")
+    )  # fmt: skip
+    assert [str(each)[:19] for each in losing if each] == ["CommittedOnEligible"]
+    assert sound == [None, None]
 
 
 @pytest.mark.parametrize(
