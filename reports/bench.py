@@ -22,6 +22,8 @@ AUDITED = 1_000_000
 EDN_OPERATIONS = 100_000
 RECOVERED_RECORDS = 3_000_000
 FUZZ_S = 30.0
+TRACED_MS = 60_000
+TRACED_STEPS = 1_000
 
 
 def codec() -> str:
@@ -234,6 +236,28 @@ def audit_beside_porcupine() -> str:
     return "\n" + beside_porcupine()
 
 
+def trace() -> str:
+    """A thousand lines of a partition, and of a group, each held to its models (few lines are the controller's)."""
+    from fuzz.schedule import Schedule
+    from fuzz.search import run_seed
+    from fuzz.simulated_cluster import Load, Settings
+    from spec.formats.trace import renumber, write_trace
+    from spec.formats.verdict import Verdict
+    from spec.trace import validate_trace
+
+    scenario = Settings(partitions=3, load=Load(producers=3, members=("cooperative-sticky",) * 3))
+    steps = run_seed(0, scenario, schedule=Schedule(duration_ms=TRACED_MS), tracing=True).steps
+    told = []
+    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        for entity in ("t-0", "g"):
+            path = Path(folder) / "trace.ndjson"
+            write_trace(path, renumber([step for step in steps if step.entity in {"", entity}][:TRACED_STEPS]))
+            for found in validate_trace(path, entity=entity).entities:
+                assert found.verdict is Verdict.VALID, (found.model, found.reason)
+                told.append(f"{found.model} {found.steps:,} steps in {found.seconds:.1f} s")
+    return "; ".join(told)
+
+
 def second_start() -> str:
     """How long the command line takes to say something."""
     started = time.perf_counter()
@@ -254,6 +278,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "recovery": recovery,
     "fuzz": lambda: fuzz(0.0),
     "structured": lambda: fuzz(1.0),
+    "trace": trace,
     "start": second_start,
     "kafka": against_kafka,
 }

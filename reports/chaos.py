@@ -11,6 +11,7 @@ from spec.formats.verdict import ExitCode
 from spec.interruption import interruptible
 
 SEARCHED = 20
+TRACES = "traces"
 ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
 
 
@@ -29,6 +30,9 @@ def chaos_command(
     rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
     packets: Annotated[
         bool, typer.Option("--packets", help="Cut and lose packets (nftables) instead of streams (proxy).")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="The reference's nodes write their steps, for `highwater spec trace`.")
     ] = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
@@ -60,7 +64,12 @@ def chaos_command(
             return
         told: list[dict[str, Any]] = []
         for each in range(seed, seed + (runs if search else 1)):
-            told.append(_one(target, given, seconds, each, workload, rate, packets=packets, races=search, quiet=json_))
+            told.append(
+                _one(
+                    target, given, seconds, each, workload, rate, packets=packets, races=search, trace=trace,
+                    quiet=json_,
+                )
+            )  # fmt: skip
             if told[-1]["verdict"] is Verdict.INVALID:
                 break
     if json_:
@@ -81,7 +90,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def _one(
     target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, packets: bool, races: bool,
-    quiet: bool,
+    trace: bool, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Run, audit, print; the object that `--json` prints."""
     from rich.console import Console
@@ -94,11 +103,13 @@ def _one(
     from spec.formats.verdict import Verdict, worst
 
     folder = new_folder("chaos", target=target, seed=seed)
+    traces = folder / TRACES
     console = Console(highlight=False, quiet=quiet)
     with console.status(f"starting {target}") as status:
         path = chaos(
             target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
-            races=races, say=lambda line: status.update(f"seed {seed}: {line}"),
+            races=races, trace=traces if trace else None,
+            say=lambda line: status.update(f"seed {seed}: {line}"),
         )  # fmt: skip
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
     results = []
@@ -114,7 +125,7 @@ def _one(
     page = report(folder)
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
     if not quiet:
-        typer.echo(f"again: {again}\npage:  {page}")
+        typer.echo(f"again: {again}\npage:  {page}" + (f"\ntrace: highwater spec trace {traces}" if trace else ""))
     return {
         "verdict": verdict,
         "operations": sum(result.operations for result in results),

@@ -38,7 +38,7 @@ RUN: Final = """\
 EXTENDS {module}
 RunMembers == {members}
 RunShownLine == {shown}
-RunSteps == <<
+{first}RunSteps == <<
 {steps}
 >>
 RunStep(n) == RunSteps[n]
@@ -50,7 +50,8 @@ RunLength == Len(RunSteps)
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`trace.toml` of a model: what stands where in a line, for `Trace<Model>.tla`.
 
-    `kind` of entity that it speaks of; `leaves_out`: fields that are empty in every trace it can judge.
+    `kind` of entity that it speaks of; `leaves_out`: fields that are empty in every trace it can judge; `first`:
+    constants by name, with the action whose first line tells them and the field (TLC would look for it in each state).
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     actions: dict[str, tuple[str, ...]]
     defaults: dict[str, Any] = {}
     leaves_out: tuple[str, ...] = ()
+    first: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,9 @@ def _validate(
         return _refused(entity, model, len(mine), strange, f"not all members are alike in {describe(strange.step)}")
     members = frozenset(member for member, _ in named)
     mine = [line for line in mine if line.step.entity != EVERYWHERE or line.step.node in members]
-    rows = [_row(layout, line.step) for line in mine]
+    run = partial(_run, model, _module(layout, [line.step for line in mine], members), len(mine), timeout_s)
     try:
-        result = _run(model, rows, members, 0, timeout_s)
+        result = run(0)
     except CannotEvaluateError as error:
         strange = mine[_reached(error.lines) - 1]
         return _refused(entity, model, len(mine), strange, f"the spec has no meaning for {describe(strange.step)}")
@@ -179,7 +181,7 @@ def _validate(
         return told(Verdict.UNKNOWN, reason=result.reason or f"{result.broken} is violated")
     reached = _reached(result.lines)
     refused = mine[reached - 1]
-    before = _shown(_run(model, rows, members, reached, timeout_s).lines) if explain else ()
+    before = _shown(run(reached).lines) if explain else ()
     reason = f"no step of the spec is {describe(refused.step)}"
     return told(Verdict.INVALID, file=refused.file, line=refused.number, reason=reason, before=tuple(before))
 
@@ -215,15 +217,23 @@ def _as_value(told: Any) -> Value:
     return frozenset(tuple(each) if isinstance(each, list) else each for each in told)
 
 
-def _run(model: str, rows: Sequence[Value], members: frozenset[Value], shown: int, timeout_s: float) -> TlcResult:
+def _module(layout: Layout, steps: Sequence[Step], members: frozenset[Value]) -> partial[str]:
+    """The text of `Run`, but for the name of the module that it extends and the line to be shown."""
+    first = ""
+    for name, (action, path) in layout.first.items():
+        told = next((_look_up(step, path) for step in steps if step.action == action), None)
+        first += f"{name} == {to_tla(layout.defaults[path] if told is None else told)}\n"
+    rows = ",\n".join(to_tla(_row(layout, step)) for step in steps)
+    return partial(RUN.format, members=to_tla(members), first=first, steps=rows)
+
+
+def _run(model: str, text: partial[str], length: int, timeout_s: float, shown: int) -> TlcResult:
     module = _trace_module(model)
-    steps = ",\n".join(to_tla(row) for row in rows)
-    text = RUN.format(module=module.stem, members=to_tla(members), shown=shown, steps=steps)
     with tempfile.TemporaryDirectory(prefix="highwater-trace-") as folder:
         run = Path(folder) / "Run.tla"
-        run.write_text(text)
+        run.write_text(text(module=module.stem, shown=shown))
         config = shutil.copy(module.with_suffix(".cfg"), folder)
-        options = Options(timeout_s=timeout_s, library=(module.parent, CONTRACTS), small=len(rows) < 2000)
+        options = Options(timeout_s=timeout_s, library=(module.parent, CONTRACTS), small=length < 2000)
         return run_tlc(run, Path(config), options)
 
 

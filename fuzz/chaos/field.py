@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from conformance.targets import check_target, launch_target
@@ -40,11 +41,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What is put below and between the nodes beside proxies."""
+    """What is put below and between the nodes beside proxies; `trace`: where they write their steps."""
 
     disks: bool = False
     packets: bool = False
     clocks: bool = False
+    trace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +84,24 @@ def reviving(cluster: Processes) -> Callable[[], None]:
 
 @contextmanager
 def open_field(
-    target: str, schedule: Schedule, *, disks: bool = False, packets: bool = False, clocks: bool = False
+    target: str,
+    schedule: Schedule,
+    *,
+    disks: bool = False,
+    packets: bool = False,
+    clocks: bool = False,
+    trace: Path | None = None,
 ) -> Iterator[Field]:
     """Launch it, and end it however the block ends: processes, proxies, mounts. UsageError when it does not start.
 
     `disks`: each node has one of ours below its log, if this machine can. `packets`: cuts and losses are of packets.
     `clocks`: each has a wall clock of its own, if this machine can.
+    `trace`: the folder for the nodes' steps, which only the reference tells.
     """
     found = launched(target)
-    means = Means(disks=disks, packets=packets, clocks=clocks and not missing_for_clocks())
+    if trace is not None and (found is None or found.kind != "reference"):
+        raise UsageError("only the reference tells its steps", where="--trace", mend="try it with reference:3")
+    means = Means(disks=disks, packets=packets, clocks=clocks and not missing_for_clocks(), trace=trace)
     with ExitStack() as stack:
         if packets:
             _enter_own_network(found, target, stack)

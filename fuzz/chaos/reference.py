@@ -42,7 +42,8 @@ def reference_field(told: Launched, schedule: Schedule, stack: ExitStack, means:
     settings.update({f"{node}.log_dir": str(disk.place) for node, disk in places.items()})
     clocks = Clocks(folder, told.nodes) if means.clocks else None
     environment = {node: clocks.environment(node) for node in told.nodes} if clocks is not None else {}
-    cluster = stack.enter_context(ReferenceCluster(brokers, settings=settings, folder=folder, environment=environment))
+    nodes = ReferenceCluster(brokers, settings=settings, folder=folder, environment=environment, trace=means.trace)
+    cluster = stack.enter_context(nodes)
     expire = partial(links.expire, for_ms=SESSION_MS)
     faults = process_faults(cluster)
     faults |= {**disk_faults(places, faults, schedule.seed), **links.faults(), "expire": expire}

@@ -42,7 +42,7 @@ def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> 
 
 def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
-    packets: bool = False, races: bool = False,
+    packets: bool = False, races: bool = False, trace: Path | None = None,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
 ) -> Path:  # fmt: skip
     """Run `schedule`, or one drawn from `seed`, and return the path of the history. `races`: one of a search.
@@ -60,7 +60,7 @@ def chaos(
         check(frame, [*told.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
     disks, clocks = any(map(wants_disk, frame.faults)), any(map(wants_clock, frame.faults))
-    with open_field(target, frame, disks=disks, packets=packets, clocks=clocks) as field:
+    with open_field(target, frame, disks=disks, packets=packets, clocks=clocks, trace=trace) as field:
         load = chosen_load(frame, len(field.addresses), workloads, rate)
         if schedule is None and races:
             schedule = draw_races(seed, seconds, field.nodes, frame.node_settings)

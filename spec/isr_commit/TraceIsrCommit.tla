@@ -35,7 +35,6 @@ TraceMayCrash(b) == TRUE
 
 Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
 Creation == MinOf(Lines("ElectLeader") \union {Length + 1})
-TraceMinIsr == LET begun == Lines("BecomeLeader") IN IF begun = {} THEN 1 ELSE Step(MinOf(begun))[7]
 
 -----------------------------------------------------------------------------
 (* Controller and store *)
