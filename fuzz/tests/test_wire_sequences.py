@@ -24,7 +24,7 @@ PLAYED = 12
 DEFECTS_OF_A_PLAY = {
     "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
     "group": ("GenerationRepeats", "CommitForgotten"),
-    "transaction": ("AbortedVisible",),
+    "transaction": ("AbortedVisible", "CraftedTransaction"),
     "relation": ("UnknownTagRefused", "SplitFrameHang"),
     "walk": ("GenerationRepeats", "CommitForgotten"),
 }

@@ -1,7 +1,7 @@
 """Transactions: aborted records are never seen by a committed reader, committed ones are, in whole."""
 
 from fuzz.wire.line import Line
-from fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent
+from fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent, produced
 from fuzz.wire.sequences.stage import Abandoned, Stage
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -22,10 +22,17 @@ def play(stage: Stage) -> None:
     )
     producer = idempotent(stage, line, name)
     log = Log(topic, stage.end(line, topic))
+    _craft(stage, line, log, producer)
     for _ in stage.steps(*ENDS):
         _transact(stage, line, log, producer)
     if stage.chance.random() < 0.3:
         _fence(stage, line, producer)
+
+
+def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+    """A batch of the transaction, in a request that does not name it: refused (TXN-12, CVE-2018-17196)."""
+    part = produced(stage, line, log.topic, producer.batch(stage, [b"crafted"]))
+    stage.require(part.error_code != 0, "a transactional batch in a request without transactional id is taken")
 
 
 def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:

@@ -188,6 +188,14 @@ def checksum(frame: bytes) -> bytes:
     return _with_batches(frame, lambda records, header: not crc_valid(records, 0, header))
 
 
+def crafted_transaction(frame: bytes) -> bytes:
+    """Only a request that names a transaction is held to its rules (CVE-2018-17196); others are taken as they come."""
+    request = _read(frame)
+    if request is None or request[0].api_key != PRODUCE or request[1].transactional_id is not None:
+        return frame
+    return _with_batches(frame, lambda records, header: header.is_transactional)
+
+
 def _with_batches(frame: bytes, is_wrong: Callable[[bytes, BatchHeader], bool]) -> bytes:
     """The same request with sound batches in place of wrong ones."""
 

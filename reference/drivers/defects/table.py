@@ -47,6 +47,7 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     # lies about what is stored
     "OffsetDeltaTrusted": WireDefect("KAFKA-6554", "invariant", requests.offset_delta),
     "ChecksumIgnored": WireDefect("a batch stored unread", "invariant", requests.checksum),
+    "CraftedTransaction": WireDefect("CVE-2018-17196", "invariant", requests.crafted_transaction),
     "DuplicateAppended": WireDefect("Bufstream 0.1.0: torn idempotence", "invariant", requests.sequence_numbers),
     "WrongBaseOffset": WireDefect(
         "Bufstream 0.1.0: a write that is elsewhere", "invariant", answer=answers.base_offset
