@@ -42,6 +42,11 @@ def _crash(first: Line) -> Line:
     """Nobody tells of it; the others need not have noticed before the next life says something."""
     node = first.file.partition(".")[0]
     step = Step(
-        seq=0, time_ns=first.step.time_ns, node=int(node) if node.isdigit() else node, entity="", action="Crash"
+        seq=0,
+        time_ns=first.step.time_ns,
+        node=int(node) if node.isdigit() else node,
+        entity="",
+        action="Crash",
+        choices={"killed": True},
     )
     return Line(first.file, first.number, step)

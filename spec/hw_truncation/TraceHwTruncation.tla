@@ -95,6 +95,16 @@ Explained(s) ==
 \* The one step that leaves no line: a broker that restarted has registered.
 Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED line
 
+\* A killed process may have stored what it did not live to write down; its next life tells how far its log goes.
+Unsaid ==
+    /\ line <= Length /\ Step(line)[1] = "Crash" /\ Step(line)[4]
+    /\ LET b == Step(line)[2]
+           lives == {n \in line + 1 .. Length : Step(n)[1] = "Restart" /\ Step(n)[2] = b} IN
+       /\ lives # {}
+       /\ LET more == Step(CHOOSE n \in lives : \A m \in lives : n <= m)[4] - LogEnd(b) IN
+          more > 0 /\ (LeaderWrite(b, more) \/ FollowerAppend(b, more))
+    /\ UNCHANGED <<line>>
+
 TraceStep ==
     /\ line <= Length
     /\ line' = line + 1
@@ -102,7 +112,7 @@ TraceStep ==
     /\ Step(line)[1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
           Same(Step(line)[3], highWatermark'[Step(line)[2]])
 
-TraceSpec == Init /\ line = 1 /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen]_<<vars, line>>
+TraceSpec == Init /\ line = 1 /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen \/ Unsaid]_<<vars, line>>
 
 \* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
 Reached ==

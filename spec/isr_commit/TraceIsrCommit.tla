@@ -212,6 +212,16 @@ Claims(s) ==
        /\ (s[1] = "BecomeLeader" \/ (Leads(s[2]) /\ s[3] # highWatermark[s[2]]))
     THEN [broker |-> s[2], end |-> s[3]] ELSE Nothing
 
+\* A killed process may have stored what it did not live to write down; its next life tells how far its log goes.
+Unsaid ==
+    /\ line <= Length /\ Step(line)[1] = "Crash" /\ Step(line)[4]
+    /\ LET b == Step(line)[2]
+           lives == {n \in line + 1 .. Length : Step(n)[1] = "Restart" /\ Step(n)[2] = b} IN
+       /\ lives # {}
+       /\ LET more == Step(CHOOSE n \in lives : \A m \in lives : n <= m)[4] - LogEnd(b) IN
+          more > 0 /\ (IsLeaderWrite(b, more, Unlogged, Unlogged) \/ IsFollowerAppend(b, more, Unlogged))
+    /\ UNCHANGED <<line, asked, served, owing>>
+
 TraceStep ==
     /\ line <= Length /\ owing = Nothing
     /\ line' = line + 1
@@ -236,7 +246,7 @@ TraceInit ==
     /\ line = 1 /\ TLCSet(1, 0)
     /\ asked = [b \in Brokers |-> <<>>] /\ served = [b \in Brokers |-> [from |-> 0, records |-> <<>>]] /\ owing = Nothing
 
-TraceSpec == TraceInit /\ [][TraceStep \/ Explain]_<<vars, traceVars, line>>
+TraceSpec == TraceInit /\ [][TraceStep \/ Explain \/ Unsaid]_<<vars, traceVars, line>>
 
 \* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
 Reached ==
