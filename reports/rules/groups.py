@@ -124,10 +124,17 @@ def _granted_twice(tables: Tables) -> Iterator[Told]:
     """One generation, one member. A generation's number may come again from another coordinator."""
     grants = [s for s in tables.of("sync") if s.status is Status.OK and s.subject and s.epoch >= 0]
     for _, mine in _by(grants, "group", "epoch", "subject"):
-        other = next((step for step in mine if step.member != mine[0].member), None)
-        if other is not None:
-            certain = other.node == mine[0].node != ""
-            yield Told(26, other.subject, other.epoch, other, mine[0], not certain)
+        by_one = next(
+            (pair for node, told in _by(mine, "group", "node") if node[1] and (pair := _two_members(told))), None
+        )
+        pair = by_one or _two_members(mine)
+        if pair is not None:
+            yield Told(26, pair[1].subject, pair[1].epoch, pair[1], pair[0], by_one is None)
+
+
+def _two_members(grants: list[Step]) -> tuple[Step, Step] | None:
+    other = next((step for step in grants if step.member != grants[0].member), None)
+    return None if other is None else (grants[0], other)
 
 
 def _commits_interleave(tables: Tables) -> Iterator[Told]:
@@ -138,7 +145,9 @@ def _commits_interleave(tables: Tables) -> Iterator[Told]:
             continue
         first: dict[str, Step] = {}
         for step in mine:
-            since = first.setdefault(step.member, step)
+            since = first.setdefault(step.member, step)  # whose answer came first
+            if step.returned < since.returned:
+                first[step.member] = step
             between = [s for s in mine if s.member != step.member and s.invoked > since.returned]
             found = next((s for s in between if s.returned < step.invoked), None)
             if found is not None:
