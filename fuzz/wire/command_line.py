@@ -173,6 +173,8 @@ def _tell(summary: dict[str, Any], target: str) -> None:
         if finding["place"]:
             typer.echo(f"  at: {finding['place']}")
         typer.echo(f"  replay: highwater replay {finding['path']} {target}")
+    for play, why in summary["skipped"].items():
+        typer.echo(f"skipped: sequences {play}: {why}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
     typer.echo(
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "

@@ -153,11 +153,15 @@ class Stage:
     # -- topics ----------------------------------------------------------------------------------
 
     def topic(self, line: Line, name: str = "") -> str:
-        """One to write to, by chance if unnamed, with a partition 0; made if it is not there."""
-        name = name or self.chance.choice(TOPICS)
+        """One to write to, by chance if unnamed, with a partition 0; made if it is not there.
+
+        Whether it was there must change nothing that is drawn later, or a replay on a fresh target would go elsewhere.
+        """
+        name, seed = name or self.chance.choice(TOPICS), self.chance.getrandbits(64)
         asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         if self._end(line, name) is None:
             self.call(line, CreateTopicsRequest(topics=(asked,), timeout_ms=5_000))
+        self.chance = random.Random(seed)
         return name
 
     def end(self, line: Line, topic: str) -> int:
