@@ -13,8 +13,7 @@ from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.replay import replay_finding
 from fuzz.wire.self_test import hunt, summary_of
-from fuzz.wire.sequences.behaviours import why_not
-from fuzz.wire.sequences.playing import PLAYS, WALK, perform, possible, replay_sequence, spoken
+from fuzz.wire.sequences.playing import PLAYS, WALK, perform, possible, replay_sequence, skipped, spoken
 from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 from spec.formats.verdict import UsageError
 
@@ -28,8 +27,6 @@ DEFECTS_OF_A_PLAY = {
     "relation": ("UnknownTagRefused", "SplitFrameHang"),
     "walk": ("GenerationRepeats", "CommitForgotten"),
 }
-NEEDS_JAVA = pytest.mark.skipif(bool(why_not()), reason=why_not())
-ALL_PLAYS = [pytest.param(name, marks=NEEDS_JAVA if name == WALK else ()) for name in PLAYS]
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +38,14 @@ def honest() -> Iterator[str]:
         target.close()
 
 
-@pytest.mark.parametrize("play", ALL_PLAYS)
+def needs(play: str) -> None:
+    if (reason := skipped().get(play)) is not None:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("play", PLAYS)
 def test_an_honest_broker_contradicts_no_model(honest: str, play: str) -> None:
+    needs(play)
     served = spoken(advertised(honest))
     assert play in possible(served)
     finished = number = 0
@@ -53,9 +56,10 @@ def test_an_honest_broker_contradicts_no_model(honest: str, play: str) -> None:
     assert finished == PLAYED
 
 
-@pytest.mark.parametrize("play", ALL_PLAYS)
+@pytest.mark.parametrize("play", PLAYS)
 def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     """Each alone would start a cluster of its own: all of a play are planted at once, and any may show first."""
+    needs(play)
     names = DEFECTS_OF_A_PLAY[play]
     target = ReferenceTarget(1, hidden={"wire_defects": list(names)})
     try:
@@ -72,9 +76,9 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     assert broken.broken.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
-@NEEDS_JAVA
 def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
     """The model refuses what comes late from a generation that is over; the broker no longer does."""
+    needs(WALK)
     target = ReferenceTarget(1, guards_off=["FenceStaleGeneration"])
     try:
         served = spoken(advertised(target.bootstrap))

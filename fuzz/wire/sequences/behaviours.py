@@ -18,7 +18,6 @@ from spec.formats.verdict import UsageError, Verdict
 from spec.models import CONTRACTS, FOLDER, modules_of, with_constants
 from spec.tla_values import parse
 from spec.tlc import Options, run_tlc
-from spec.toolchain import java, tlc_jar
 
 MODULE: Final = Path(__file__).with_name("WalkEagerRebalance.tla")
 SPEC: Final = FOLDER / "eager_rebalance"
@@ -53,29 +52,20 @@ Behaviours = list[Moment]
 """The first is the beginning."""
 
 
-def why_not() -> str:
-    """Why there can be no walks here; empty when there can."""
-    try:
-        java()
-        tlc_jar()
-    except UsageError as error:
-        return str(error)
-    return ""
-
-
 @cache
 def behaviours(bounds: str) -> Behaviours:
-    """From the cache, or from TLC, which takes some seconds. UsageError without Java."""
+    """From the cache, or from TLC, which takes some seconds; then UsageError without Java."""
     config = with_constants(MODULE.with_suffix(".cfg").read_text(), BOUNDS[bounds], where=MODULE.name)
     digest = hashlib.sha256(config.encode() + Path(__file__).read_bytes() + MODULE.read_bytes())
     for module in modules_of(SPEC / "MCEagerRebalance.tla"):
         digest.update(module.read_bytes())
     place = cache_folder() / "behaviours" / f"{digest.hexdigest()[:32]}.json"
     if not place.exists():
+        found = msgspec.json.encode(_explored(config))
         place.parent.mkdir(parents=True, exist_ok=True)
-        made = place.with_suffix(".new")
-        made.write_bytes(msgspec.json.encode(_explored(config)))
-        made.replace(place)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:  # others may be at it as well
+            (Path(folder) / place.name).write_bytes(found)
+            (Path(folder) / place.name).replace(place)
     return msgspec.json.decode(place.read_bytes(), type=Behaviours)
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import API_VERSIONS, Broken, Oracle
 from fuzz.wire.sequences import groups, logs, relations, transactions, walks
-from fuzz.wire.sequences.behaviours import why_not
+from fuzz.wire.sequences.behaviours import BOUNDS, behaviours
 from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
 from reference.wire.registry import APIS, Api
 from spec.formats.verdict import UsageError
@@ -36,9 +36,13 @@ def possible(served: Spoken) -> list[str]:
 
 
 def skipped() -> dict[str, str]:
-    """Why a play cannot be had on this machine, by its name."""
-    reason = why_not()
-    return {WALK: reason} if reason else {}
+    """Why a play cannot be had on this machine, by its name; what walks need is made ready meanwhile."""
+    try:
+        for bounds in BOUNDS:
+            behaviours(bounds)
+    except UsageError as error:
+        return {WALK: str(error)}
+    return {}
 
 
 class Played(NamedTuple):
