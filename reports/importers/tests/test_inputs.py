@@ -129,7 +129,7 @@ def test_a_line_without_end_takes_bounded_memory(tmp_path: Path, monkeypatch: py
     assert (code, "longer than" in text) == (3, True)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", b"\n\n", gzip.compress(b"")], ids=["nothing", "blank lines", "compressed"])
 def test_an_empty_history_is_unknown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "history").write_bytes(content)
     assert run(str(tmp_path / "history"))[0] == 3
