@@ -19,7 +19,7 @@ from reference.meters import Meters
 from reference.security.sasl import MAX_TOKEN_FRAME, OPEN_TO_STRANGERS, Authenticator, SaslState
 from reference.security.scram import AuthenticationError
 from reference.wire.codec import decode_prefix
-from reference.wire.errors import DecodeError, FrameSizeError
+from reference.wire.errors import DecodeError, EncodeError, FrameSizeError
 from reference.wire.framing import FrameReader, decode_request_header, encode_response
 from reference.wire.registry import APIS
 
@@ -164,7 +164,12 @@ class ClientConnection(asyncio.Protocol):
     def send(self, message: Response) -> None:
         self._busy = False
         if message.body is not None:
-            self._write(encode_response(message.body, message.api_version, message.correlation_id))
+            try:
+                self._write(encode_response(message.body, message.api_version, message.correlation_id))
+            except EncodeError as error:  # such as words about a name of 32,767 bytes: who asked is to blame, or nobody
+                log.warning("an answer cannot be written: %s", error)
+                self.cut("an answer that cannot be written")
+                return
         if self._frames:
             self._driver.loop.call_soon(self._serve)
 
