@@ -12,14 +12,10 @@ from reports.audit import AuditResult, audit
 from reports.dataset import schema
 from reports.dataset.reader import read_dataset
 from reports.engines import Here, Pool, engine_for
-from reports.rules.found import Found
-from reports.rules.run import first_look
 from reports.rules.view import View
-from reports.synth.plants import PLANTS
+from reports.soak_cluster import PLANTED
 from reports.synth.write import synth_dataset
 from spec.formats.verdict import UsageError
-
-PLANTED = {rule: 1 for rule in PLANTS if rule != 35}
 
 
 @pytest.fixture(scope="module")
@@ -102,39 +98,6 @@ def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_pat
     counted = dict(spark.over(history, WorkerDies(tmp_path / "killed")))
     assert (tmp_path / "killed").exists()
     assert counted == {key: len(operations) for key, operations in history.partitions.items()}
-
-
-class ExecutorDies:
-    """The first look at every partition; the first time of all, the executor's Java is killed in the middle of it."""
-
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __call__(self, key: str, view: View) -> list[Found]:
-        if not self._mark.exists():
-            self._mark.touch()
-            forked_from = Path(f"/proc/{os.getppid()}/stat").read_text()
-            os.kill(int(forked_from.rpartition(")")[2].split()[1]), signal.SIGKILL)
-        return first_look(key, view)
-
-
-@pytest.mark.xdist_group("spark")
-@pytest.mark.usefixtures("spark")
-@pytest.mark.timeout(600)
-def test_a_cluster_that_loses_an_executor_finds_the_same(dataset: Path, tmp_path: Path) -> None:
-    cluster = engine_for("spark", "local-cluster[2,1,1024]")
-    history = read_dataset(dataset)
-    found = dict(cluster.over(history, ExecutorDies(tmp_path / "killed")))
-    assert (tmp_path / "killed").exists()
-    assert rows(found) == rows(dict(Here().over(history, first_look)))
-    assert {rule for mine in rows(found).values() for rule, *_ in mine} >= {1, 2, 4, 13, 17, 33}
-
-
-def rows(found: dict[str, list[Found]]) -> dict[str, list[tuple[object, ...]]]:
-    return {
-        key: [(f.rule, f.information, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in mine]
-        for key, mine in found.items()
-    }
 
 
 @pytest.mark.parametrize(("name", "conf"), [("flink", ()), ("spark", ("colour",))])
