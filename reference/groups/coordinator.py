@@ -30,6 +30,7 @@ from reference.wire.messages.leave_group import (
 from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
+MEMBER_ID_PREFIX_MAX = 255  # characters: with the longest client id it would be too long for a string
 LEAVE_BATCH_SINCE = 3
 SKIP_ASSIGNMENT_SINCE = 9
 
@@ -83,7 +84,8 @@ class GroupCoordinator:
         self._member_ids += 1
         seed = f"{self._context.broker_id}:{self._context.broker_epoch}:{self._member_ids}"
         digest = sha256(seed.encode()).hexdigest()
-        return f"{prefix or 'member'}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+        prefix = (prefix or "member")[:MEMBER_ID_PREFIX_MAX]
+        return f"{prefix}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
 
     async def _join_new(self, group: Group, request: Request, protocols: Protocols) -> JoinGroupResponse:
         body: JoinGroupRequest = request.body

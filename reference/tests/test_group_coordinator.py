@@ -8,6 +8,7 @@ from reference.events import STORE, broker_peer
 from reference.groups.group import GroupState
 from reference.tests.simulated import Simulated
 from reference.wire.errors import ErrorCode
+from reference.wire.framing import encode_response
 from reference.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from reference.wire.messages.delete_groups import DeleteGroupsRequest
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
@@ -347,3 +348,11 @@ def test_the_store_is_no_part_of_a_group() -> None:
     joined = world.one()
     world.world.crash(STORE, lose_unflushed=False)
     assert world.commit(joined.member_id, joined.generation_id) is ErrorCode.NONE
+
+
+def test_the_member_id_of_a_long_name_still_fits_into_a_string() -> None:
+    """Found by the wire fuzzer: the answer could not be written."""
+    coordinator = Coordinator()
+    joined = coordinator.answer(coordinator.begin_join(instance="i" * 32_767))
+    assert len(joined.member_id) < 300
+    assert encode_response(joined, 5, 1)
