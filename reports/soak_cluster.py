@@ -16,6 +16,7 @@ from rich.console import Console
 
 from reports.dataset.reader import read_dataset
 from reports.engines import Here, engine_for
+from reports.pipeline import spark_session
 from reports.rules.found import Found
 from reports.rules.run import first_look
 from reports.rules.view import View
@@ -60,6 +61,7 @@ def soak(
         history = read_dataset(folder)
         expected = rows(dict(Here().over(history, first_look)))
         found = rows(dict(engine_for("spark", master).over(history, ExecutorDies(mark))))
+        spark_session(master).stop()  # the workers complain loudly about a driver that just leaves
         killed = mark.exists()
     same = killed and found == expected
     count = sum(len(mine) for mine in found.values())
