@@ -172,6 +172,15 @@ def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: An
     return path
 
 
+def comes_to_stand(pid: int) -> bool:
+    """SIGSTOP takes effect when the process is next looked at by the kernel, not when the signal was sent."""
+    for _ in range(100):
+        if "T (stopped)" in Path(f"/proc/{pid}/status").read_text():
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster, tmp_path: Path) -> None:
     properties(tmp_path, "SASL_PLAINTEXT")
     extra = {"command_config": '"client.properties"', "version": '"3.9"', "settings": "{ group_max_size = 4 }"}
@@ -184,9 +193,9 @@ def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster
         target.start_node(1)
         assert (tmp_path / "said").read_text() == "stop 1\nstart 1\n"
         target.pause_node(1)
-        status = Path(f"/proc/{with_login.pid(1)}/status").read_text()
+        stopped = comes_to_stand(with_login.pid(1))
         target.resume_node(1)
-        assert "T (stopped)" in status
+        assert stopped
         with pytest.raises(UsageError, match="kill of node 1 ended with 7"):
             target.kill_node(1)
 

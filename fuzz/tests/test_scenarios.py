@@ -21,13 +21,13 @@ def test_the_high_watermark_rule_loses_what_the_epoch_rule_keeps() -> None:
 
 def test_whoever_is_said_to_tell_of_a_guard_names_it() -> None:
     """`told by FILE` in spec/guards.toml: the file is there, and is about that guard (a rung of truncation by name)."""
-    rungs = {"TruncateToCommonEpoch": "truncation=kip101", "FenceStaleFetch": "truncation=kip279"}
+    rungs = {"FenceStaleFetch": "truncation=kip279"}
     told = {
-        guard.id: guard.witnesses.simulator.removeprefix("told by ")
+        guard.id: guard.witnesses.simulator.partition("told by ")[2]
         for guard in load_guards().values()
-        if guard.witnesses.simulator.startswith("told by ")
+        if "told by " in guard.witnesses.simulator
     }
-    assert len(told) > 15
+    assert "FenceStaleFetch" in told
     for guard, file in told.items():
         text = Path(file).read_text()
         assert rungs.get(guard, guard) in text, f"{file} does not name {guard}"
