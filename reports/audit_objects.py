@@ -48,7 +48,7 @@ def audit_objects(history: History, where: str) -> AuditResult:
 def _evidence(key: str, judged: Judged) -> Evidence:
     roles = (judged.what, "against this")
     return Evidence(
-        partition="" if key == str(None) else f"key {key}",
+        partition="the one object" if key == str(None) else f"key {key}",
         offset=UNKNOWN,
         operations=[_witness(*each) for each in zip(roles, judged.ops, strict=False)],
     )

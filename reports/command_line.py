@@ -155,7 +155,7 @@ def show(result: Any) -> None:
         console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
         for evidence in finding.witnesses[:3]:
             place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
-            console.print(f"  {place or 'the one object'}", markup=False)
+            console.print(f"  {place}", markup=False)
             for witness in evidence.operations:
                 until = witness.returned if witness.returned is not None else "never"
                 console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")

@@ -57,7 +57,7 @@ def test_a_register_has_its_story_too(tmp_path: Path) -> None:
     assert shown["words"].startswith("A promise was broken: 1 not-linearizable. 3 operations were held to one rule")
     ((story, picture),) = shown["serious"][0]["told"]
     assert story.place == "key 7"
-    assert "order of the operations on 7" in story.conclusion
+    assert "order of the operations on key 7" in story.conclusion
     assert [step.start_s for step in story.steps] == sorted(step.start_s for step in story.steps)
     assert picture is None
 
