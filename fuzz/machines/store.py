@@ -26,7 +26,7 @@ from reference.store_messages import (
     StoreReply,
     StoreRequest,
 )
-from reference.tests.test_metadata_store import Driven
+from reference.tests.driven import Driven
 
 PATHS: Final = ("/a", "/a/x", "/a/y", "/b")
 PEERS: Final = ("p", "q")

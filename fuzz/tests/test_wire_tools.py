@@ -15,6 +15,7 @@ from fuzz.wire.batches import BOMBS, bomb
 from fuzz.wire.cases import Case, with_size
 from fuzz.wire.clients import ClientSession
 from fuzz.wire.corpus import Corpus, read_state
+from fuzz.wire.findings import read_finding, write_finding
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.process import MEGABYTE, Process, listener, place_of
@@ -194,3 +195,12 @@ def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -
         CliRunner().invoke(app, ["replay", str(spoiled), "reference"], catch_exceptions=False)
     result = CliRunner().invoke(app, ["replay", path, "reference"])
     assert result.exit_code == ExitCode.HELD, result.output
+
+
+def test_a_finding_names_nobodys_home(tmp_path: Path) -> None:
+    """What a target logs has the paths of whoever built it; a finding is made to be shown."""
+    checked = read_finding(Path(__file__).parent.parent / "checked/kfake/alive-key32767-v9-1")
+    told = msgspec.structs.replace(checked, log=f"panic at {Path.home()}/go/pkg/client.go:128")
+    written = read_finding(write_finding(tmp_path, told))
+    assert written.log == "panic at ~/go/pkg/client.go:128"
+    assert str(Path.home()) not in (tmp_path / told.id / "README.md").read_text()

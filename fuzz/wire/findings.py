@@ -80,7 +80,7 @@ def steps_of(cases: list[Case]) -> list[Step]:
 def environment(version: str) -> dict[str, str]:
     return {
         "target version": version, "highwater": metadata.version("highwater"), "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
     }  # fmt: skip
 
 
@@ -97,7 +97,8 @@ def new_id(folder: Path, oracle: Oracle, api: str, version: int) -> str:
 
 
 def write_finding(folder: Path, finding: Finding) -> Path:
-    """Into a folder of its own; the path of its JSON."""
+    """Into a folder of its own; the path of its JSON. It is made to be shown, so that it names nobody's home."""
+    finding = msgspec.structs.replace(finding, log=finding.log.replace(str(Path.home()), "~"))
     place = folder / finding.id
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from reference.drivers.zookeeper import ZooKeeperLink
 from reference.store_messages import Connect, Operation, StoreReply, StoreRequest, WatchEvent
 from reference.tests.apache_kafka.write_segments import command, process, wait_for
-from reference.tests.test_metadata_store import Driven
+from reference.tests.driven import Driven
 from spec.ports import Ports
 
 PATIENCE_S = 30.0

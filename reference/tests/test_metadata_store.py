@@ -1,14 +1,8 @@
 """The metadata store keeps ZooKeeper's promises, and what it answered survives a crash."""
 
-from typing import Any
-
 import pytest
 
-from reference.config import StoreConfig
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.effects import Effect, Flush, Send
-from reference.events import Instant
-from reference.metadata_store import FLUSHED, SNAPSHOT, MetadataStore
+from reference.metadata_store import FLUSHED, SNAPSHOT
 from reference.store_messages import (
     AddWatch,
     Connect,
@@ -17,46 +11,9 @@ from reference.store_messages import (
     Ping,
     SetData,
     Stat,
-    StoreReply,
     StoreRequest,
-    WatchEvent,
 )  # fmt: skip
-
-
-class Driven:
-    """A store with a disk that flushes at once, unless told to crash first."""
-
-    def __init__(self, disk: SimulatedDisk | None = None, *, snapshot_bytes: int = 1 << 20) -> None:
-        self.disk = disk or SimulatedDisk()
-        self.store = MetadataStore(StoreConfig(snapshot_bytes=snapshot_bytes), self.disk)
-        self.now = Instant(0, 0)
-        self.said: list[tuple[str, Any]] = []
-        self.lose = ""  # flushes of this token do not come about
-        self.do(self.store.start(self.now))
-
-    def do(self, effects: list[Effect], *, flush: bool = True) -> None:
-        for effect in effects:
-            if isinstance(effect, Send):
-                self.said.append((effect.to, effect.message))
-            elif isinstance(effect, Flush) and flush and effect.token != self.lose:
-                for path in effect.paths:
-                    self.disk.flush(path)
-                self.do(self.store.complete(self.now, effect.token))
-
-    def ask(self, session: int, operation: Any, peer: str = "a") -> StoreReply:
-        self.do(self.store.receive(self.now, peer, StoreRequest(1, session, operation)))
-        answers = [message for to, message in self.said if to == peer and isinstance(message, StoreReply)]
-        return answers[-1]
-
-    def session(self, peer: str = "a", timeout_ms: int = 1_000) -> int:
-        return self.ask(0, Connect(0, timeout_ms), peer).session_id
-
-    def at(self, ms: int) -> None:
-        self.now = Instant(ms, ms)
-        self.do(self.store.fire(self.now, "tick"))
-
-    def events(self, peer: str) -> list[WatchEvent]:
-        return [message for to, message in self.said if to == peer and isinstance(message, WatchEvent)]
+from reference.tests.driven import Driven
 
 
 def test_ephemerals_end_with_their_session_and_only_with_it() -> None:

@@ -18,8 +18,8 @@ from reference.store_messages import (
     Ping,
     SetData,
 )
+from reference.tests.driven import Driven
 from reference.tests.stores import EmbeddedSession, Session, ZooKeeperSession, missing, zookeeper
-from reference.tests.test_metadata_store import Driven
 from spec.formats.verdict import UsageError
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.timeout(600)]  # the first time there is much to fetch
