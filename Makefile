@@ -33,6 +33,7 @@ lint: setup  ## format, lint, types, layers
 	@$(BIN)/lint-imports
 
 soak: setup  ## long sweeps, an hour or more
+	@$(BIN)/python -m pytest --hypothesis-profile fresh
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m reports.soak --minutes 10

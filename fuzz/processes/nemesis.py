@@ -67,10 +67,9 @@ class Nemesis:
     def _begin(self, fault: Fault) -> None:
         for role in fault.nodes:
             for node in self._resolve(role):
-                undo = self._faults[fault.kind](fault, node)
-                self._recorder.nemesis(fault.kind, value=str(fault).strip(), node=node)
                 number = next(self._ties)
-                self._open[number] = (fault.kind, node, undo)
+                self._open[number] = (fault.kind, node, self._faults[fault.kind](fault, node))
+                self._recorder.nemesis(fault.kind, value=str(fault).strip(), node=node)
                 if fault.for_ms:
                     self._at(fault.at_ms + fault.for_ms, lambda number=number: self._end(number))  # type: ignore[misc]
 

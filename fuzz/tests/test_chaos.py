@@ -154,15 +154,19 @@ def test_a_target_that_dies_at_its_start_is_named(tmp_path: Path) -> None:
 def test_an_interruption_undoes_everything(number: signal.Signals, tmp_path: Path) -> None:
     faults = [Fault(at_ms=0, kind=kind, nodes=(node,)) for kind, node in (("pause", "1"), ("kill", "2"), ("cut", "1"))]
     write_schedule(tmp_path / "s.json", Schedule(duration_ms=600_000, faults=tuple(faults)))
-    marked = {**os.environ, "HIGHWATER_TEST_RUN": tmp_path.name, "TMPDIR": str(tmp_path)}
+    own = {"HIGHWATER_TEST_RUN": tmp_path.name, "TMPDIR": str(tmp_path), "PYTHONFAULTHANDLER": "1"}
     command = [sys.executable, "-m", "highwater", "chaos", "reference:2", "--schedule", "s.json", "--workload", "send"]
     run = subprocess.Popen(
-        command, cwd=tmp_path, env=marked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, cwd=tmp_path, env={**os.environ, **own}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    _await(lambda: _has_cut(tmp_path) or run.poll() is not None)
-    os.kill(run.pid, number)
-    _, complaint = run.communicate(timeout=LIMIT_S)
+    try:
+        _await(lambda: _has_cut(tmp_path) or run.poll() is not None)
+        os.kill(run.pid, number)
+        _, complaint = run.communicate(timeout=LIMIT_S)
+    except BaseException:
+        run.send_signal(signal.SIGABRT)  # it tells where each of its threads stands
+        pytest.fail(run.communicate()[1])
     assert (run.returncode, complaint) == (ExitCode.UNDECIDED, "highwater: interrupted\n")
     _await(lambda: not _marked_processes(tmp_path.name))
     assert not list(tmp_path.glob("highwater-chaos-*"))
