@@ -194,8 +194,7 @@ class GroupCoordinator:
         self._end_session(member)
         if member.joining is not None:
             member.joining.resolve(refuse_join(self._checks.replaced, member.member_id))
-        if member.syncing is not None:
-            member.syncing.resolve(SyncGroupResponse(error_code=self._checks.replaced))
+        member.answer_syncs(SyncGroupResponse(error_code=self._checks.replaced))
 
     # -- rebalance -------------------------------------------------------------------------------
 
@@ -269,7 +268,7 @@ class GroupCoordinator:
         late = group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation
         if late or not self._guards.expire_unsynced_members:
             return
-        for member in [m for m in group.members.values() if m.syncing is None]:
+        for member in [m for m in group.members.values() if not m.syncing]:
             self._end_session(member)
             group.remove(member.member_id)
         self._trace.step(group, "ExpireUnsynced")
@@ -300,7 +299,7 @@ class GroupCoordinator:
             self._start_session(group, member)
             return synced(group, member)
         pending: Pending[SyncGroupResponse] = Pending()
-        member.syncing = pending
+        member.syncing.append(pending)
         self._start_session(group, member)
         if member.member_id == group.leader:
             spawn(self._store_assignments(group, {a.member_id: a.assignment for a in body.assignments}))
@@ -326,16 +325,13 @@ class GroupCoordinator:
         group.move_to(GroupState.STABLE)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            syncing, member.syncing = member.syncing, None
-            if syncing is not None:
+            if member.syncing:
                 self._start_session(group, member)
-                syncing.resolve(synced(group, member))
+                member.answer_syncs(synced(group, member))
 
     def _refuse_syncing(self, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
-            syncing, member.syncing = member.syncing, None
-            if syncing is not None:
-                syncing.resolve(SyncGroupResponse(error_code=error))
+            member.answer_syncs(SyncGroupResponse(error_code=error))
 
     # -- heartbeat and leave -----------------------------------------------------------------------
 
@@ -393,8 +389,7 @@ class GroupCoordinator:
         self._end_session(member)
         if member.joining is not None:
             member.joining.resolve(refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
-        if member.syncing is not None:
-            member.syncing.resolve(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        member.answer_syncs(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _members_left(self, group: Group) -> None:
         """The others rebalance; with nobody left the group is empty at once."""
@@ -418,7 +413,7 @@ class GroupCoordinator:
         self._purgatory.finish(member.session_ticket)
 
     def _session_expired(self, group: Group, member: Member) -> None:
-        waiting = member.joining is not None or member.syncing is not None
+        waiting = member.joining is not None or bool(member.syncing)
         if group.members.get(member.member_id) is member and not waiting:
             self._drop(group, member.member_id, "ExpireSession")
             self._members_left(group)

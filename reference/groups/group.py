@@ -54,11 +54,17 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     joining: Pending[JoinGroupResponse] | None = None
-    syncing: Pending[SyncGroupResponse] | None = None
+    syncing: list[Pending[SyncGroupResponse]] = field(default_factory=list)
     session_ticket: str = ""
 
     def metadata(self, protocol: str) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def answer_syncs(self, response: SyncGroupResponse) -> None:
+        """All alike: a member that asked again may still hear the first answer."""
+        waiting, self.syncing = self.syncing, []
+        for each in waiting:
+            each.resolve(response)
 
 
 @dataclass(frozen=True, slots=True)

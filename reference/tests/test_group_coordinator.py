@@ -261,6 +261,18 @@ def test_one_protocol_for_all(off: bool) -> None:
 # -- what is kept, and what time ends ----------------------------------------------------------------
 
 
+def test_a_member_that_asks_twice_for_its_assignment_is_answered_twice() -> None:
+    """The spec answers both: which of them the member still awaits the coordinator cannot know."""
+    world = Coordinator()
+    first = world.one()
+    pending = world.begin_join(world.new_id())
+    leader = world.join(first.member_id)
+    other = world.answer(pending)
+    asked = [world.begin_sync(other), world.begin_sync(other)]
+    world.sync(leader, {leader.member_id: b"0", other.member_id: b"1"})
+    assert [world.answer(each).assignment for each in asked] == [b"1", b"1"]
+
+
 def test_groups_and_offsets_survive_the_coordinator() -> None:
     world = Coordinator()
     leader, other = world.two()
