@@ -7,8 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from conformance.self_test.spoiling import Asked
 from fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
 from fuzz.wire.agreement import disagreement, is_declared, question
 from fuzz.wire.batches import BOMBS, bomb
@@ -20,8 +23,10 @@ from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.process import MEGABYTE, Process, listener, place_of
 from fuzz.wire.sequences.neighbours import difference
+from fuzz.wire.served import Served, reply_of, spoiled_again
 from fuzz.wire.session import Bounds, Session
 from fuzz.wire.shrink import shrink
+from fuzz.wire.watched import Client
 from highwater import app
 from reference.wire.errors import CompressionError, ErrorCode
 from reference.wire.framing import encode_response
@@ -140,26 +145,55 @@ def test_the_place_of_a_crash_is_its_own_frame_or_its_last_telling_line(said: st
     assert place_of(said) == place
 
 
-CRASHES_ON_A_LIE = """
+CRASHES_ON_ANOTHERS_ANSWER = """
 import os, socket, sys
 host, port = sys.argv[1].rsplit(":", 1)
 with socket.create_connection((host, int(port)), timeout=5) as line:
     for number in range(12):
         line.sendall(bytes.fromhex("0000000e00120000") + number.to_bytes(4, "big") + b"\\0\\4fuzz")
         answer = line.recv(1 << 16)
-        if answer[4:8] != number.to_bytes(4, "big"):
+        sound = answer if number == 0 else sound
+        if len(answer) == len(sound) and answer[4:8] != number.to_bytes(4, "big"):
             os.abort()
 """
 
 
+SPOILS_SIZE_AND_CORRELATION = 28
+"""A seed: one is needless."""
+
+
 def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
-    script.write_text(CRASHES_ON_A_LIE)
-    session = ClientSession(f"{sys.executable} {script} {{bootstrap}}", tmp_path / "out", SEED, 60, 25, 10, 512)
-    told = session.run()
-    assert {each["oracle"] for each in told["findings"]} == {Oracle.ALIVE}, told
-    assert "died of signal 6" in told["findings"][0]["message"]
-    assert told["spoiled"] > 0
+    script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
+    client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
+    told = ClientSession(client, tmp_path / "out", SPOILS_SIZE_AND_CORRELATION, 300, runs=1).run()
+    assert told["spoiled"] == 2
+    (found,) = told["findings"]
+    assert (found["oracle"], found["message"], found["reproduced"]) == (Oracle.ALIVE, "died of signal 6", True)
+    (reply,) = served_by_file(found["path"]).replies
+    assert len(reply.edits) == 1
+    again = CliRunner().invoke(app, ["replay", found["path"], client.command])
+    assert (again.exit_code, again.output) == (ExitCode.VIOLATED, "reproduced: alive: died of signal 6\n")
+    script.write_text(CRASHES_ON_ANOTHERS_ANSWER.replace("os.abort()", "pass"))
+    mended = CliRunner().invoke(app, ["replay", found["path"], client.command])
+    assert mended.exit_code == ExitCode.HELD, mended.output
+    with pytest.raises(UsageError, match="bootstrap"):
+        CliRunner().invoke(app, ["replay", found["path"], "reference"], catch_exceptions=False)
+
+
+def served_by_file(path: str) -> Served:
+    served = read_finding(Path(path)).served
+    assert served is not None
+    return served
+
+
+@given(before=st.binary(min_size=4, max_size=40), after=st.binary(max_size=40), size=st.none() | st.just(2**31 - 1))
+def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes, size: int | None) -> None:
+    spoiled = with_size(after) if size is None else size.to_bytes(4, "big") + after
+    reply = reply_of(Asked(), 0, "flip", with_size(before), spoiled)
+    assert spoiled_again(with_size(before), reply) == spoiled
+    longer = spoiled_again(with_size(before + b"more"), reply)
+    assert longer[:4] == spoiled[:4] or size is None
 
 
 @pytest.mark.parametrize(

@@ -4,212 +4,183 @@
 deadline, die of a signal, or take memory without measure (KAFKA-4090; librdkafka's assertions on JoinGroup metadata).
 """
 
-import random
-import shlex
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from conformance.self_test.proxy import Proxy
-from conformance.self_test.spoiling import Asked, Fault
+from conformance.self_test.spoiling import Fault
 from conformance.targets.reference import ReferenceTarget
-from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, write_finding
-from fuzz.wire.mutators import LENGTHS, uvarint
-from fuzz.wire.oracles import Oracle
-from fuzz.wire.process import MEGABYTE, Process, place_of
-from reference.wire.described import sites
-from reference.wire.errors import WireError
-from reference.wire.framing import decode_response_header, response_header_version
+from fuzz.wire.cases import NOTHING
+from fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
+from fuzz.wire.hostile import Hostile
+from fuzz.wire.oracles import Broken, Oracle
+from fuzz.wire.process import place_of
+from fuzz.wire.served import Again, Edit, Reply, Served
+from fuzz.wire.shrink import fewest
+from fuzz.wire.watched import Client
 from spec.formats.verdict import UsageError
 
-SPOILED_SHARE: Final = 0.2
-SOUND_AT_FIRST: Final = 3
-"""Replies of a run that may pass, so that not every run ends in its first exchange."""
-TLS_ALERT: Final = bytes.fromhex("15030300020246")
-POLL_S: Final = 0.02
-SHELL_SIGNAL: Final = 128
-SAID_MAX: Final = 4_000
+SHRINK_S: Final = 60.0
 
 
-class Hostile(Fault):
-    """Spoils replies by chance; `spoiled` says which and how."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begin("")
-
-    def begin(self, seed: str) -> None:
-        self._chance, self._passed, self.spoiled = random.Random(seed), 0, list[tuple[Asked, str, bytes]]()
-        self._spare = self._chance.randrange(SOUND_AT_FIRST + 1)
-
-    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
-        self._passed += 1
-        if self._passed <= self._spare or self._chance.random() > SPOILED_SHARE:
-            return frame
-        how = self._chance.choice(list(SPOILERS))
-        spoiled = SPOILERS[how](self._chance, frame, asked)
-        self.spoiled.append((asked, how, spoiled))
-        return spoiled
-
-
-def _flip(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    spoiled = bytearray(frame)
-    for _ in range(chance.choice((1, 4))):
-        spoiled[chance.randrange(8, len(spoiled)) if len(spoiled) > 8 else 4] ^= 1 << chance.randrange(8)
-    return bytes(spoiled)
-
-
-def _length(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    """A length or count in the body that is not the truth."""
-    assert asked.api is not None
-    body = frame[4:]
+@contextmanager
+def served_by() -> Iterator[Proxy]:
+    """A broker of our own behind a proxy that spoils nothing yet."""
+    target = ReferenceTarget(1)
     try:
-        _, start = decode_response_header(body, response_header_version(asked.api, asked.version))
-        found = [each for each in sites(asked.api.response, asked.version, body[start:]) if each.kind in LENGTH_KINDS]
-    except WireError:
-        found = []
-    if not found:
-        return _flip(chance, frame, asked)
-    site, value = chance.choice(found), chance.choice(LENGTHS)
-    width = site.end - site.start
-    flexible = asked.api.is_flexible(asked.version)
-    new = uvarint((value + 1) & 0xFFFFFFFF) if flexible else (value & ((1 << 8 * width) - 1)).to_bytes(width, "big")
-    spoiled = body[: start + site.start] + new + body[start + site.end :]
-    return len(spoiled).to_bytes(4, "big") + spoiled
+        proxy = Proxy(target.bootstrap, {}, Fault())
+        try:
+            yield proxy
+        finally:
+            proxy.close()
+    finally:
+        target.close()
 
 
-def _cut(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    shorter = frame[4 : chance.randrange(8, max(len(frame), 9))]
-    return len(shorter).to_bytes(4, "big") + shorter
+def prove_sound(client: Client, proxy: Proxy) -> None:
+    """It ends well if nothing is spoiled: UsageError. And what it makes at first, a topic or a group, is there then."""
+    ended = client.run(proxy.address)
+    if ended.broken is not None or ended.code != 0:
+        why = ended.broken.message if ended.broken else f"exit code {ended.code}"
+        what = f"fails without any spoiled reply ({why}): {ended.said.strip()[-200:]}"
+        raise UsageError(what, where=client.command, mend="it must exit with 0 against a sound broker")
 
 
-def _size(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    return (chance.choice((-1, 0, 3, 2**31 - 1, 2**28)) & 0xFFFFFFFF).to_bytes(4, "big") + frame[4:]
+def replay_served(command: str, served: Served) -> Broken | None:
+    """The same replies once more, to a client of a broker that knows nothing yet."""
+    client = Client(command, served.deadline_s, served.memory_mb)
+    with served_by() as proxy:
+        prove_sound(client, proxy)
+        proxy.fault = Again(served.replies)
+        return client.run(proxy.address).broken
 
 
-def _correlation(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    return frame[:4] + chance.randbytes(4) + frame[8:]
+def minimised_served(command: str, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
+    """As `fuzz.wire.inquest.minimised`, of what a client was given."""
+    assert finding.served is not None
+    least = least_served(command, finding.served, finding.oracle, seconds)
+    if least is None:
+        return None
+    path = write_finding(folder, msgspec.structs.replace(finding, id=f"{finding.id}.min", served=least))
+    return path, f"{_bytes(finding.served)} to {_bytes(least)} spoiled bytes"
 
 
-def _tls(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
-    return TLS_ALERT
+def _bytes(served: Served) -> int:
+    return sum(max(edit.removed, len(edit.inserted) // 2) for reply in served.replies for edit in reply.edits)
 
 
-LENGTH_KINDS: Final = frozenset({"length", "count"})
-SPOILERS: Final[dict[str, Callable[[random.Random, bytes, Asked], bytes]]] = {
-    "flip": _flip, "length": _length, "cut": _cut, "size": _size, "correlation": _correlation, "tls alert": _tls,
-}  # fmt: skip
+def least_served(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
+    """Fewer replies with fewer edits that break the same on a broker that knows nothing yet; None if none do."""
+    client, end = Client(command, served.deadline_s, served.memory_mb), time.monotonic() + seconds
+
+    def breaks_anew(candidate: Served) -> bool:
+        broken = replay_served(command, candidate)
+        return broken is not None and broken.oracle is oracle
+
+    with served_by() as proxy:
+        prove_sound(client, proxy)
+
+        def breaks(replies: list[Reply]) -> bool:
+            if time.monotonic() > end:
+                return False
+            proxy.fault = Again(replies)
+            broken = client.run(proxy.address).broken
+            return broken is not None and broken.oracle is oracle
+
+        replies = fewest(served.replies, breaks)
+        for number in range(len(replies)):
+            replies = _fewer_edits(replies, number, breaks)
+    least = msgspec.structs.replace(served, replies=replies)
+    return next((each for each in (least, served) if breaks_anew(each)), None)
+
+
+def _fewer_edits(replies: list[Reply], number: int, breaks: Callable[[list[Reply]], bool]) -> list[Reply]:
+    """In one of them."""
+
+    def edited(edits: list[Edit]) -> list[Reply]:
+        return [*replies[:number], msgspec.structs.replace(replies[number], edits=edits), *replies[number + 1 :]]
+
+    return edited(fewest(replies[number].edits, lambda edits: breaks(edited(edits))))
 
 
 @dataclass
 class ClientSession:
     """Runs of one command until a bound is met."""
 
-    command: str
+    client: Client
     folder: Path
     seed: int
     seconds: float
     runs: int
-    deadline_s: float
-    memory_mb: int
+    shrink_s: float = SHRINK_S
     findings: list[Finding] = field(default_factory=list)
     exits: Counter[str] = field(default_factory=Counter)
     _seen: set[tuple[str, ...]] = field(default_factory=set)
 
     def run(self) -> dict[str, Any]:
         """The object that `--json` prints. UsageError for a command without `{bootstrap}`, or that fails unspoiled."""
-        if "{bootstrap}" not in self.command:
-            raise UsageError("does not say where the brokers are", where="--client", mend="put {bootstrap} into it")
-        hostile, target = Hostile(), ReferenceTarget(1)
-        proxy = Proxy(target.bootstrap, {}, Fault())
-        done, spoiled = 0, 0
-        try:
-            self._prove_sound(proxy)
-            proxy.fault = hostile
+        done, spoiled, ended = 0, 0, ""
+        with served_by() as proxy:
+            prove_sound(self.client, proxy)
             started = time.monotonic()
-            while done < self.runs and time.monotonic() - started < self.seconds:
-                hostile.begin(f"{self.seed}:{done}")
-                self._once(proxy, hostile, done)
-                done, spoiled = done + 1, spoiled + len(hostile.spoiled)
-        finally:
-            proxy.close()
-            target.close()
+            try:
+                while done < self.runs and time.monotonic() - started < self.seconds:
+                    hostile = proxy.fault = Hostile(f"{self.seed}:{done}")
+                    self._once(proxy, hostile, done)
+                    done, spoiled = done + 1, spoiled + len(hostile.spoiled)
+            except KeyboardInterrupt:
+                ended = "interrupted"
+            took_s = time.monotonic() - started
         return {
-            "cases": done, "cases_per_second": round(done / (time.monotonic() - started), 2), "spoiled": spoiled,
-            "seed": self.seed, "exits": dict(self.exits),
+            "cases": done, "cases_per_second": round(done / took_s, 2), "spoiled": spoiled, "seed": self.seed,
+            "ended": ended, "exits": dict(self.exits),
             "findings": [
                 {"id": each.id, "oracle": each.oracle, "api": each.api, "version": each.version,
-                 "message": each.message, "place": each.place, "path": str(self.folder / each.id / "finding.json")}
+                 "message": each.message, "place": each.place, "reproduced": each.reproduced,
+                 "path": str(self.folder / each.id / FILE)}
                 for each in self.findings
             ],
         }  # fmt: skip
 
-    def _prove_sound(self, proxy: Proxy) -> None:
-        code, _, said, broken = self._watch(proxy.address)
-        if broken or code != 0:
-            what = f"fails without any spoiled reply ({broken or f'exit code {code}'}): {said.strip()[-200:]}"
-            raise UsageError(what, where=self.command, mend="it must exit with 0 against a sound broker")
-
     def _once(self, proxy: Proxy, hostile: Hostile, number: int) -> None:
-        code, oracle, said, broken = self._watch(proxy.address)
-        self.exits[broken or str(code)] += 1
-        if oracle is None:
+        ended = self.client.run(proxy.address)
+        self.exits[ended.broken.message if ended.broken else str(ended.code)] += 1
+        if ended.broken is None:
             return
-        asked, how, _ = hostile.spoiled[-1] if hostile.spoiled else (Asked(), "none", b"")
-        api = api_name(asked.api.key) if asked.api else "none"
-        place = place_of(said) if oracle is Oracle.ALIVE else ""
-        if (signature := (oracle.value, api, place)) in self._seen:
+        oracle, place = ended.broken.oracle, place_of(ended.said) if ended.broken.oracle is Oracle.ALIVE else ""
+        if not self._is_new(oracle, place, hostile.spoiled):
             return
-        self._seen.add(signature)
+        served = Served(replies=hostile.spoiled, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb)
+        least = least_served(self.client.command, served, oracle, self.shrink_s)
+        if (
+            least is not None
+            and least.replies[-1:] != served.replies[-1:]
+            and not self._is_new(oracle, place, least.replies)
+        ):
+            return
+        last = (least or served).replies[-1:]
+        api, version = (api_name(last[0].key), last[0].version) if last else ("none", 0)
         finding = Finding(
-            id=new_id(self.folder, oracle, api, asked.version), oracle=oracle, api=api, version=asked.version,
-            mutation=how, field="", place=place, message=broken, expected=EXPECTED[oracle], target=self.command,
-            seed=self.seed, case=number, reproduced=self._again(proxy, hostile, number, oracle), steps=[],
-            log=said[-SAID_MAX:], environment=environment("client"),
-            said=[f"{each.api.name if each.api else '?'} v{each.version} {what}: {frame[:400].hex()}"
-                  for each, what, frame in hostile.spoiled],
+            id=new_id(self.folder, oracle, api, version), oracle=oracle, api=api, version=version,
+            mutation=last[0].how if last else NOTHING, field="", place=place, message=ended.broken.message,
+            expected=EXPECTED[oracle], target=self.client.command, seed=self.seed, case=number,
+            reproduced=least is not None, steps=[], log=ended.said, environment=environment("client"),
+            served=least or served,
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
 
-    def _again(self, proxy: Proxy, hostile: Hostile, number: int, oracle: Oracle) -> bool:
-        """The same choices by chance once more; a client with threads of its own may ask in another order."""
-        hostile.begin(f"{self.seed}:{number}")
-        return self._watch(proxy.address)[1] is oracle
-
-    def _watch(self, bootstrap: str) -> tuple[int, Oracle | None, str, str]:
-        """Exit code, the oracle that broke, what it said, and how it broke."""
-        words = [word.replace("{bootstrap}", bootstrap) for word in shlex.split(self.command)]
-        try:
-            child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise UsageError(f"cannot be run ({error.strerror})", where=words[0], mend="give a command line") from error
-        process, end, peak = Process(child.pid, None), time.monotonic() + self.deadline_s, 0
-        oracle: Oracle | None = None
-        broken = ""
-        with child:
-            while child.poll() is None and oracle is None:
-                peak = max(peak, process.memory()[1])
-                if peak > self.memory_mb * MEGABYTE:
-                    oracle, broken = Oracle.MEMORY, f"takes {peak // MEGABYTE} MB, {self.memory_mb} MB are allowed"
-                elif time.monotonic() > end:
-                    oracle, broken = Oracle.DEADLINE, f"has not ended after {self.deadline_s:g} s"
-                time.sleep(POLL_S)
-            if child.poll() is None:
-                process.kill()
-            assert child.stdout is not None
-            said = child.stdout.read().decode(errors="replace")
-        code = child.returncode
-        if oracle is None and (code < 0 or code > SHELL_SIGNAL):
-            oracle, broken = Oracle.ALIVE, f"died of signal {-code if code < 0 else code - SHELL_SIGNAL}"
-        return code, oracle, said, broken
+    def _is_new(self, oracle: Oracle, place: str, replies: list[Reply]) -> bool:
+        """A crash is told by its place, anything else by the last reply that was spoiled."""
+        last = [f"{each.key} {each.how}" for each in replies[-1:]]
+        signature = (oracle.value, place or "".join(last))
+        is_new = signature not in self._seen
+        self._seen.add(signature)
+        return is_new

@@ -16,6 +16,7 @@ CLIENT_DEADLINE_S: Final = 20.0
 CLIENT_MEMORY_MB: Final = 512
 FINDINGS: Final = Path("fuzz/findings")
 TARGET_HELP: Final = "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], nisshi, HOST:PORT or FILE.toml"
+REPLAY_HELP: Final = f"{TARGET_HELP}; of a client's finding 'COMMAND {{bootstrap}}'"
 OWNED_HELP: Final = "The target is on another machine, and yours to break."
 
 
@@ -107,10 +108,11 @@ def _fuzz_client(
     import msgspec
 
     from fuzz.wire.clients import ClientSession
+    from fuzz.wire.watched import Client
     from spec.formats.verdict import ExitCode
 
-    limit = memory_mb or CLIENT_MEMORY_MB
-    summary = ClientSession(command, folder, seed, seconds, runs, max(deadline, CLIENT_DEADLINE_S), limit).run()
+    client = Client(command, max(deadline, CLIENT_DEADLINE_S), memory_mb or CLIENT_MEMORY_MB)
+    summary = ClientSession(client, folder, seed, seconds, runs).run()
     if json_:
         typer.echo(msgspec.json.encode(summary).decode())
     else:
@@ -184,12 +186,16 @@ def _tell(summary: dict[str, Any], target: str) -> None:
 
 def replay_command(
     file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
-    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    target: Annotated[str, typer.Argument(help=REPLAY_HELP)],
     against: Annotated[str, typer.Option(help="The other target, for a finding of two that disagree.")] = "",
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
 ) -> None:
-    """Send a finding's frames again: exit code 1 if the same thing breaks, 0 if nothing does, 3 if something else."""
+    """Send a finding's frames again: exit code 1 if the same thing breaks, 0 if nothing does, 3 if something else.
+
+    A client's finding is served again to the client: give its command line in place of the target.
+    """
     from fuzz.wire.agreement import disagreement
+    from fuzz.wire.clients import replay_served
     from fuzz.wire.findings import read_finding
     from fuzz.wire.oracles import Oracle
     from fuzz.wire.replay import replay_finding
@@ -199,13 +205,16 @@ def replay_command(
     if (finding.oracle is Oracle.AGREEMENT) != bool(against):
         mend = "give --against OTHER for a finding of two that disagree, and only then"
         raise UsageError(f"a finding of the oracle {finding.oracle}", where=str(file), mend=mend)
-    with ExitStack() as opened:
-        lab = opened.enter_context(_open_lab(target, owned=owned))
-        if against:
-            other = opened.enter_context(_open_lab(against, owned=owned)).address
-            broken = disagreement(finding.cases()[0], lab.address, other)
-        else:
-            broken = replay_finding(lab, finding)
+    if finding.served is not None:
+        broken = replay_served(target, finding.served)
+    else:
+        with ExitStack() as opened:
+            lab = opened.enter_context(_open_lab(target, owned=owned))
+            if against:
+                other = opened.enter_context(_open_lab(against, owned=owned)).address
+                broken = disagreement(finding.cases()[0], lab.address, other)
+            else:
+                broken = replay_finding(lab, finding)
     if broken is None:
         typer.echo(f"does not reproduce: expected {finding.oracle} ({finding.message})")
         raise typer.Exit(ExitCode.HELD)
@@ -218,23 +227,27 @@ def replay_command(
 
 def minimise_command(
     file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
-    target: Annotated[str, typer.Argument(help=TARGET_HELP)],
+    target: Annotated[str, typer.Argument(help=REPLAY_HELP)],
     seconds: Annotated[float, typer.Option(min=1.0, help="How long at most.")] = 60.0,
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
 ) -> None:
     """Fewer and shorter frames that break the same thing, in a finding beside the old one. Exit 3 if nothing breaks."""
+    from fuzz.wire.clients import minimised_served
     from fuzz.wire.findings import read_finding
     from fuzz.wire.inquest import minimised
     from spec.formats.verdict import ExitCode
 
-    finding = read_finding(file)
-    with _open_lab(target, owned=owned) as lab:
-        least = minimised(lab, finding, (file if file.is_dir() else file.parent).parent, seconds)
+    finding, folder = read_finding(file), (file if file.is_dir() else file.parent).parent
+    if finding.served is not None:
+        least = minimised_served(target, finding, folder, seconds)
+    else:
+        with _open_lab(target, owned=owned) as lab:
+            least = minimised(lab, finding, folder, seconds)
     if least is None:
         typer.echo(f"does not reproduce, so nothing can be left out: expected {finding.oracle} ({finding.message})")
         raise typer.Exit(ExitCode.UNDECIDED)
-    path, before, after = least
-    typer.echo(f"{before} to {after} bytes: {path}")
+    path, told = least
+    typer.echo(f"{told}: {path}")
     raise typer.Exit(ExitCode.HELD)
 
 

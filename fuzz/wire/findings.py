@@ -2,6 +2,7 @@
 
 import platform
 import re
+import shlex
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ import msgspec
 
 from fuzz.wire.cases import Case, Ends, is_whole
 from fuzz.wire.oracles import Oracle, asked, read_request
+from fuzz.wire.served import SIZE, Served
 from reference.wire.errors import WireError
 from reference.wire.printer import describe, hexdump
 from reference.wire.registry import APIS
@@ -18,6 +20,7 @@ from spec.formats.verdict import UsageError
 
 FILE: Final = "finding.json"
 SHOWN_BYTES: Final = 1024
+SHOWN_HEX: Final = 200
 EXPECTED: Final = {
     Oracle.ALIVE: "it lives on: a fresh connection is taken, and ApiVersions answered",
     Oracle.DEADLINE: "an answer or the end of the connection in time; silence is for acks 0, parked groups, long polls",
@@ -47,7 +50,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`sequence` is `NAME:SEED` of a stateful conversation; then there are no `steps`, but perhaps some of its own that
-    it breaks `without`. `reproduced`: it was, at once."""
+    it breaks `without`. `served` is what a client under test was given. `reproduced`: it was, at once."""
 
     id: str
     oracle: Oracle
@@ -68,6 +71,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     said: list[str] = []
     log: str = ""
     environment: dict[str, str] = {}
+    served: Served | None = None
 
     def cases(self) -> list[Case]:
         return [step.case() for step in self.steps]
@@ -133,8 +137,10 @@ def told(finding: Finding) -> str:
         f"- reproduced at once: {'yes' if finding.reproduced else 'no'}",
         f"- target: {finding.target}; seed {finding.seed}, case {finding.case}",
         *(f"- {name}: {value}" for name, value in finding.environment.items()),
-        "", f"Again: `highwater replay {finding.id} {finding.target}`", "",
+        "", f"Again: `highwater replay {finding.id} {shlex.quote(finding.target)}`", "",
     ]  # fmt: skip
+    if finding.served is not None:
+        lines += _served(finding.served)
     if finding.sequence:
         without = f", without steps {finding.without}" if finding.without else ""
         lines += [f"## Sequence {finding.sequence}{without}", "", "```", *finding.said, "```", ""]
@@ -143,6 +149,19 @@ def told(finding: Finding) -> str:
     if finding.log:
         lines += ["## What the target logged", "", "```", finding.log, "```", ""]
     return "\n".join(lines)
+
+
+def _served(served: Served) -> list[str]:
+    lines = [f"## Replies that were spoiled ({served.deadline_s:g} s and {served.memory_mb} MB were allowed)", ""]
+    for reply in served.replies:
+        lines.append(f"- {api_name(reply.key)} v{reply.version}, reply {reply.number + 1} of its API: {reply.how}")
+        lines += [
+            f"  - at {SIZE + at}: {removed} bytes become `{inserted[:SHOWN_HEX]}`{'…' * (len(inserted) > SHOWN_HEX)}"
+            f" ({len(inserted) // 2} bytes)"
+            for at, removed, inserted in map(msgspec.structs.astuple, reply.edits)
+        ]
+        lines += [f"  - its size: {reply.size}"] if reply.size is not None else []
+    return [*lines, ""]
 
 
 def _step(case: Case) -> list[str]:

@@ -14,12 +14,14 @@ from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
+from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Broken, Oracle, asked
 from fuzz.wire.process import place_of
 from fuzz.wire.replay import Replay
-from fuzz.wire.sequences.playing import Played, replay_sequence
+from fuzz.wire.sequences.playing import Played, perform, replay_sequence, spoken
 from fuzz.wire.sequences.stage import Violation
 from fuzz.wire.shrink import Breaks, fewest, shrink
+from spec.formats.verdict import UsageError
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
@@ -148,6 +150,26 @@ class Inquest:
         needed = fewest(numbers, breaks)
         return sorted(set(numbers) - set(needed))
 
+    def fewer_steps(self, finding: Finding) -> tuple[Finding, str] | None:
+        """Of a conversation."""
+        broken = Broken(finding.oracle, finding.message)
+        steps = perform(finding.sequence, self.lab.address, spoken(advertised(self.lab.address))).steps
+        violation = self._again(finding.sequence, broken, finding.without)
+        if violation is None:
+            return None
+        without = sorted({*finding.without, *self._needless(finding.sequence, broken, steps)})
+        violation = self._again(finding.sequence, broken, without) or violation
+        told = f"{steps - len(finding.without)} to {steps - len(without)} steps"
+        return msgspec.structs.replace(finding, without=without, said=violation.said), told
+
+    def fewer_bytes(self, finding: Finding) -> tuple[Finding, str] | None:
+        cases = finding.cases()
+        if not self.breaks(cases, finding.oracle):
+            return None
+        least = shrink(cases, self.like(cases, finding.oracle, self.last_log), self.shrink_s)
+        told = f"{_bytes(cases)} to {_bytes(least)} bytes"
+        return msgspec.structs.replace(finding, steps=steps_of(least)), told
+
     def _is_alike(self, broken: Broken, case: Case) -> bool:
         """Seen in enough APIs and versions."""
         what = broken.message.partition(": ")[2] if broken.oracle is Oracle.DECODE else case.mutation
@@ -219,14 +241,17 @@ class Inquest:
         return finding
 
 
-def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, int, int] | None:
-    """The path of a smaller finding beside the old one, and the bytes before and after; None if it does not break."""
-    inquest, cases = Inquest(lab, folder, finding.seed, finding.target), finding.cases()
-    if not inquest.breaks(cases, finding.oracle):
+def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
+    """The path of a smaller finding beside the old one, and how much smaller it is; None if it does not break."""
+    if finding.oracle is Oracle.AGREEMENT:
+        mend = "it is one sound request already"
+        raise UsageError("a finding of two targets that disagree", where=finding.id, mend=mend)
+    inquest = Inquest(lab, folder, finding.seed, finding.target, shrink_s=seconds)
+    least = inquest.fewer_steps(finding) if finding.sequence else inquest.fewer_bytes(finding)
+    if least is None:
         return None
-    least = shrink(cases, inquest.like(cases, finding.oracle, inquest.last_log), seconds)
-    smaller = msgspec.structs.replace(finding, id=f"{finding.id}.min", steps=steps_of(least))
-    return write_finding(folder, smaller), _bytes(cases), _bytes(least)
+    smaller, told = least
+    return write_finding(folder, msgspec.structs.replace(smaller, id=f"{finding.id}.min")), told
 
 
 def _alike(one: str, other: str) -> bool:
