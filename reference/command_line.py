@@ -42,7 +42,7 @@ def broker_command(
     if (config is None) == (cluster == 0):
         raise UsageError("give either --config FILE or --cluster N", mend="try: highwater broker --cluster 3")
     if config is not None:
-        from reference.config import read_config
+        from reference.config_file import read_config
         from reference.drivers.process import run_node
 
         run_node(read_config(config), lambda address: _say(f"ready {address}"), trace=trace)

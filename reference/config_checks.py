@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from reference.config import BrokerConfig
 from reference.security.mechanisms import MECHANISMS
 from spec.formats.verdict import UsageError
-
-if TYPE_CHECKING:
-    from reference.config import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
     keys: str
-    found: "Callable[[BrokerConfig], bool]"
+    found: Callable[[BrokerConfig], bool]
     mend: str
 
 
@@ -22,7 +20,7 @@ def _positive(name: str) -> Contradiction:
     return Contradiction(name, lambda config: int(getattr(config, name)) < 1, "at least 1")
 
 
-def _unknown_mechanisms(config: "BrokerConfig") -> bool:
+def _unknown_mechanisms(config: BrokerConfig) -> bool:
     named = {*config.sasl_enabled_mechanisms, config.sasl_mechanism_inter_broker_protocol}
     return not named <= set(MECHANISMS)
 
@@ -94,7 +92,7 @@ CONTRADICTIONS: Final = (
 )  # fmt: skip
 
 
-def refuse_contradictions(config: "BrokerConfig", where: str) -> None:
+def refuse_contradictions(config: BrokerConfig, where: str) -> None:
     """UsageError for the first contradiction."""
     for each in CONTRADICTIONS:
         if each.found(config):

@@ -171,8 +171,8 @@ def _list_faults(target: str, *, json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fuzz.chaos.field import open_field
     from fuzz.chaos.means import missing
+    from fuzz.chaos.opening import open_field
     from fuzz.schedule import KINDS, Schedule
 
     with open_field(target, Schedule(duration_ms=1), disks=True, clocks=True) as field:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.chaos.draw import draw_schedule, draw_settings
-from fuzz.chaos.field import Field, launched, open_field
+from fuzz.chaos.field import Field, launched
 from fuzz.chaos.means import refuse_unsupported, supported, wants_clock, wants_disk
+from fuzz.chaos.opening import open_field
 from fuzz.chaos.races import draw_races, race_settings
 from fuzz.chaos.settings import load_of
 from fuzz.processes.load import Load, consumer_names

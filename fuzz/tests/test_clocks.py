@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fuzz.chaos.clocks import Clocks
-from fuzz.chaos.field import open_field
 from fuzz.chaos.means import missing
+from fuzz.chaos.opening import open_field
 from fuzz.schedule import Fault, Schedule
 from spec import faketime
 from spec.faketime import missing_for_clocks

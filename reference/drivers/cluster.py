@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reference.config import broker_config
+from reference.config_file import broker_config
 from reference.drivers.access import Access
 from reference.drivers.client import ClusterClient
 from spec.formats.verdict import UsageError

@@ -20,8 +20,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from reference.config import BrokerConfig, broker_config, read_config
+from reference.config import BrokerConfig
 from reference.config_checks import CONTRADICTIONS
+from reference.config_file import broker_config, read_config
 from reference.drivers.cluster import Cluster
 from reference.drivers.logs import STATE_CHANGE_FILE
 from reference.tests.conftest import QUICK

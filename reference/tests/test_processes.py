@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reference.config import BrokerConfig, read_config
+from reference.config import BrokerConfig
+from reference.config_file import read_config
 from reference.drivers.files import Disk
 from spec.formats.verdict import UsageError
 

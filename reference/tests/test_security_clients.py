@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from typer.testing import CliRunner
 
-from reference.config import broker_config
+from reference.config_file import broker_config
 from reference.drivers.access import Access
 from reference.drivers.client import ClusterClient
 from reference.drivers.cluster import Cluster
