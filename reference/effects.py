@@ -3,16 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from reference.wire.frozen import frozen
+
 Level = Literal["info", "warning", "error"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Send:
     to: str
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flush:
     """fsync these paths, then call `complete(now, token)`."""
 
@@ -20,7 +22,7 @@ class Flush:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetTimer:
     """Call `fire(now, name)` at `due_ms` (monotonic); setting a name again moves it."""
 
@@ -28,12 +30,12 @@ class SetTimer:
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CancelTimer:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Close:
     """Close the connection to `peer`, without an answer."""
 

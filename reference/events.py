@@ -7,10 +7,10 @@ A node (broker, metadata store) is an object with five entrances, each returning
 It never looks at a clock, a socket or a random source; whoever drives it does.
 """
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reference.effects import Effect
+from reference.wire.frozen import frozen
 
 # Peers are named by strings, so that traces and schedules can name them too.
 STORE = "store"
@@ -20,7 +20,7 @@ def broker_peer(broker_id: int) -> str:
     return f"broker:{broker_id}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instant:
     """`monotonic_ms` drives timers and never jumps; `wall_ms` stamps records."""
 
@@ -28,7 +28,7 @@ class Instant:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A Kafka request as decoded; `body` is a message of `reference.wire.messages`."""
 
@@ -39,7 +39,7 @@ class Request:
     client_host: str = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """Answers the request of that correlation id; `body` None means done, with nothing to send (acks=0)."""
 

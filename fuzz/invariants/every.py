@@ -1,5 +1,6 @@
 """All invariants of a simulated cluster, attached to its world."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from fuzz.invariants.groups import ObservedGroup
@@ -14,7 +15,7 @@ from fuzz.simulated_cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, Sim
 from reference.broker import Broker
 from reference.drivers.simulation.world import Host
 from reference.events import STORE
-from reference.replication.partition import Role
+from reference.replication.partition import Partition, Role
 from reference.replication.states import PartitionState
 
 
@@ -25,6 +26,7 @@ class Invariants:
         self._cluster, self._world = cluster, cluster.world
         self.last_moved = ""
         settings = cluster.settings
+        self._clients = settings.clients
         self.seen = Seen()
         self._world.network.overhear = partial(overhear, self.seen)
         self.unclean: set[int] = set()
@@ -44,7 +46,7 @@ class Invariants:
             )
             for key in keys
         }
-        self._obeyed: dict[str, tuple[int, int]] = {}  # of a broker: its life, and whom it obeys in that
+        self._obeyed: dict[int, tuple[int, int]] = {}  # of a broker: its life, and whom it obeys in that
         self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
         self.group = (
@@ -74,46 +76,44 @@ class Invariants:
         node = host.node
         if isinstance(node, Broker):
             broker_id = node.config.broker_id
-            self._look_at_controller_epoch(host, node)
+            if self._obeyed.get(broker_id) != (host.life, node.replicas.controller_epoch):
+                self._look_at_controller_epoch(host, broker_id, node.replicas.controller_epoch)
             if broker_id not in self.unreadable:
-                replicas = node.replicas.partitions
-                transactional = self._cluster.settings.clients.transactional
-                for key, partition in self._partitions:
-                    replica = replicas.get(key)
-                    last = partition.replicas.get(broker_id)
-                    if replica is None:
-                        if last is not None:
-                            partition.gone(host, broker_id)
-                    elif (
-                        last is None
-                        or last.life != host.life
-                        or last.log_end_offset != replica.log.log_end_offset
-                        or last.high_watermark != replica.high_watermark
-                        or last.leader_epoch != replica.leader_epoch
-                        or last.role is not replica.role
-                        or last.isr is not replica.isr
-                        or last.proposed_isr is not replica.proposed_isr
-                    ):  # most steps change nothing here
-                        partition.look(host, broker_id, replica)
-                        if transactional and key[0] == TOPIC and replica.role is Role.LEADER:
-                            self.transactions.look(key[1], replica)
+                self._look_at_replicas(host, broker_id, node.replicas.partitions)
             if self.group is not None:
                 self.group.broker_moved(node)
-        elif self._cluster.settings.clients.old_consumers:
+        elif self._clients.old_consumers:
             self.old.after_event()
         elif host.name == STORE and node is not None:
             self.stored.after_event()
         elif self.group is not None and isinstance(node, Consumer):
             self.group.member_moved()
 
-    def _look_at_controller_epoch(self, host: Host, broker: Broker) -> None:
+    def _look_at_replicas(self, host: Host, broker_id: int, replicas: Mapping[tuple[str, int], Partition]) -> None:
+        """At those that show something new: most steps change nothing here."""
+        life = host.life
+        for key, partition in self._partitions:
+            replica = replicas.get(key)
+            last = partition.replicas.get(broker_id)
+            if replica is None:
+                if last is not None:
+                    partition.gone(host, broker_id)
+                continue
+            shown = (
+                life, replica.log.log_end_offset, replica.high_watermark, replica.leader_epoch, replica.role,
+                replica.isr, replica.proposed_isr,
+            )  # fmt: skip
+            if last is None or last.shown != shown:
+                partition.look(host, broker_id, replica, shown)
+                if self._clients.transactional and key[0] == TOPIC and replica.role is Role.LEADER:
+                    self.transactions.look(key[1], replica)
+
+    def _look_at_controller_epoch(self, host: Host, broker_id: int, obeyed: int) -> None:
         """BrokersGoForward: in one life a broker obeys no controller that is older than the last."""
-        life, epoch = self._obeyed.get(host.name, (0, -1))
-        obeyed = broker.replicas.controller_epoch
+        life, epoch = self._obeyed.get(broker_id, (0, -1))
         if life == host.life and obeyed < epoch:
             self.violated("BrokersGoForward", f"obeys controller epoch {obeyed} after {epoch}")
-        if obeyed != epoch or life != host.life:
-            self._obeyed[host.name] = host.life, obeyed
+        self._obeyed[broker_id] = host.life, obeyed
 
     def readable_again(self) -> None:
         """Disks are sound; what they hold is read anew."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from fuzz.invariants.watch import Seen
 from reference.drivers.simulation.world import Host
@@ -10,6 +11,7 @@ from reference.replication.states import PartitionState
 
 Batch = tuple[int, int, int, int]  # base offset, last offset, leader epoch, CRC
 Violated = Callable[[str, str], None]
+Shown = tuple[Any, ...]
 RECENT = 64
 """So many batches are compared by epoch with those of other replicas; older ones were when they were new."""
 
@@ -28,6 +30,7 @@ class Replica:
     batches: list[Batch] = field(default_factory=list)
     matched: int = 0  # so many batches were found equal to what was committed
     passed: int = 0  # so many committed batches were found, or had been cleaned away
+    shown: Shown | None = None  # all of it that was seen
 
 
 class ReplicatedPartition:
@@ -80,11 +83,12 @@ class ReplicatedPartition:
             self.replicas[broker_id] = Replica(host.life)
             self._check_eligible("committed", self.committed_end)
 
-    def look(self, host: Host, broker_id: int, replica: Partition) -> None:
-        """Something of a replica has changed."""
+    def look(self, host: Host, broker_id: int, replica: Partition, shown: Shown) -> None:
+        """Something of what a replica shows has changed."""
         last = self.replicas.get(broker_id)
         if last is None or last.life != host.life:
             last = self.replicas[broker_id] = Replica(host.life)
+        last.shown = shown
         end = replica.log.log_end_offset
         if end != last.log_end_offset:
             self._read(last, replica, end)

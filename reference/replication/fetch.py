@@ -31,6 +31,8 @@ from reference.wire.messages.fetch import (
     PartitionData,
 )
 
+Aborted = tuple[AbortedTransaction, ...]
+
 CONSUMER = -1
 RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
@@ -100,8 +102,9 @@ class FetchHandler:
         return FetchResponse(session_id=session_id, responses=opened.answer(responses))
 
     def _answers(self, body: FetchRequest, reading: Reading) -> bool:
-        asked = any(topic.partitions for topic in body.topics)
-        return body.max_wait_ms <= 0 or not asked or reading.urgent or reading.size >= body.min_bytes
+        if body.max_wait_ms <= 0 or reading.urgent or reading.size >= body.min_bytes:
+            return True
+        return not any(topic.partitions for topic in body.topics)
 
     def _woken(self, body: FetchRequest, wait_ms: int) -> Pending[bool]:
         """Resolves with True when one of the partitions moved, False when the wait is over."""
@@ -238,7 +241,7 @@ def _readable_until(partition: Partition, body: FetchRequest) -> int:
     return partition.high_watermark
 
 
-def _aborted(partition: Partition, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+def _aborted(partition: Partition, offset: int, records: bytes) -> Aborted:
     """The aborted transactions among these records, by their first offset: consumers skip until the marker."""
     producers = partition.log.producers
     if not producers.aborted or not records:
@@ -273,7 +276,9 @@ def _down_converted(part: PartitionData, magic: int) -> PartitionData:
         return replace(part, records=b"", error_code=ErrorCode.CORRUPT_MESSAGE)
 
 
-def _told(partition: Partition, *, records: bytes = b"", **more: Any) -> PartitionData:
+def _told(
+    partition: Partition, *, records: bytes = b"", aborted_transactions: Aborted | None = None, **more: Any
+) -> PartitionData:
     """How far the log goes, and what there is to say beside."""
     return PartitionData(
         partition_index=partition.partition,
@@ -281,7 +286,8 @@ def _told(partition: Partition, *, records: bytes = b"", **more: Any) -> Partiti
         last_stable_offset=partition.log.producers.last_stable_offset(partition.high_watermark),
         log_start_offset=partition.log.log_start_offset,
         records=records,
-        **{"aborted_transactions": None, **more},
+        aborted_transactions=aborted_transactions,
+        **more,
     )
 
 

@@ -218,7 +218,7 @@ class Partition:
 
     def _advance_high_watermark(self, *, trace: bool) -> bool:
         """The high watermark is the smallest log end over whom it waits for, and never falls."""
-        if self.role is not Role.LEADER:
+        if self.role is not Role.LEADER or self.log.log_end_offset <= self.high_watermark:
             return False
         if self._context.guards.hw_needs_min_isr and len(self.isr) < self.effective_min_isr:
             return False
@@ -252,7 +252,8 @@ class Partition:
     def settle(self) -> None:
         """Answer whoever waited for what has been committed by now."""
         error = ErrorCode.NONE
-        if len(self.maximal_isr) < self.effective_min_isr and self._context.guards.ack_needs_min_isr:
+        waited_for = bool(self._acks) and self._acks[0].required_offset <= self.high_watermark
+        if waited_for and len(self.maximal_isr) < self.effective_min_isr and self._context.guards.ack_needs_min_isr:
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         while self._acks and self._acks[0].required_offset <= self.high_watermark:
             waiter = self._acks.popleft()

@@ -16,7 +16,7 @@ from reference.storage.segment import Segment
 from reference.storage.swaps import recover_swaps
 from reference.storage.transaction_index import add_entry, read_entries
 from reference.wire.log_entries import entries, entry_crc_valid
-from reference.wire.records import BatchHeader, batch_headers, stamp
+from reference.wire.records import BatchHeader, read_batch_header, stamp
 
 
 class OffsetOutOfRangeError(Exception):
@@ -190,7 +190,7 @@ class Log:
         """Give one batch the next offsets and the leader epoch; returns its base offset."""
         stamped = bytearray(batch)
         stamp(stamped, 0, self.log_end_offset, leader_epoch)
-        ((_, placed),) = batch_headers(stamped)
+        placed = read_batch_header(stamped)
         self._append(bytes(stamped), placed)
         return placed.base_offset
 

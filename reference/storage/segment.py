@@ -101,10 +101,11 @@ class Segment:
                 if len(window) < MIN_ENTRY:
                     return
             header = read_entry_header(window, position - start)
-            if position + header.size > self.size:
+            end = position + header.size
+            if end > self.size:
                 return
             yield position, header
-            position += header.size
+            position = end
 
     def floor(self, offset: int) -> int:
         """Position of a batch at or before `offset`; exact near the end of the log, where most readers are."""

@@ -51,10 +51,11 @@ def entries(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
         if len(data) - position < needed:
             return
         header = read_entry_header(data, position)
-        if position + header.size > len(data):
+        end = position + header.size
+        if end > len(data):
             return
         yield position, header
-        position += header.size
+        position = end
 
 
 def decode_entry(

@@ -6,7 +6,6 @@ without another checksum. The length counts everything behind itself. A record i
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ from reference.wire.errors import (
     InvalidBatchError,
     InvalidStringError,
 )
+from reference.wire.frozen import frozen
 from reference.wire.varint import read_varint, read_varlong, write_varint
 
 MAGIC: Final = 2
@@ -69,7 +69,7 @@ _new_record: Final = tuple.__new__
 """A third faster than `Record(...)`, which checks names and counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchHeader:
     base_offset: int
     batch_length: int
@@ -134,7 +134,7 @@ def read_batch_header(data: bytes | bytearray, position: int = 0) -> BatchHeader
     header = BatchHeader(*_HEADER.unpack_from(data, position))
     if header.magic != MAGIC:
         raise InvalidBatchError(f"batch at byte {position} has magic {header.magic}, not {MAGIC}")
-    if header.size < HEADER_SIZE:
+    if header.batch_length < HEADER_SIZE - LENGTH_END:
         raise InvalidBatchError(f"batch at byte {position} has length {header.batch_length}")
     return header
 

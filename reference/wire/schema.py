@@ -29,6 +29,7 @@ from typing import (
 )
 
 from reference.wire.errors import UnsupportedVersionError
+from reference.wire.frozen import filled_open
 
 LATEST: Final = 0x7FFF
 """Versions are int16, so nothing is newer than this."""
@@ -201,7 +202,7 @@ class Layout:
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
     """A struct inside a message. It has the version and the flexibility of whatever holds it."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    return filled_open(dataclass(frozen=True, slots=True, kw_only=True)(cls))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

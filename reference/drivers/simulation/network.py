@@ -25,7 +25,7 @@ class Post(Protocol):
     chance: Chance
     now_ms: int
 
-    def at(self, due_ms: int, action: Callable[[], None]) -> None: ...
+    def at(self, due_ms: int, action: Callable[..., None], *given: Any) -> None: ...
     def knows(self, name: str) -> bool: ...
     def is_up(self, name: str) -> bool: ...
     def life(self, name: str) -> int: ...
@@ -79,19 +79,17 @@ class Network:
         self.through_the_wire: Callable[[Message], Message] | None = None
         self.overhear: Callable[[Message], None] | None = None
         self.held: dict[Link, deque[Message]] = {}
-        self._pipes: dict[str, Pipe] = {}
+        self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and by kind of message where each has its own
         self._lanes: dict[Link, list[Pipe]] = {}
         self._weather: dict[Link | tuple[str, str, str], Weather] = {}  # of a link, or of one kind of message on it
 
     def _pipe(self, link: Link, message: Message) -> Pipe:
-        name = f"{link[0]}>{link[1]}"
-        if self._reorder and STORE not in link:
-            name += f" {kind_of(message)}"
-        pipe = self._pipes.get(name)
+        kind = kind_of(message) if self._reorder and STORE not in link else ""
+        pipe = self._pipes.get((link, kind))
         if pipe is None:
-            stream = self._post.chance.stream
+            stream, name = self._post.chance.stream, f"{link[0]}>{link[1]} {kind}".rstrip()
             pipe = Pipe(stream(f"delay {name}"), stream(f"loss {name}"), stream(f"copy {name}"))
-            self._pipes[name] = pipe
+            self._pipes[link, kind] = pipe
             self._lanes.setdefault(link, []).append(pipe)
         return pipe
 
@@ -112,7 +110,7 @@ class Network:
         link = (source, target)
         if self.through_the_wire is not None:
             message = self.through_the_wire(message)
-        if link in self.held:
+        if self.held and link in self.held:
             self.held[link].append(message)
             return
         weather = self._weather_of(link, message) if self._weather else None
@@ -136,15 +134,11 @@ class Network:
         now_ms = self._post.now_ms
         due_ms = max(now_ms + MIN_DELAY_MS + more_ms + pipe.delays.draw(pipe.sent, spread_ms + 1), pipe.last_due_ms)
         pipe.last_due_ms = due_ms
-        generation = pipe.generation
+        self._post.at(due_ms, self._arrive, pipe, pipe.generation, link, message)
 
-        def arrive() -> None:
-            if pipe.generation == generation:
-                self._arrive(link, message)
-
-        self._post.at(due_ms, arrive)
-
-    def _arrive(self, link: Link, message: Message) -> None:
+    def _arrive(self, pipe: Pipe, generation: int, link: Link, message: Message) -> None:
+        if pipe.generation != generation:
+            return
         source, target = link
         weather = self._weather_of(link, message) if self._weather else None
         if weather is not None and weather.cut:

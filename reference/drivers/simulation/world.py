@@ -21,7 +21,7 @@ WALL_CLOCK_START_MS = 1_700_000_000_000
 LOGGED = 1_000  # log lines that are kept
 FINGERPRINT_MASK = (1 << 64) - 1
 
-Action = Callable[[], None]
+Action = Callable[..., None]
 Entrance = Callable[..., list[Effect]]  # given the instant, and what comes in
 
 
@@ -61,7 +61,7 @@ class World:
         self.drop, self.release = self.network.drop, self.network.release
         self.held = self.network.held
         self._break = self.network.disconnect
-        self._heap: list[tuple[int, int, Action]] = []
+        self._heap: list[tuple[int, int, Action, tuple[Any, ...]]] = []
         self._tie = 0
         self._timer_serial = 0
         self._instant = Instant(-1, -1)
@@ -135,18 +135,18 @@ class World:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def schedule(self, delay_ms: int, action: Action) -> None:
-        self.at(self.now_ms + delay_ms, action)
+    def schedule(self, delay_ms: int, action: Action, *given: Any) -> None:
+        self.at(self.now_ms + delay_ms, action, *given)
 
-    def at(self, due_ms: int, action: Action) -> None:
+    def at(self, due_ms: int, action: Action, *given: Any) -> None:
         self._tie += 1
-        heapq.heappush(self._heap, (due_ms, self._tie, action))
+        heapq.heappush(self._heap, (due_ms, self._tie, action, given))
 
     def run_until(self, end_ms: int) -> None:
         heap, take = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
-            self.now_ms, _, action = take(heap)
-            action()
+            self.now_ms, _, action, given = take(heap)
+            action(*given)
         self.now_ms = max(self.now_ms, end_ms)
 
     def instant(self, host: Host) -> Instant:
@@ -194,30 +194,28 @@ class World:
 
     def _set_timer(self, host: Host, effect: SetTimer) -> None:
         self._timer_serial += 1
-        name, serial, life = effect.name, self._timer_serial, host.life
-        host.timers[name] = serial
+        host.timers[effect.name] = self._timer_serial
+        self.at(max(effect.due_ms, self.now_ms), self._fire, host, host.life, effect.name, self._timer_serial)
 
-        def fire() -> None:
-            if host.timers.get(name) == serial and host.life == life:
-                if not host.paused:
-                    del host.timers[name]
-                self._enter(host, life, fired)
+    def _fire(self, host: Host, life: int, name: str, serial: int) -> None:
+        if host.timers.get(name) == serial and host.life == life:
+            if host.paused:
+                host.held.append(partial(self._enter, host, life, self._fired, host, name))
+            else:
+                self._step(host, self._fired, host, name)
 
-        def fired(now: Instant) -> list[Effect]:
-            host.timers.pop(name, None)
-            assert host.node is not None
-            return host.node.fire(now, name)
-
-        self.at(max(effect.due_ms, self.now_ms), fire)
+    def _fired(self, now: Instant, host: Host, name: str) -> list[Effect]:
+        host.timers.pop(name, None)
+        assert host.node is not None
+        return host.node.fire(now, name)
 
     def _cancel_timer(self, host: Host, effect: CancelTimer) -> None:
         host.timers.pop(effect.name, None)
 
     def _flush(self, host: Host, effect: Flush) -> None:
         """What was written before this moment is durable once the flush completes."""
-        life = host.life
         begun = [host.disk.begin_flush(path) for path in effect.paths]
-        self.schedule(host.disk.flush_ms, lambda: self._flushed(host, life, begun, effect.token))
+        self.schedule(host.disk.flush_ms, self._flushed, host, host.life, begun, effect.token)
 
     def _flushed(self, host: Host, life: int, begun: list[Flushing], token: str) -> None:
         node = host.node
@@ -243,7 +241,7 @@ class World:
         host = self.hosts.get(name)
         node = host.node if host is not None else None
         if host is not None and node is not None:
-            self.schedule(MIN_DELAY_MS, partial(self._enter, host, host.life, node.closed, peer))
+            self.schedule(MIN_DELAY_MS, self._enter, host, host.life, node.closed, peer)
 
     def enter(self, name: str, entrance: Callable[[Instant], list[Effect]]) -> None:
         """Take a step of a node from outside of the protocol."""
