@@ -60,4 +60,4 @@ def test_what_has_no_default_must_be_given_and_nothing_else_may_be() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
         FetchPartition(partition=1, other=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional argument"):
-        FetchPartition(1)  # type: ignore[misc]
+        FetchPartition(1)  # type: ignore[call-arg]
