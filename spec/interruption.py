@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 """The latter too: a shell may have had it ignored."""
 AGAIN_S: Final = 0.1
+LOOK_S: Final = 0.5
 
 
 @contextmanager
@@ -40,3 +42,12 @@ def _ask_again(hook: Any) -> Any:
         again.start()
 
     return dropped
+
+
+def wait(event: threading.Event, seconds: float) -> bool:
+    """As `event.wait`, and an interruption is heard: a signal that comes just as a thread goes to sleep wakes nobody."""
+    end = time.monotonic() + seconds
+    while not event.wait(max(0.0, min(LOOK_S, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            return False
+    return True

@@ -11,6 +11,7 @@ from typing import Protocol
 from fuzz.processes.raw import RawClient, RawError
 from fuzz.processes.recorder import Recorder
 from fuzz.schedule import KINDS, Fault, Schedule
+from spec.interruption import wait
 
 STORE = "store"
 ROLE = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<partition>\d+)\)")
@@ -57,7 +58,7 @@ class Nemesis:
         self._at(schedule.duration_ms, lambda: None)
         while self._due and self._due[0][0] <= schedule.duration_ms:
             at_ms, _, action = heapq.heappop(self._due)
-            if stop.wait(max(0.0, started + at_ms / 1000 - time.monotonic())):
+            if wait(stop, started + at_ms / 1000 - time.monotonic()):
                 return
             action()
 

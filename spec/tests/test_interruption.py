@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from spec.interruption import ENDS, interruptible
+from spec.interruption import ENDS, LOOK_S, interruptible, wait
 
 LIMIT_S = 60.0
 
@@ -29,3 +29,20 @@ def test_an_interruption_that_a_finalizer_drops_comes_again(number: signal.Signa
 
     with pytest.raises(KeyboardInterrupt), interruptible():
         work()
+
+
+def test_a_wait_looks_up_again_and_again_and_ends_in_time() -> None:
+    looks: list[float] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            looks.append(timeout or 0.0)
+            return super().wait(timeout)
+
+    event = Watched()
+    assert not wait(event, 2.5 * LOOK_S)
+    assert len(looks) >= 3
+    assert max(looks) <= LOOK_S
+    event.set()
+    assert wait(event, LIMIT_S)
+    assert not wait(threading.Event(), -1.0)
