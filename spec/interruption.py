@@ -45,7 +45,7 @@ def _ask_again(hook: Any) -> Any:
 
 
 def wait(event: threading.Event, seconds: float) -> bool:
-    """As `event.wait`, and an interruption is heard: a signal that comes just as a thread goes to sleep wakes nobody."""
+    """As `event.wait`, and interruptions are heard: a signal that comes just as a thread goes to sleep wakes nobody."""
     end = time.monotonic() + seconds
     while not event.wait(max(0.0, min(LOOK_S, end - time.monotonic()))):
         if time.monotonic() >= end:
