@@ -14,4 +14,4 @@ class Meters:
         self.counts: Counter[tuple[str, Labels]] = Counter()
 
     def mark(self, meter: str, count: int = 1, **labels: str) -> None:
-        self.counts[meter, tuple(sorted(labels.items()))] += count
+        self.counts[meter, tuple(sorted(labels.items())) if labels else ()] += count

@@ -218,6 +218,8 @@ class FetchHandler:
             partition.follower_settled(replica)
 
     def _trace(self, partition: Partition, follower: int, asked: FetchPartition, result: str, end_offset: int) -> None:
+        if not self._context.out.tracing:  # of all steps this one is the most frequent
+            return
         self._context.trace(
             partition.entity,
             "LeaderServeFetch",

@@ -249,6 +249,8 @@ class Log:
     # -- reading ---------------------------------------------------------------------------------
 
     def _segment_of(self, offset: int) -> int:
+        if self.segments and offset >= self.segments[-1].base_offset:  # where most readers are
+            return len(self.segments) - 1
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> bytes:

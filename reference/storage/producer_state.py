@@ -192,6 +192,8 @@ class ProducerStates:
         """Below it every transaction is decided, and its marker committed: read_committed reads up to there."""
         while self._ended and self._ended[0][1] < high_watermark:
             del self._ended[0]
+        if not self.entries and not self._ended:
+            return high_watermark
         return min([high_watermark, *self._starts(), *(first for first, _ in self._ended)])
 
     def aborted_between(self, offset: int, until: int) -> list[AbortedTransaction]:

@@ -60,8 +60,7 @@ class SimulatedDisk:
         return len(self._file(path).data)
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        with memoryview(self._file(path).data) as data:
-            read = bytes(data[position : position + size])
+        read = bytes(self._file(path).data[position : position + size])
         return self._spoiled(path, position, read) if path in self._rotten else read
 
     def _spoiled(self, path: str, position: int, read: bytes) -> bytes:
