@@ -1,10 +1,10 @@
 """Carries a fault schedule out on a simulated cluster, within the fault budget.
 
-The budget: some member of each ISR always has all that was committed. A crash loses the unflushed tail only while
-another running member of the ISR holds everything, and stays a member: to the protocol every unclean restart may have
-lost its tail, so who restarted counts again once the controller has dealt with that (KIP-966). Until the loser has
-caught up, a crash that would take the last such member is spared: it would be one tail too many for
-min.insync.replicas = 2.
+The budget is that of IsrCommit (MayCrash): of those who may be elected, the ISR and eligible leader replicas, fewer
+than min.insync.replicas may have lost a tail at once, and one that runs has all that was committed. To the protocol
+every unclean restart may have lost its tail, so who crashed or restarted is in doubt until the controller has dealt
+with that (KIP-966). Until a loser has caught up, a crash that would be one too many is spared. That somebody holds
+everything is not enough: while two that lost their tails are in the ISR on paper, the third may leave it.
 """
 
 import re
@@ -318,19 +318,25 @@ class Injector:
         )
 
     def _others_hold(self, broker_id: int) -> bool:
-        """Is there for each partition another settled, sound member of the ISR that holds all that was committed?
+        """May this broker be in doubt, too? (MayCrash of IsrCommit)
 
-        Where it is to be shown what the lack of `KeepEligible` does, those count too whom the rule would keep.
+        Of those that may be elected fewer than min.insync.replicas are in doubt at once, and another, settled and
+        sound, holds all that was committed. Where it is to be shown what the lack of `KeepEligible` does, those count
+        too whom the rule would keep.
         """
         if not self._world.is_up(STORE):
             return False
         unsettled = {other for other in self._cluster.broker_ids if not self._cluster.is_settled(other)}
-        unsound = {broker_id} | self._rotten | self._failing_disk | unsettled
+        doubted = self._lost_tail | self._failing_disk | unsettled
         kept = KEEP_ELIGIBLE in self._cluster.settings.guards_off
         for key, partition in self._invariants.partitions.items():
             state = self._cluster.stored(key[1], key[0])
-            members = (partition.eligible if kept else set(state.isr) if state else set()) - unsound
-            if state is not None and not any(self._invariants.holds_committed(member, key) for member in members):
+            if state is None:
+                continue
+            others = (partition.eligible if kept else {*state.isr, *state.elr}) - {broker_id}
+            in_doubt = 1 + len(others & doubted)
+            sound = others - doubted - self._rotten
+            if in_doubt >= partition.enough or not any(self._invariants.holds_committed(each, key) for each in sound):
                 return False
         return True
 

@@ -48,6 +48,17 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
         broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
     ),
+    "UncleanLeavesEligible": Needs(
+        Load(),
+        Focus(story=(
+            fault(200, 5_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_600, 1_000, "kill", "3", lose="unflushed"),
+            fault(1_700, 4_000, "cut", "3", direction="out", of="brokers", what="FetchRequest"),
+            fault(3_400, 0, "expire", "leader(t,0)"),
+        )),
+        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+        assigned=LED_BY_2,
+    ),
     "ExpandAfterEpochStart": Needs(
         Load(),
         Focus(story=(

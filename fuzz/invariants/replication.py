@@ -25,6 +25,7 @@ class Replica:
     leader_epoch: int = -1
     high_watermark: int = 0
     log_end_offset: int = 0
+    once_stored: int = 0  # where the log ended in a former life
     isr: tuple[int, ...] = ()
     proposed_isr: tuple[int, ...] | None = None
     batches: list[Batch] = field(default_factory=list)
@@ -44,7 +45,7 @@ class ReplicatedPartition:
         self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], seen: Seen,
         violated: Violated, *, compacted: bool = False,
     ) -> None:  # fmt: skip
-        self._enough = min(min_insync_replicas, brokers)
+        self.enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
         self._seen, self._violated, self._compacted = seen, violated, compacted
         self.replicas: dict[int, Replica] = {}
@@ -66,7 +67,7 @@ class ReplicatedPartition:
     def stored(self, state: PartitionState) -> None:
         """The store holds another state."""
         self.state = state
-        self.eligible = frozenset(state.isr) | (self.eligible if len(state.isr) < self._enough else frozenset())
+        self.eligible = frozenset(state.isr) | (self.eligible if len(state.isr) < self.enough else frozenset())
         self._check_eligible("committed", self.committed_end)
         leader = self.replicas.get(state.leader)
         if leader is not None:
@@ -80,14 +81,14 @@ class ReplicatedPartition:
         """The broker runs, and has no such replica: it was deleted, or never made in this life."""
         last = self.replicas.get(broker_id)
         if last is not None and (last.log_end_offset or last.life != host.life):
-            self.replicas[broker_id] = Replica(host.life)
+            self._begin_life(host, broker_id)
             self._check_eligible("committed", self.committed_end)
 
     def look(self, host: Host, broker_id: int, replica: Partition, shown: Shown) -> None:
         """Something of what a replica shows has changed."""
         last = self.replicas.get(broker_id)
         if last is None or last.life != host.life:
-            last = self.replicas[broker_id] = Replica(host.life)
+            last = self._begin_life(host, broker_id)
         last.shown = shown
         end = replica.log.log_end_offset
         if end != last.log_end_offset:
@@ -100,6 +101,12 @@ class ReplicatedPartition:
         self._check_high_watermark(last, before, same_office=same_office)
         if replica.role is Role.LEADER:
             self._check_counts(broker_id, last)
+
+    def _begin_life(self, host: Host, broker_id: int) -> Replica:
+        last = self.replicas.get(broker_id)
+        stored = max(last.log_end_offset, last.once_stored) if last is not None else 0
+        self.replicas[broker_id] = Replica(host.life, once_stored=stored)
+        return self.replicas[broker_id]
 
     # -- logs --------------------------------------------------------------------------------------
 
@@ -148,12 +155,18 @@ class ReplicatedPartition:
             leader.matched += 1
         leader.passed = len(self.committed)
         self.committed_end = leader.high_watermark
-        holders = sum(each.log_end_offset >= self.committed_end for each in self.replicas.values())
-        if holders + len(self._unreadable) < self._enough:
+        holders = sum(self._has_stored(broker_id, self.committed_end) for broker_id in self.replicas)
+        if holders < self.enough:
             self._violated(
-                "EnoughHold", f"{self.committed_end} records are committed, and {holders} replicas have them"
+                "EnoughHold", f"{self.committed_end} records are committed, and {holders} replicas have stored them"
             )
         self._check_eligible("committed", self.committed_end)
+
+    def _has_stored(self, broker_id: int, end: int) -> bool:
+        """A leader counts what a follower fetched, until it hears of the crash that took it."""
+        replica = self.replicas[broker_id]
+        lost = broker_id in self._unclean and replica.once_stored >= end
+        return lost or replica.log_end_offset >= end or broker_id in self._unreadable
 
     def _match(self, last: Replica, invariant: str) -> None:
         """Below its high watermark every replica holds what was committed there."""

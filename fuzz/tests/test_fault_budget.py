@@ -19,6 +19,40 @@ def kill(at_ms: int, for_ms: int, node: str, lose: str) -> Fault:
     return Fault(at_ms=at_ms, for_ms=for_ms, kind="kill", nodes=(node,), options={"lose": lose})
 
 
+def broken_link(at_ms: int, for_ms: int, node: str, direction: str) -> Fault:
+    """No follower's fetch goes through."""
+    options: dict[str, str | int] = {"direction": direction, "of": "brokers", "what": "FetchRequest"}
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind="cut", nodes=(node,), options=options)
+
+
+def test_a_second_tail_is_not_lost_though_the_leader_has_everything() -> None:
+    """It leaves before anybody has noticed that both others died, and the ISR is large enough on paper."""
+    bounce = Fault(at_ms=565, for_ms=64, kind="bounce", nodes=("leader(t,0)",))
+    faults = (kill(406, 204, "followers(t,0)", "unflushed"), bounce)
+    result = run_seed(671, Settings(swarm=True), schedule=Schedule(seed=671, duration_ms=1500, faults=faults))
+    assert str(result.violation) == "None"
+    assert sum("loses what was not flushed" in line for line in result.faults) == 1, result.faults
+    assert sum("is spared by the fault budget" in line for line in result.faults) == 2, result.faults
+
+
+def test_the_leader_counts_what_a_follower_had_stored_until_it_hears_of_the_crash() -> None:
+    """2 lags, 1 loses its tail; when 2 is out of the ISR, all that 1 fetched is committed."""
+    faults = (broken_link(800, 3000, "2", "out"), kill(1300, 100, "1", "unflushed"))
+    settings = Settings(broker_settings={"log_flush_interval_ms": 10_000})
+    result = run_seed(1, settings, schedule=Schedule(seed=1, duration_ms=4000, faults=faults))
+    assert str(result.violation) == "None"
+    assert {"lost tail", "isr shrink"} <= result.seen.keys()
+
+
+def test_an_eligible_replica_leads_and_not_the_last_member_that_lost_its_tail() -> None:
+    """The leader of an ISR of one is the controller, too: the next one finds it restarted."""
+    faults = (broken_link(800, 3000, "leader(t,0)", "in"), kill(2200, 100, "controller", "unflushed"))
+    settings = Settings(broker_settings={"isr_update": "alter_partition", "log_flush_interval_ms": 10_000})
+    result = run_seed(4, settings, schedule=Schedule(seed=4, duration_ms=4000, faults=faults))
+    assert str(result.violation) == "None"
+    assert {"lost tail", "isr of one", "controller change"} <= result.seen.keys()
+
+
 def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_with_it() -> None:
     """4 loses nothing that was committed, and leaves the ISR all the same: 2 is the last that may not lose its tail."""
     faults = (

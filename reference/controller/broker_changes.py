@@ -5,6 +5,7 @@ from dataclasses import replace
 from reference.controller.cluster import BrokerInfo, Key, read_brokers, registration
 from reference.controller.deletion import Deletions
 from reference.controller.election import elect_offline, shrink, succeed
+from reference.controller.eligible import trusted_isr
 from reference.controller.office import Decision, Office
 from reference.controller.paths import BROKERS
 from reference.controller.topic_changes import TopicChanges
@@ -107,7 +108,7 @@ class BrokerChanges:
     async def repair(self, come: dict[int, BrokerInfo]) -> None:
         """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966).
 
-        The last member stays: nobody else is known to have everything.
+        The last member stays where no eligible replica is left: nobody else is known to have everything.
         """
         unclean = {broker_id for broker_id, info in come.items() if info.unclean}
         if unclean and self._office.context.guards.unclean_restart_leaves_isr:
@@ -129,11 +130,11 @@ class BrokerChanges:
         """
         if not unclean.intersection(self._office.cluster.replicas(key)):
             return None
-        shrunk = shrink(state, unclean) or state
+        isr = trusted_isr(state, unclean)
         if state.leader in unclean:
-            return self._elected(key, replace(state, isr=shrunk.isr))
-        unchanged = shrunk is state and not unclean.intersection(state.elr)
-        return None if state.leader == NO_LEADER and unchanged else succeed(state, state.leader, shrunk.isr)
+            return self._elected(key, replace(state, isr=isr))
+        unchanged = isr == state.isr and not unclean.intersection(state.elr)
+        return None if state.leader == NO_LEADER and unchanged else succeed(state, state.leader, isr)
 
     def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
         office = self._office

@@ -22,3 +22,14 @@ def next_elr(
         staying = (*before.elr, *before.isr)
     lost = unclean if guards.unclean_leaves_eligible else set(unclean) - set(before.elr)
     return tuple(sorted({replica for replica in staying if replica not in isr and replica not in lost}))
+
+
+def trusted_isr(state: PartitionState, unclean: Collection[int]) -> tuple[int, ...]:
+    """The ISR without those that may have lost their tail; empty where an eligible replica is to lead instead.
+
+    When nobody is above doubt all stay: nobody else is known to have everything.
+    """
+    trusted = tuple(replica for replica in state.isr if replica not in unclean)
+    if trusted or not set(unclean).issuperset(state.elr):
+        return trusted
+    return state.isr or state.elr

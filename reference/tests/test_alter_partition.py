@@ -7,7 +7,7 @@ import pytest
 
 from reference.controller.alter_partition import judge
 from reference.controller.cluster import BrokerInfo, Cluster, TopicInfo
-from reference.controller.eligible import next_elr
+from reference.controller.eligible import next_elr, trusted_isr
 from reference.guards import Guards
 from reference.replication.states import PartitionState
 from reference.wire.errors import ErrorCode
@@ -104,3 +104,20 @@ def test_without_a_rule_of_eligibility(
     alone = PartitionState(1, 5, (1,), 1, 8, elr=(2, 3))
     assert next_elr(alone, isr, unclean, 2, Guards().without(guard)) == elr
     assert next_elr(alone, isr, unclean, 2, Guards()) != elr
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "unclean", "trusted"),
+    [
+        ((1, 2), (), {1}, (2,)),
+        ((1,), (2,), {1}, ()),
+        ((1,), (2,), {2}, (1,)),
+        ((1,), (), {1}, (1,)),
+        ((1,), (2,), {1, 2}, (1,)),
+        ((), (2,), {2}, (2,)),
+    ],
+)
+def test_who_restarted_uncleanly_stays_in_the_isr_only_if_nobody_else_has_everything(
+    isr: tuple[int, ...], elr: tuple[int, ...], unclean: set[int], trusted: tuple[int, ...]
+) -> None:
+    assert trusted_isr(PartitionState(1, 4, isr, 1, 7, elr), unclean) == trusted
