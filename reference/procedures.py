@@ -2,13 +2,18 @@
 
 No event loop: a procedure runs until it awaits a `Pending`, and goes on inside the entrance of the node
 that resolves it.  So the order of steps is the order of messages, and nothing else decides it.
+
+Who runs another procedure is given the function and calls it, never a coroutine: when nobody is left who could answer,
+the garbage collector closes what was made first, and an inner one that it closes before the outer drags that along
+("coroutine already executing").
 """
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
+Given = ParamSpec("Given")
 
 
 class Pending(Generic[T]):
@@ -58,6 +63,17 @@ def resolved() -> Pending[None]:
 def spawn(procedure: Coroutine[Any, Any, None]) -> None:
     """Start a procedure; it runs at once, up to its first unresolved wait."""
     _advance(procedure)
+
+
+def begun(procedure: Callable[Given, Coroutine[Any, Any, T]], *given: Given.args, **named: Given.kwargs) -> Pending[T]:
+    """Start a procedure, and wait for its result where that is wanted."""
+    pending: Pending[T] = Pending()
+
+    async def run() -> None:
+        pending.resolve(await procedure(*given, **named))
+
+    spawn(run())
+    return pending
 
 
 def _advance(procedure: Coroutine[Any, Any, None]) -> None:

@@ -77,7 +77,7 @@ class Controller:
         self.term = Term(office, epoch_version=epoch_version)
         office.log("elected")
         self._context.trace("", "Claim", choices={"claimant": self._context.broker_id}, controller_epoch=epoch)
-        await office.guarded(self._act(self.term))
+        await office.guarded(self._act, self.term)
 
     async def _act(self, term: Term) -> None:
         for step in STEPS:

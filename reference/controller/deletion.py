@@ -39,7 +39,7 @@ class Deletions:
         self.office.cluster.deleting.add(topic)
         if topic not in self._running and not self._halted(topic):
             self._running.add(topic)
-            self.office.begin(self._delete(topic))
+            self.office.begin(self._delete, topic)
 
     def _halted(self, topic: str) -> bool:
         if self._moves(topic) and self.office.context.guards.deletion_waits_for_reassignment:

@@ -82,7 +82,7 @@ async def _announce(term: Term) -> None:
 
 async def _start_rebalance(term: Term) -> None:
     if term.office.context.config.auto_leader_rebalance_enable:
-        term.office.begin(term.elections.rebalance_now_and_then())
+        term.office.begin(term.elections.rebalance_now_and_then)
 
 
 async def _resume_deletions(term: Term) -> None:

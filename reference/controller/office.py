@@ -22,7 +22,7 @@ from reference.controller.transitions import (
     ReplicaStatus,
 )
 from reference.peers import Peers
-from reference.procedures import Pending, resolved, spawn
+from reference.procedures import Given, Pending, resolved, spawn
 from reference.replication.purgatory import Purgatory
 from reference.replication.states import NO_LEADER, PartitionState, state_path
 from reference.state_table import States
@@ -33,6 +33,7 @@ from reference.wire.errors import ErrorCode
 
 RETRY_MS = 100
 T = TypeVar("T")
+Step = Coroutine[Any, Any, None]
 Decision = Callable[[Key, PartitionState], PartitionState | None]
 Operation = Create | SetData | Delete
 
@@ -67,13 +68,13 @@ class Office:
 
     # -- procedures ------------------------------------------------------------------------------
 
-    def begin(self, procedure: Coroutine[Any, Any, None]) -> None:
+    def begin(self, procedure: Callable[Given, Step], *given: Given.args, **named: Given.kwargs) -> None:
         """Run a procedure beside the others, until it ends or the term does."""
-        spawn(self.guarded(procedure))
+        spawn(self.guarded(procedure, *given, **named))
 
-    async def guarded(self, procedure: Coroutine[Any, Any, None]) -> None:
+    async def guarded(self, procedure: Callable[Given, Step], *given: Given.args, **named: Given.kwargs) -> None:
         try:
-            await procedure
+            await procedure(*given, **named)
         except StoreLostError:
             self.end()  # the link is gone: whoever stands again begins a new term
         except OfficeOverError:
@@ -257,7 +258,7 @@ class Office:
             hosted = [key for key in staying if broker_id in self.cluster.replicas(key)]
             if hosted and broker_id in self._channels and broker_id not in self.cluster.leaving:
                 request = leader_and_isr(self.context.broker_id, self.epoch, broker_id, self.cluster, hosted)
-                self.begin(self._hear(broker_id, self._channels[broker_id].send(*request)))
+                self.begin(self._hear, broker_id, self._channels[broker_id].send(*request))
 
     async def _hear(self, broker_id: int, answer: Pending[Any]) -> None:
         """Some replicas of a live broker may be offline (KIP-112)."""

@@ -46,7 +46,7 @@ class Reassignments:
                 if running is not None:
                     running.superseded = True
                 self.running[key] = Reassignment(self._office, key, target)
-                self._office.begin(self._run(self.running[key]))
+                self._office.begin(self._run, self.running[key])
 
     async def _run(self, reassignment: "Reassignment") -> None:
         key = reassignment.key

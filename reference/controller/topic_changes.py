@@ -51,7 +51,7 @@ class TopicChanges:
                         office.replicas.move((*key, replica), ReplicaStatus.ONLINE)
         if created:
             answers = office.announce(created, cluster.brokers)
-            office.begin(self._tell_online(topic, answers))
+            office.begin(self._tell_online, topic, answers)
 
     def _begin(self, key: tuple[str, int]) -> None:
         office = self._office

@@ -1,6 +1,6 @@
 """Markers: control batches that end a transaction in a partition. A coordinator sends them, leaders write them."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from reference.context import Context
@@ -8,7 +8,7 @@ from reference.events import Request
 from reference.groups.store import OFFSETS_TOPIC, GroupStore
 from reference.metadata_cache import MetadataCache
 from reference.peers import Peers
-from reference.procedures import Pending, spawn
+from reference.procedures import Pending, begun
 from reference.replication.partition import Role
 from reference.replication.purgatory import Purgatory
 from reference.replication.replica_manager import ReplicaManager
@@ -59,7 +59,7 @@ class MarkerWriter:
         return WriteTxnMarkersResponse(markers=tuple(results))
 
     def _begin(self, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic) -> list[tuple[int, Pending[ErrorCode]]]:
-        return [(number, begun(self._write_one(marker, topic.name, number))) for number in topic.partition_indexes]
+        return [(number, begun(self._write_one, marker, topic.name, number)) for number in topic.partition_indexes]
 
     async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:
         partition = self._replicas.partitions.get((topic, number))
@@ -133,19 +133,8 @@ class MarkerSender:
     def _ask(self, leader: int, marker: WritableTxnMarker) -> Pending[Any]:
         body = WriteTxnMarkersRequest(markers=(marker,))
         if leader == self._context.broker_id:
-            return begun(self._writer.write(Request(0, MARKERS_VERSION, body)))
+            return begun(self._writer.write, Request(0, MARKERS_VERSION, body))
         return self._peers.call(leader, body, MARKERS_VERSION)
-
-
-def begun(procedure: Coroutine[Any, Any, Any]) -> Pending[Any]:
-    """Start a procedure, and wait for its result where that is wanted."""
-    pending: Pending[Any] = Pending()
-
-    async def run() -> None:
-        pending.resolve(await procedure)
-
-    spawn(run())
-    return pending
 
 
 def _marker(transaction: Transaction, partitions: list[TopicPartition], coordinator_epoch: int) -> WritableTxnMarker:

@@ -10,8 +10,7 @@ from reference.context import Context
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
 from reference.peers import Peers
-from reference.procedures import Pending, spawn
-from reference.transactions.markers import begun
+from reference.procedures import Pending, begun, spawn
 from reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
 from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from reference.transactions.transaction import TopicPartition
@@ -88,5 +87,5 @@ class TransactionVerifier:
 
     def _call(self, leader: int, body: AddPartitionsToTxnRequest) -> Pending[Any]:
         if leader == self._context.broker_id:
-            return begun(self._handler.add_partitions(Request(0, ABORTABLE_SINCE, body)))
+            return begun(self._handler.add_partitions, Request(0, ABORTABLE_SINCE, body))
         return self._peers.call(leader, body, ABORTABLE_SINCE)
