@@ -150,14 +150,14 @@ def simulate(
 
 
 def _print(summary: dict[str, Any]) -> None:
+    from fuzz.coverage import coverage_lines
+
     for finding in summary["findings"]:
         for line in finding.get("lines", [f"seed {finding['seed']}: {finding['message']}: {finding['replay']}"]):
             typer.echo(line)
-    verdict = f"{len(summary['findings'])} violations" if summary["findings"] else "clean"
-    typer.echo("seen in so many seeds:")
-    rows = [f"{name:<28}{count:>7}" for name, count in summary["seen"].items()]
-    for start in range(0, len(rows), 3):
-        typer.echo("  " + "  ".join(rows[start : start + 3]))
+    verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
+    for line in coverage_lines(summary["seen"], summary["seeds"]):
+        typer.echo(line)
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "

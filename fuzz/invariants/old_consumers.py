@@ -50,7 +50,7 @@ class ObservedOldConsumers:
                         "OwnRangeOnly",
                         f"{name} has come to fetch {sorted(consumer.fetching)}, and has claimed {sorted(claimed)}",
                     )
-                self._seen.add("old rebalance")
+                self._seen.add("rebalance as in 0.7")
 
     def all_claimed(self) -> str:
         """What is missing before each partition is fetched by who has claimed it; empty when nothing is."""
