@@ -142,7 +142,8 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
     ),
     "DeletionWaitsForReassignment": Needs(
-        Load(producers=1, administrator=True, deletes=True, moves_side=True), Focus(("delay", "pause", "cut"))
+        Load(producers=1, administrator=True, deletes=True, moves_side=True),
+        Focus(story=(fault(1_500, 4_500, "delay", "store", direction="out", of="brokers", ms=300),)),
     ),
     "FenceStaleFetch": Needs(
         MOVES,

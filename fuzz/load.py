@@ -41,6 +41,7 @@ GENERATION: Final = 10_000_000 * WHO
 """A commit is its generation, its time and the number of its member, in this order: what is committed later, or in a
 later generation, is more."""
 
+Asked = tuple[object, int]  # a request, and its version
 OnAck = Callable[[int, int, int], None]
 OnCommitted = Callable[[frozenset[Partition], int], None]
 
@@ -128,13 +129,17 @@ class Consumer(Application):
 
 
 class Administrator(Client):
-    """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often."""
+    """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often.
+
+    `moves_side`: makes, moves and deletes that topic in turn, and asks all brokers, so that the controller hears of it.
+    """
 
     def __init__(self, brokers: list[int], chance: Chance, replicas: int, *, deletes: bool, moves_side: bool) -> None:
         super().__init__(brokers)
-        self._chance, self._replicas = chance, replicas
+        self._chance, self._replicas, self._in_turn = chance, replicas, moves_side
         self._works = [self._reassign, self._elect, *([self._create, self._delete] if deletes else [])]
-        self._works += [partial(self._reassign, SIDE_TOPIC)] if moves_side else []
+        if moves_side:
+            self._works = [self._create, partial(self._reassign, SIDE_TOPIC), self._delete]
         self._turns = 0
         self.stopped = False
 
@@ -142,28 +147,31 @@ class Administrator(Client):
         if self.stopped:
             return
         self._turns += 1
-        self._works[self._chance.draw("work", self._turns, len(self._works))]()
+        drawn = self._chance.draw("work", self._turns, len(self._works))
+        body, version = self._works[self._turns % len(self._works) if self._in_turn else drawn]()
+        for broker_id in self._brokers if self._in_turn else [self._next_broker()]:
+            self._ask(broker_id, body, version)
         self._wake(200 + self._chance.draw("pause", self._turns, 600))
 
     def _answered(self, body: object) -> None:
         """Whatever it is: there will be another turn."""
 
-    def _reassign(self, name: str = TOPIC) -> None:
+    def _reassign(self, name: str = TOPIC) -> Asked:
         first = self._chance.draw("move", self._turns, len(self._brokers))
         target = tuple(self._brokers[(first + n) % len(self._brokers)] for n in range(self._replicas))
         partition = ReassignablePartition(partition_index=0, replicas=target)
         topic = ReassignableTopic(name=name, partitions=(partition,))
-        self._ask(self._next_broker(), AlterPartitionReassignmentsRequest(topics=(topic,)), 0)
+        return AlterPartitionReassignmentsRequest(topics=(topic,)), 0
 
-    def _elect(self) -> None:
-        self._ask(self._next_broker(), ElectLeadersRequest(election_type=0, topic_partitions=None), 2)
+    def _elect(self) -> Asked:
+        return ElectLeadersRequest(election_type=0, topic_partitions=None), 2
 
-    def _create(self) -> None:
+    def _create(self) -> Asked:
         topic = CreatableTopic(name=SIDE_TOPIC, num_partitions=1, replication_factor=self._replicas)
-        self._ask(self._next_broker(), CreateTopicsRequest(topics=(topic,), timeout_ms=500), 5)
+        return CreateTopicsRequest(topics=(topic,), timeout_ms=500), 5
 
-    def _delete(self) -> None:
-        self._ask(self._next_broker(), DeleteTopicsRequest(topic_names=(SIDE_TOPIC,), timeout_ms=500), 3)
+    def _delete(self) -> Asked:
+        return DeleteTopicsRequest(topic_names=(SIDE_TOPIC,), timeout_ms=500), 3
 
 
 @dataclass(slots=True)

@@ -66,6 +66,13 @@ def test_without_the_guard_it_happens(story: Story) -> None:
         assert (story.shows in output[output.rindex("\n> ") :]) is happens, output
 
 
+def test_a_topic_that_is_to_go_while_its_replicas_move_goes_when_they_have_moved() -> None:
+    """Until then leaders and ISRs change as ever: a move whose new replicas nobody lets in never ends."""
+    script = "hold 5 -> 2\nreassign 5 6 7\nuntil ReassignmentStep step=3\ndelete\nrelease 5 -> 2\nrun 3000\nstored"
+    output = Scenario().run(f"{CLUSTER} isr_update=alter_partition\n{script}")
+    assert "no such topic" in output[output.rindex("\n> ") :], output
+
+
 def moved_leader(*guards_off: str) -> SimulatedCluster:
     """Broker 1 is controller; 3 is preferred and in sync, and 2 leads."""
     settings = Settings(

@@ -32,18 +32,20 @@ class Deletions:
         self._moves = moves
         self._running: set[str] = set()
         self._awaited: dict[str, list[Pending[None]]] = {}
+        self._after_move: set[str] = set()
         self._refused: dict[str, dict[int, int]] = {}  # topic -> broker -> its epoch when it refused
 
     def want(self, topic: str) -> None:
         """Begin, or resume; does nothing while it is halted or under way."""
+        if self._moves(topic) and self.office.context.guards.deletion_waits_for_reassignment:
+            self._after_move.add(topic)  # until then a topic like any other: leaders and ISRs change, or no move ends
+            return
         self.office.cluster.deleting.add(topic)
         if topic not in self._running and not self._halted(topic):
             self._running.add(topic)
             self.office.begin(self._delete, topic)
 
     def _halted(self, topic: str) -> bool:
-        if self._moves(topic) and self.office.context.guards.deletion_waits_for_reassignment:
-            return True
         hosts = {
             replica for key in self.office.cluster.assigned(topic) for replica in self.office.cluster.replicas(key)
         }
@@ -52,6 +54,12 @@ class Deletions:
         if any(brokers[broker].epoch == epoch for broker, epoch in refused if broker in brokers):
             return True  # until it has another life: it would say the same again
         return awaits_replicas(self.office) and not hosts <= set(brokers)
+
+    def moved(self, topic: str) -> None:
+        """Nothing of it moves any more."""
+        if topic in self._after_move:
+            self._after_move.discard(topic)
+            self.want(topic)
 
     async def _delete(self, topic: str) -> None:
         deletion = Deletion(self.office, topic)

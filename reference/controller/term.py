@@ -64,5 +64,4 @@ class Term:
             self.office.send_metadata([key], self.office.cluster.brokers)
 
     def _moved(self, topic: str) -> None:
-        if topic in self.office.cluster.deleting:
-            self.deletions.want(topic)
+        self.deletions.moved(topic)
