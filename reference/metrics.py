@@ -50,7 +50,7 @@ def _replica_gauges(broker: Broker) -> dict[str, int]:
         "PartitionCount": len(partitions),
         "LeaderCount": len(led),
         "UnderReplicatedPartitions": sum(len(each.isr) < len(each.replicas) for each in led),
-        "UnderMinIsrPartitionCount": sum(len(each.isr) < each.effective_min_isr for each in led),
+        "UnderMinIsrPartitionCount": sum(not each.has_enough(each.isr) for each in led),
         "OfflineReplicaCount": sum(each.offline for each in partitions) + len(broker.replicas.refused),
         "ReplicaMaxLag": max(lags, default=0),
         "LogSizeBytes": sum(segment.size for each in partitions for segment in each.log.segments),

@@ -7,7 +7,7 @@ from fuzz.invariants.groups import ObservedGroup
 from fuzz.invariants.metadata import StoredState
 from fuzz.invariants.old_consumers import ObservedOldConsumers
 from fuzz.invariants.overheard import overhear
-from fuzz.invariants.replication import ReplicatedPartition
+from fuzz.invariants.replication import ReplicatedPartition, Shown
 from fuzz.invariants.transactions import ObservedTransactions
 from fuzz.invariants.watch import Seen, Violation, ViolationError
 from fuzz.load import Clients, Consumer
@@ -47,6 +47,7 @@ class Invariants:
             for key in keys
         }
         self._obeyed: dict[int, tuple[int, int]] = {}  # of a broker: its life, and whom it obeys in that
+        self._shown: dict[int, tuple[int, list[Shown]]] = {}  # of a broker: its life, and what it showed last
         self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.seen, self.violated, self._stored)
         self.group = (
@@ -91,20 +92,23 @@ class Invariants:
 
     def _look_at_replicas(self, host: Host, broker_id: int, replicas: Mapping[tuple[str, int], Partition]) -> None:
         """At those that show something new: most steps change nothing here."""
-        life = host.life
+        shown: list[Shown] = [
+            (each, each.log.log_end_offset, each.high_watermark, each.leader_epoch, each.role, each.isr,
+             each.proposed_isr)
+            for each in replicas.values()
+        ]  # fmt: skip
+        if self._shown.get(broker_id) == (host.life, shown):
+            return
+        self._shown[broker_id] = host.life, shown
+        shown_by = dict(zip(replicas, shown, strict=True))
         for key, partition in self._partitions:
-            replica = replicas.get(key)
             last = partition.replicas.get(broker_id)
-            if replica is None:
+            if key not in shown_by:
                 if last is not None:
                     partition.gone(host, broker_id)
-                continue
-            shown = (
-                life, replica.log.log_end_offset, replica.high_watermark, replica.leader_epoch, replica.role,
-                replica.isr, replica.proposed_isr,
-            )  # fmt: skip
-            if last is None or last.shown != shown:
-                partition.look(host, broker_id, replica, shown)
+            elif last is None or last.shown != shown_by[key]:
+                replica = replicas[key]
+                partition.look(host, broker_id, replica, shown_by[key])
                 if self._clients.transactional and key[0] == TOPIC and replica.role is Role.LEADER:
                     self.transactions.look(key[1], replica)
 
@@ -119,6 +123,7 @@ class Invariants:
         """Disks are sound; what they hold is read anew."""
         for partition in self.partitions.values():
             partition.forget(self.unreadable)
+        self._shown.clear()
         self.unreadable.clear()
 
     def holds_committed(self, broker_id: int, key: tuple[str, int]) -> bool:

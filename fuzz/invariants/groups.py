@@ -111,7 +111,8 @@ class ObservedGroup:
         """
         unit = GENERATION if self._seen["duplicate"] else 1
         for key, recorded in group.offsets.items():
-            self._look_at_commit(key, recorded.offset)
+            if self._recorded.get(key) != recorded.offset:
+                self._look_at_commit(key, recorded.offset)
         for key, acknowledged in self._acknowledged.items():
             committed = group.offsets.get(key)
             if committed is None or committed.offset // unit < acknowledged // unit:
@@ -136,8 +137,6 @@ class ObservedGroup:
 
     def _look_at_commit(self, key: Partition, offset: int) -> None:
         """What counts was sent by a member: who was thrown out commits nothing."""
-        if self._recorded.get(key) == offset:
-            return
         self._recorded[key] = offset
         name, sent_ms = f"member:{offset % WHO}", offset % GENERATION // WHO
         if sent_ms > self._out_since.get(name, sent_ms):

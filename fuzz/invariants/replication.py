@@ -31,7 +31,7 @@ class Replica:
     batches: list[Batch] = field(default_factory=list)
     matched: int = 0  # so many batches were found equal to what was committed
     passed: int = 0  # so many committed batches were found, or had been cleaned away
-    shown: Shown | None = None  # all of it that was seen
+    shown: Shown | None = None  # the replica itself, and all of it that is looked at
 
 
 class ReplicatedPartition:

@@ -126,7 +126,7 @@ class GroupStore:
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
-        if len(partition.isr) < partition.effective_min_isr:
+        if not partition.has_enough(partition.isr):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         now_ms = self._context.now.wall_ms
         producer_id, epoch = producer or (-1, -1)

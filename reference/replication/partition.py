@@ -180,6 +180,10 @@ class Partition:
         """min.insync.replicas can ask for no more replicas than there are."""
         return min(self.min_insync_replicas(), len(self.replicas))
 
+    def has_enough(self, isr: tuple[int, ...]) -> bool:
+        """Is it whole, or as large as min.insync.replicas asks for?"""
+        return len(isr) >= len(self.replicas) or len(isr) >= self.min_insync_replicas()
+
     def append(self, batch: bytes, header: BatchHeader) -> int:
         """Append one validated batch; returns its base offset, -1 when the disk failed."""
         base_offset = -1
@@ -237,11 +241,12 @@ class Partition:
         """The high watermark is the smallest log end over whom it waits for, and never falls."""
         if self.role is not Role.LEADER or self.log.log_end_offset <= self.high_watermark:
             return False
-        if self._context.guards.hw_needs_min_isr and len(self.isr) < self.effective_min_isr:
+        if not self.has_enough(self.isr) and self._context.guards.hw_needs_min_isr:
             return False
-        awaited = [remote for replica, remote in self.remotes.items() if self._is_awaited(replica, remote)]
-        candidate = min((remote.log_end_offset for remote in awaited), default=self.log.log_end_offset)
-        candidate = min(candidate, self.log.log_end_offset)
+        candidate = self.log.log_end_offset
+        for replica, remote in self.remotes.items():
+            if remote.log_end_offset < candidate and self._is_awaited(replica, remote):
+                candidate = remote.log_end_offset
         if candidate <= self.high_watermark:
             return False
         self.high_watermark = candidate
@@ -270,7 +275,7 @@ class Partition:
         """Answer whoever waited for what has been committed by now."""
         error = ErrorCode.NONE
         waited_for = bool(self._acks) and self._acks[0].required_offset <= self.high_watermark
-        if waited_for and len(self.maximal_isr) < self.effective_min_isr and self._context.guards.ack_needs_min_isr:
+        if waited_for and not self.has_enough(self.maximal_isr) and self._context.guards.ack_needs_min_isr:
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         while self._acks and self._acks[0].required_offset <= self.high_watermark:
             waiter = self._acks.popleft()

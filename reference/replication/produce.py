@@ -126,7 +126,7 @@ class ProduceHandler:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
             raise RefusedBatchError(self._replicas.not_leader(topic, number))
-        too_few = len(partition.isr) < partition.effective_min_isr and self._context.guards.append_needs_min_isr
+        too_few = not partition.has_enough(partition.isr) and self._context.guards.append_needs_min_isr
         if acks == -1 and too_few:
             raise RefusedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return partition

@@ -66,7 +66,7 @@ class MarkerWriter:
         if partition is None or partition.role is not Role.LEADER:
             known = partition is not None or self._replicas.knows(topic, number)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(partition.isr) < partition.effective_min_isr:
+        if not partition.has_enough(partition.isr):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         key, value = marker_record(Marker(marker.transaction_result, marker.coordinator_epoch))
         batch = build_batch(

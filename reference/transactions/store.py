@@ -105,7 +105,7 @@ class TransactionStore:
         partition = self._owned.get(self.partition_for(transactional_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
-        if len(partition.isr) < partition.effective_min_isr:
+        if not partition.has_enough(partition.isr):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         batch = build_batch([(self._context.now.wall_ms, pack_key(transactional_id), value, ())])
         ((_, header),) = batch_headers(batch)

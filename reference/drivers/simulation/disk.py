@@ -71,7 +71,8 @@ class SimulatedDisk:
         return bytes(data)
 
     def append(self, path: str, data: bytes) -> None:
-        self._need_space(path, data)
+        if self.full:
+            self._need_space(path, data)
         self._file(path).data += data
 
     def _need_space(self, path: str, data: bytes) -> None:
