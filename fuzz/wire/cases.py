@@ -7,6 +7,8 @@ from typing import Final
 
 NOTHING: Final = "none"
 """The mutation of a sound request."""
+Kind = tuple[int, str, str]
+"""Key, mutation and field of a case."""
 
 
 class Ends(StrEnum):
@@ -34,7 +36,7 @@ class Case:
     ends: Ends = Ends.OPEN
 
     @property
-    def kind(self) -> tuple[int, str, str]:
+    def kind(self) -> Kind:
         """What is not sent again once it is known to kill the target."""
         return self.key, self.mutation, self.field
 

@@ -30,6 +30,7 @@ class State(msgspec.Struct, kw_only=True):
     sequences: int = 0
     seconds: float = 0.0
     avoid: list[tuple[int, str, str]] = []
+    left_alone: list[tuple[int, int]] = []
     seen: list[list[str]] = []
     findings: list[dict[str, Any]] = []
     points: list[tuple[int, int, str, str, str, int]] = []

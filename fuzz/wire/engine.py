@@ -1,7 +1,8 @@
 """Many frames in flight over many connections, each answer held to its request.
 
 A broker answers the requests of a connection in order, so the oldest unanswered one is its head: it alone can be late,
-and when the target closes the connection it alone is why. What was sent behind it is sent again on a new connection.
+and when the target closes the connection it alone is why. What was sent behind it is sent again on a new connection;
+behind a kind of case that has ended connections before, nothing is sent.
 """
 
 import errno
@@ -16,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from fuzz.wire.cases import Case, Ends
+from fuzz.wire.cases import Case, Ends, Kind
 from fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Broken, Oracle, Patience, judge, patience
 from reference.wire.errors import FrameSizeError
 from reference.wire.framing import FrameReader
@@ -66,6 +67,7 @@ class Wire:
     sent: deque[Case] = field(default_factory=lambda: deque(maxlen=IN_FLIGHT * 2))
     head_since: float = 0.0
     sealed: bool = False  # nothing more may be sent
+    apart: bool = False  # what it carries is cut into segments, which must stay apart
 
 
 @dataclass
@@ -84,6 +86,9 @@ class Engine:
     def __init__(self, address: str, hooks: Hooks, deadline_s: float = DEADLINE_S) -> None:
         self.hooks, self.deadline_s = hooks, deadline_s
         self.frames = 0
+        """Sent for the first time."""
+        self._ends: set[Kind] = set()
+        """What the target hung up on when it was sent last."""
         self._selector = selectors.DefaultSelector()
         self._wires: dict[int, Wire] = {}
         self._again: deque[Case] = deque()
@@ -119,7 +124,7 @@ class Engine:
             while len(self._wires) < CONNECTIONS:
                 self._connect()
             for wire in list(self._wires.values()):
-                if len(wire.flights) <= IN_FLIGHT // 2 and not wire.sealed:
+                if len(wire.flights) <= IN_FLIGHT // 2:
                     begun += self._fill(wire)
             self._poll(POLL_S)
             now = time.monotonic()
@@ -177,18 +182,24 @@ class Engine:
 
     def _fill(self, wire: Wire) -> int:
         begun = 0
-        while len(wire.flights) < IN_FLIGHT and not wire.sealed:
+        while self._has_room(wire):
             if self._again:
                 case = self._again.popleft()
             else:
                 case = self.hooks.next_case()
                 begun += 1
+                self.frames += len(case.frames)
             self._launch(wire, case)
-        self._write(wire)
+        if wire.unsent:
+            self._write(wire)
         return begun
 
+    def _has_room(self, wire: Wire) -> bool:
+        if wire.sealed or len(wire.flights) >= IN_FLIGHT:
+            return False
+        return not wire.flights or wire.flights[-1].case.kind not in self._ends
+
     def _launch(self, wire: Wire, case: Case) -> None:
-        self.frames += len(case.frames)
         wire.sent.append(case)
         self._recent.append(case)
         if not wire.flights:
@@ -196,12 +207,16 @@ class Engine:
         if case.ends in (Ends.OPEN, Ends.FINISH):
             last = len(case.frames) - 1
             wire.flights.extend(Flight(case, frame, number == last) for number, frame in enumerate(case.frames))
-        wire.unsent.extend(case.segments())
+        if case.cuts:
+            wire.unsent.extend(case.segments())
+            wire.apart = True
+        else:
+            wire.unsent.extend(case.frames)
         wire.sealed = case.ends is not Ends.OPEN
 
     def _write(self, wire: Wire) -> None:
         try:
-            if len(wire.unsent) > 1 and not any(case.cuts for case in wire.sent):
+            if len(wire.unsent) > 1 and not wire.apart:
                 whole = b"".join(wire.unsent)
                 wire.unsent.clear()
                 wire.unsent.append(whole)
@@ -300,6 +315,7 @@ class Engine:
         flight = wire.flights.popleft()
         wire.head_since = time.monotonic()
         if flight.last:
+            self._ends.discard(flight.case.kind)
             self.hooks.on_answer(flight.case, came)
 
     def _passed_over(self, wire: Wire, answer: bytes, broken: Broken) -> None:
@@ -325,6 +341,7 @@ class Engine:
         """The target hung up: on the head, which is legal; what of its case is behind it goes with it."""
         if wire.flights:
             case = wire.flights[0].case
+            self._ends.add(case.kind)
             self._closers.append((time.monotonic(), case))
             self.hooks.on_answer(case, "closed")
             wire.flights = deque(flight for flight in wire.flights if flight.case is not case)

@@ -32,6 +32,8 @@ IMPATIENCE_S: Final = 0.3
 """With each frame, when it is the process that counts."""
 LOG_KEPT: Final = 4_000
 DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
+KILLS_MAX: Final = 4
+"""At one place of the target; then a version that gets there is left alone, whatever is wrong with the request."""
 ALIKE_MAX: Final = 3
 """Findings that differ in API and version only; more of them are counted."""
 FATAL: Final = frozenset({Oracle.ALIVE, Oracle.MEMORY, Oracle.DESCRIPTORS})
@@ -51,11 +53,15 @@ class Inquest:
     seen: set[tuple[str, ...]] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
     convicted: list[Case] = field(default_factory=list)
+    condemned: set[tuple[int, int]] = field(default_factory=set)
+    """Keys and versions that kill too often to be asked again."""
     unconfirmed: int = 0
     shrink_s: float = SHRINK_S
     alike: int = 0
     deadline_s: float = DEADLINE_AGAIN_S
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _kills: dict[str, Counter[int]] = field(default_factory=dict)
+    """By place: how often a request of each key was to blame."""
     tries: int = 0
     last_log: str = ""
 
@@ -75,7 +81,7 @@ class Inquest:
         self.convicted = []
         is_fatal = broken.oracle in FATAL
         log = self.lab.said() if is_fatal else ""
-        if not suspects or self.is_seen(broken, suspects[-1]):
+        if not suspects or self.is_seen(broken, suspects[-1]) or self._knows_killer(broken, suspects, log):
             return None
         culprits = self._culprits(broken.oracle, suspects)
         if not culprits and not is_fatal:
@@ -84,6 +90,7 @@ class Inquest:
         log = self.last_log if culprits else log
         last = (culprits or suspects)[-1]
         self.convicted = culprits[-1:] if is_fatal or broken.oracle is Oracle.DEADLINE else []
+        self._count_kill(broken, log)
         signature = self._signature(broken, last, log)
         if signature in self.seen:
             return None
@@ -92,8 +99,26 @@ class Inquest:
             return None
         if culprits:
             culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
+            self.convicted = self.convicted and culprits[-1:]
         self._ensure_alive()
         return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+
+    def _knows_killer(self, broken: Broken, suspects: list[Case], log: str) -> bool:
+        """It died at a place where one API alone has killed it before: no replay tells more."""
+        killers = self._kills.get(place_of(log), Counter()) if broken.oracle is Oracle.ALIVE else Counter[int]()
+        self.convicted = [case for case in suspects if case.key in killers][-1:] if len(killers) == 1 else []
+        self._count_kill(broken, log)
+        return bool(self.convicted)
+
+    def _count_kill(self, broken: Broken, log: str) -> None:
+        place = place_of(log)
+        if broken.oracle is not Oracle.ALIVE or not place:
+            return
+        for case in self.convicted:
+            kills = self._kills.setdefault(place, Counter())
+            kills[case.key] += 1
+            if kills[case.key] > KILLS_MAX:
+                self.condemned.add((case.key, case.version))
 
     def hold_disagreement(self, broken: Broken, case: Case, other: str, number: int) -> Finding | None:
         """Two targets that answer one request differently, twice."""

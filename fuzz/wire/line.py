@@ -1,6 +1,7 @@
 """A connection to the target that waits for each answer: for questions of our own, replays and sequences."""
 
 import socket
+import struct
 import time
 from contextlib import suppress
 from typing import Any, Final, Self
@@ -15,6 +16,7 @@ from spec.formats.verdict import UsageError
 FRAME_MAX: Final = 128 * 1024 * 1024
 ALIVE_TIMEOUT_S: Final = 5.0
 CHUNK: Final = 1 << 17
+SHORTEST_S: Final = 0.001
 
 
 class Closed(Exception):
@@ -33,6 +35,10 @@ class Line:
         self.timeout_s = timeout_s
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The kernel keeps the time: Python's own time-outs cost a poll for each call.
+        self.socket.settimeout(None)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(timeout_s))
+        self._waits_s = 0.0
         self._reader = FrameReader(FRAME_MAX)
         self._frames: list[bytes] = []
         self._number = 0
@@ -48,9 +54,8 @@ class Line:
 
     def send(self, data: bytes) -> None:
         try:
-            self.socket.settimeout(self.timeout_s)
             self.socket.sendall(data)
-        except TimeoutError as error:
+        except BlockingIOError as error:
             raise Silent from error
         except OSError as error:
             raise Closed from error
@@ -62,19 +67,27 @@ class Line:
 
     def receive(self, wait_s: float | None = None) -> bytes:
         """The next frame. Raises Closed or Silent, and FrameSizeError for what is no frame."""
-        deadline = time.monotonic() + (self.timeout_s if wait_s is None else wait_s)
+        left_s = self.timeout_s if wait_s is None else wait_s
+        deadline = time.monotonic() + left_s
         while not self._frames:
             try:
-                self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                self._wait(left_s)
                 data = self.socket.recv(CHUNK)
-            except TimeoutError as error:
+            except BlockingIOError as error:
                 raise Silent from error
             except OSError as error:
                 raise Closed from error
             if not data:
                 raise Closed
             self._frames += self._reader.feed(data)
+            left_s = deadline - time.monotonic()
         return self._frames.pop(0)
+
+    def _wait(self, seconds: float) -> None:
+        """So long at most for what comes next."""
+        if seconds != self._waits_s:
+            self._waits_s = seconds
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
 
     def ask(self, message: Any, version: int) -> int:
         """Send a request and do not wait; its correlation id."""
@@ -93,6 +106,11 @@ class Line:
         if told != number:
             raise DecodeError(f"correlation id {told} for {number}")
         return body
+
+
+def _timeval(seconds: float) -> bytes:
+    """As the kernel reads it, where zero would be for ever."""
+    return struct.pack("ll", int(max(seconds, SHORTEST_S)), int(max(seconds, SHORTEST_S) % 1 * 1_000_000))
 
 
 def why_dead(address: str) -> str | None:

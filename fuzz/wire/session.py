@@ -88,7 +88,7 @@ class Session:
         self.inquest.seen = {tuple(each) for each in self.state.seen}
         self.served = advertised(self.lab.address)
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
-        self._stream.avoided = set(self.state.avoid)
+        self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
         self._others = spoken(advertised(self.against)) if self.against else {}
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
@@ -230,6 +230,7 @@ class Session:
         finding = self.inquest.hold(broken, suspects, self.totals.cases)
         for case in self.inquest.convicted:
             self._stream.avoid(case.kind)
+        self._stream.left_alone |= self.inquest.condemned
         return finding
 
     def _examine(self, broken: Broken, case: Case, history: list[Case]) -> None:
@@ -272,7 +273,8 @@ class Session:
         state = State(
             seed=self.seed, runs=done.runs + 1, cases=done.cases + self.totals.cases,
             sequences=done.sequences + self.totals.sequences, seconds=done.seconds + self.totals.seconds,
-            avoid=sorted(self._stream.avoided), seen=sorted(list(each) for each in self.inquest.seen),
+            avoid=sorted(self._stream.avoided), left_alone=sorted(self._stream.left_alone),
+            seen=sorted(list(each) for each in self.inquest.seen),
             findings=done.findings + [self._row(each) for each in self.inquest.findings],
         )  # fmt: skip
         write_state(self.folder, state, self.coverage, self.corpus)
@@ -298,5 +300,6 @@ class Session:
             "skipped": skipped(), "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
+            "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
             "findings": [self._row(each) for each in self.inquest.findings],
         }  # fmt: skip

@@ -3,10 +3,9 @@
 import random
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
-from fuzz.wire.cases import NOTHING, Case, Ends, renumbered, with_size
+from fuzz.wire.cases import NOTHING, Case, Ends, Kind, renumbered, with_size
 from fuzz.wire.generators import CLIENT_ID
 from fuzz.wire.mutators import MUTATORS, records
 from fuzz.wire.pool import Pool, Sound, sound_frame
@@ -30,17 +29,20 @@ ANY_API: Final = -2
 ANYTHING: Final = frozenset({NOTHING, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"})
 """Mutations that may hit anything: what one of them did says nothing of the next."""
 
-Kind = tuple[int, str, str]
 Served = Sequence[tuple[Api, int, int]]
 """An API with the first and last version that the target speaks."""
 
 
 class Stream:
-    """`avoided` are kinds of cases that are known to kill the target: they are not sent again."""
+    """`avoided` are kinds of cases that are known to kill the target: they are not sent again.
+
+    `left_alone` are keys and versions that killed it again and again, whatever was wrong with them.
+    """
 
     def __init__(self, seed: str, served: Served, sound_share: float) -> None:
         self.chance = random.Random(seed)
         self.avoided: set[Kind] = set()
+        self.left_alone: set[tuple[int, int]] = set()
         served = [each for each in served for _ in range(WEIGHTS.get(each[0].key, 1))]
         self._served, self._sound_share = served, sound_share
         self._pool = Pool(self.chance)
@@ -49,17 +51,21 @@ class Stream:
     def next(self) -> Case:
         for _ in range(ATTEMPTS):
             case = self._draw()
-            if case.kind not in self.avoided and (ANY_API, *case.kind[1:]) not in self.avoided:
+            if not self._is_avoided(case):
                 return self._numbered(case)
         raise RuntimeError(f"{ATTEMPTS} cases in a row are of kinds to avoid")  # never: sound kinds are few
 
     def avoid(self, kind: Kind) -> None:
-        """Not again; in no API, once two have shown that the mutation alone says what is wrong."""
+        """Not again; in no API, once two places have shown that mutation and field's own name say what is wrong."""
         self.avoided.add(kind)
-        _, mutation, field = kind
-        others = {each[0] for each in self.avoided if each[1:] == (mutation, field)}
-        if len(others) > 1 and mutation not in ANYTHING:
-            self.avoided.add((ANY_API, mutation, field))
+        likeness = _likeness(kind)
+        others = [each for each in self.avoided if each[0] != ANY_API and _likeness(each) == likeness]
+        if len(others) > 1 and likeness[1] not in ANYTHING:
+            self.avoided.add(likeness)
+
+    def _is_avoided(self, case: Case) -> bool:
+        kind = case.kind
+        return kind in self.avoided or _likeness(kind) in self.avoided or (case.key, case.version) in self.left_alone
 
     def _draw(self) -> Case:
         chance = self.chance
@@ -71,8 +77,8 @@ class Stream:
         sound = self._pool.draw(api, version)
         if api.key == PRODUCE and chance.random() < RECORDS_SHARE:
             return records(chance, sound)
-        table = TRANSPORTS if kind < self._sound_share + TRANSPORT_SHARE else MUTATORS
-        return table[chance.choice(list(table))](chance, sound)
+        ways = BY_STREAM if kind < self._sound_share + TRANSPORT_SHARE else BY_BYTES
+        return ways[int(chance.random() * len(ways))](chance, sound)
 
     def _numbered(self, case: Case) -> Case:
         """Every frame has a correlation id of its own, so that an answer names its request."""
@@ -80,7 +86,12 @@ class Stream:
         for frame in case.frames:
             self._number = (self._number + 1) & 0x7FFFFFFF
             frames.append(renumbered(frame, self._number) if len(frame) >= 12 else frame)
-        return replace(case, frames=tuple(frames))
+        return Case(case.key, case.version, tuple(frames), case.mutation, case.field, case.cuts, case.ends)
+
+
+def _likeness(kind: Kind) -> Kind:
+    """The same in any API, at a field of that name at any depth."""
+    return ANY_API, kind[1], kind[2].rpartition(".")[2]
 
 
 def _case(sound: Sound, mutation: str, frame: bytes, *, ends: Ends = Ends.OPEN, cuts: tuple[int, ...] = ()) -> Case:
@@ -138,3 +149,4 @@ TRANSPORTS: Final[dict[str, Callable[[random.Random, Sound], Case]]] = {
     "login": login,
 }  # fmt: skip
 """What is wrong is how the bytes come. Many frames on a connection at once are the engine's ordinary way."""
+BY_STREAM, BY_BYTES = tuple(TRANSPORTS.values()), tuple(MUTATORS.values())

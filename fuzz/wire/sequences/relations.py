@@ -5,7 +5,7 @@ Only of requests that change nothing. A request is asked before and after its li
 itself proves nothing.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fuzz.wire.cases import with_size
@@ -30,8 +30,33 @@ CLOSED, SILENT = b"closed", b"silent"
 ANSWER_S: Final = 2.0
 
 
+@dataclass
+class Asker:
+    """Keeps a connection for as long as it is answered in order."""
+
+    stage: Stage
+    line: Line | None = None
+
+    def told(self, *segments: bytes) -> bytes:
+        """The answer without its size, or that there was none."""
+        line, self.line = self.line or self.stage.line(), None
+        try:
+            for segment in segments:
+                line.send(segment)
+            answer = line.receive(ANSWER_S)
+        except Closed:
+            return CLOSED
+        except Silent:
+            return SILENT
+        except FrameSizeError as error:
+            raise Abandoned("no answer") from error
+        self.line = line
+        return answer
+
+
 def play(stage: Stage) -> None:
     """Some requests, each with all its likenesses."""
+    asker = Asker(stage)
     keys = sorted(READS & stage.served.keys())
     for _ in stage.steps(4, 4):
         api = APIS[stage.chance.choice(keys)]
@@ -41,16 +66,16 @@ def play(stage: Stage) -> None:
             frame = encode_request(message, version, NUMBER, CLIENT_ID)
         except EncodeError:
             continue
-        first = _told(stage, [frame])
+        first = asker.told(frame)
         if first == SILENT:
             raise Abandoned("no answer")
         for what, segments in _likenesses(stage, api, version, frame):
-            other = _told(stage, segments)
-            if not _same(other, first) and _told(stage, [frame]) == first:
+            other = asker.told(*segments)
+            if not _same(other, first) and asker.told(frame) == first:
                 raise stage.violation(
                     f"{what}: {_words(other)} instead of {_words(first)}", Oracle.RELATION, api, version
                 )
-        _next_version(stage, api, version, message, first)
+        _next_version(asker, api, version, message, first)
 
 
 def _likenesses(stage: Stage, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:
@@ -83,19 +108,19 @@ def _with_header(frame: bytes, **changes: Any) -> bytes:
     return with_size(encode_request_header(replace(header, **changes)) + frame[4 + start :])
 
 
-def _next_version(stage: Stage, api: Api, version: int, message: object, first: bytes) -> None:
+def _next_version(asker: Asker, api: Api, version: int, message: object, first: bytes) -> None:
     """The same message, if the next version can say it: answered if this one is."""
-    if version >= stage.served[api.key][1]:
+    if version >= asker.stage.served[api.key][1]:
         return
     try:
         frame = encode_request(message, version + 1, NUMBER, CLIENT_ID)
     except EncodeError:
         return
-    second = _told(stage, [frame])
+    second = asker.told(frame)
     before = encode_request(message, version, NUMBER, CLIENT_ID)
     what = _parted(api, version, first, second)
-    if what is not None and _told(stage, [before]) == first:
-        raise stage.violation(what, Oracle.RELATION, api, version)
+    if what is not None and asker.told(before) == first:
+        raise asker.stage.violation(what, Oracle.RELATION, api, version)
 
 
 def _parted(api: Api, version: int, first: bytes, second: bytes) -> str | None:
@@ -103,23 +128,6 @@ def _parted(api: Api, version: int, first: bytes, second: bytes) -> str | None:
     if (second == CLOSED) != (first == CLOSED):
         return f"closed in version {version + (first != CLOSED)}, answered in {version + (first == CLOSED)}"
     return None if {first, second} & {CLOSED, SILENT} else difference(api, version, first, second)
-
-
-def _told(stage: Stage, segments: list[bytes]) -> bytes:
-    """The answer without its size, or that there was none."""
-    line: Line = stage.line()
-    try:
-        for segment in segments:
-            line.send(segment)
-        return line.receive(ANSWER_S)
-    except Closed:
-        return CLOSED
-    except Silent:
-        return SILENT
-    except FrameSizeError as error:
-        raise Abandoned("no answer") from error
-    finally:
-        line.close()
 
 
 def _same(one: bytes, other: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from fuzz.wire.line import Line
 from fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent, produced
-from fuzz.wire.sequences.stage import Abandoned, Stage
+from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from reference.wire.messages.end_txn import EndTxnRequest
@@ -22,6 +22,9 @@ def play(stage: Stage) -> None:
     )
     producer = idempotent(stage, line, name)
     log = Log(topic, stage.end(line, topic))
+    part, _ = fetched(stage, line, topic, log.end, COMMITTED)
+    if part.last_stable_offset not in (log.end, -1):
+        raise Abandoned("somebody else's transaction is open")
     _craft(stage, line, log, producer)
     for _ in stage.steps(*ENDS):
         _transact(stage, line, log, producer)
@@ -32,7 +35,11 @@ def play(stage: Stage) -> None:
 def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     """A batch of the transaction, in a request that does not name it: refused (TXN-12, CVE-2018-17196)."""
     part = produced(stage, line, log.topic, producer.batch(stage, [b"crafted"]))
-    stage.require(part.error_code != 0, "a transactional batch in a request without transactional id is taken")
+    try:
+        stage.require(part.error_code != 0, "a transactional batch in a request without transactional id is taken")
+    except Violation:
+        stage.ask(line, _end(producer, committed=False))  # or it would stay open, and stop those who come next
+        raise
 
 
 def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
