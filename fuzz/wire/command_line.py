@@ -92,8 +92,12 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
     from spec.formats.verdict import ExitCode
 
     def tell(hunt: Hunt) -> None:
-        word = f"{hunt.oracle} after {hunt.seconds} s, {hunt.frames:,} frames" if hunt.found else "not found"
-        typer.echo(f"{hunt.defect:<22} {word:<44} {hunt.bug}", err=json_)
+        word = (
+            f"{hunt.oracle} after {hunt.seconds} s ({hunt.processor_seconds} s of ours), {hunt.frames:,} frames"
+            if hunt.found
+            else "not found"
+        )
+        typer.echo(f"{hunt.defect:<22} {word:<58} {hunt.bug}", err=json_)
 
     folder = new_folder("fuzz-self-test", target="reference", seed=seeds[0])
     report = self_test(defects or list(WIRE_DEFECTS), list(seeds), folder, seconds, tell)

@@ -23,6 +23,7 @@ SHOWN_BYTES: Final = 1024
 SHOWN_HEX: Final = 200
 EXPECTED: Final = {
     Oracle.ALIVE: "it lives on: a fresh connection is taken, and ApiVersions answered",
+    Oracle.STACK: "no exception that nobody expected in its log",
     Oracle.DEADLINE: "an answer or the end of the connection in time; silence is for acks 0, parked groups, long polls",
     Oracle.DECODE: "an answer that decodes strictly in the version asked",
     Oracle.CORRELATION: "an answer that bears its request's correlation id",

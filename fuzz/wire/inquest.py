@@ -36,9 +36,11 @@ KILLS_MAX: Final = 4
 """At one place of the target; then a version that gets there is left alone, whatever is wrong with the request."""
 ALIKE_MAX: Final = 3
 """Findings that differ in API and version only; more of them are counted."""
-FATAL: Final = frozenset({Oracle.ALIVE, Oracle.MEMORY, Oracle.DESCRIPTORS})
-"""Broken by any of the cases before, not only by the last."""
-RESTARTS: Final = FATAL | {Oracle.DEADLINE}
+FATAL: Final = frozenset({Oracle.ALIVE, Oracle.STACK, Oracle.MEMORY, Oracle.DESCRIPTORS})
+"""Seen on the process: broken by any of the cases before, not only by the last."""
+PLACED: Final = frozenset({Oracle.ALIVE, Oracle.STACK})
+"""Where that was, its log tells."""
+RESTARTS: Final = FATAL - {Oracle.STACK} | {Oracle.DEADLINE}
 """What hangs may go on to eat a core."""
 
 
@@ -105,19 +107,19 @@ class Inquest:
 
     def _knows_killer(self, broken: Broken, suspects: list[Case], log: str) -> bool:
         """It died at a place where one API alone has killed it before: no replay tells more."""
-        killers = self._kills.get(place_of(log), Counter()) if broken.oracle is Oracle.ALIVE else Counter[int]()
+        killers = self._kills.get(place_of(log), Counter()) if broken.oracle in PLACED else Counter[int]()
         self.convicted = [case for case in suspects if case.key in killers][-1:] if len(killers) == 1 else []
         self._count_kill(broken, log)
         return bool(self.convicted)
 
     def _count_kill(self, broken: Broken, log: str) -> None:
         place = place_of(log)
-        if broken.oracle is not Oracle.ALIVE or not place:
+        if broken.oracle not in PLACED or not place:
             return
         for case in self.convicted:
             kills = self._kills.setdefault(place, Counter())
             kills[case.key] += 1
-            if kills[case.key] > KILLS_MAX:
+            if broken.oracle is Oracle.ALIVE and kills[case.key] > KILLS_MAX:
                 self.condemned.add((case.key, case.version))
 
     def hold_disagreement(self, broken: Broken, case: Case, other: str, number: int) -> Finding | None:
@@ -206,7 +208,7 @@ class Inquest:
     def _signature(self, broken: Broken, case: Case, log: str) -> tuple[str, ...]:
         """A stack is a place of its own, whatever the request; otherwise there is one for each API and version."""
         place = place_of(log)
-        if broken.oracle is Oracle.ALIVE and place:
+        if broken.oracle in PLACED and place:
             return (broken.oracle.value, place)
         by_message = broken.oracle in (Oracle.DECODE, Oracle.ERROR_CODE, Oracle.AGREEMENT)
         what = DIGITS.sub("#", broken.message) if by_message else ""
@@ -217,7 +219,7 @@ class Inquest:
 
         One after the other against one living target: a restart costs as much as a thousand frames.
         """
-        alone = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in (Oracle.ALIVE, Oracle.MEMORY) else suspects[-1:]
+        alone = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED | {Oracle.MEMORY} else suspects[-1:]
         for case in alone:
             if self.breaks([case], oracle):
                 return [case]
@@ -228,12 +230,12 @@ class Inquest:
 
         The same API and version is asked in the end, and what dies dies at the same place.
         """
-        wanted, place = _asked_last(cases), place_of(log) if oracle is Oracle.ALIVE else ""
+        wanted, place = _asked_last(cases), place_of(log) if oracle in PLACED else ""
 
         def same(candidate: list[Case]) -> bool:
             if _asked_last(candidate) != wanted or not self.breaks(candidate, oracle):
                 return False
-            return oracle is not Oracle.ALIVE or place_of(self.last_log) == place
+            return oracle not in PLACED or place_of(self.last_log) == place
 
         return same
 

@@ -1,5 +1,6 @@
 """The target on the table: where it listens, its process, and how it is brought back when it has died."""
 
+import re
 import time
 from contextlib import suppress
 from typing import Final
@@ -9,7 +10,7 @@ from conformance.targets.base import Target
 from conformance.targets.commands import CommandTarget
 from conformance.targets.external import ExternalTarget
 from fuzz.wire.line import why_dead
-from fuzz.wire.process import MEGABYTE, Process, listener
+from fuzz.wire.process import MEGABYTE, Process, listener, place_of
 from spec.formats.verdict import UsageError
 
 GONE_TIMEOUT_S: Final = 10.0
@@ -19,6 +20,8 @@ SETTLE_S: Final = 3.0
 HEAP: Final = {"java": 1024}
 """MB that a process of that name may grow by within its own bounds."""
 MEMORY_MB: Final = 256
+BROKE_OFF: Final = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+"""What a broker in Python logs of a handler that broke off. A JVM's log has stacks of requests that it refused, too."""
 
 
 class Lab:
@@ -79,6 +82,11 @@ class Lab:
     def said(self) -> str:
         """What it logged since `begin`."""
         return self.process.said_since(self._log) if self.process else ""
+
+    def broke_off(self) -> str | None:
+        """The place of an exception that it logged since `begin`, and lives on."""
+        said = self.said()
+        return place_of(said) if BROKE_OFF.search(said) else None
 
     # -- life and death --------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ class Oracle(StrEnum):
     """What was broken."""
 
     ALIVE = "alive"
+    STACK = "stack"
     DEADLINE = "deadline"
     DECODE = "decode"
     CORRELATION = "correlation"

@@ -43,6 +43,8 @@ class Replay:
         dead = self.lab.why_dead()
         if dead is not None:
             return Broken(Oracle.ALIVE, f"the target {dead}")
+        if (stack := self.lab.broke_off()) is not None:
+            return Broken(Oracle.STACK, f"a handler broke off at {stack}")
         if oracle is Oracle.DESCRIPTORS and (leaked := self.lab.leaked(0)) is not None:
             return Broken(Oracle.DESCRIPTORS, leaked)
         grown = self.lab.grown()

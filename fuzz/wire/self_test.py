@@ -17,7 +17,10 @@ TIME_S: Final = 60.0
 
 
 class Hunt(msgspec.Struct, frozen=True, kw_only=True):
-    """One run on one planted defect; `oracle` is the one that broke, `frames` were sent until then."""
+    """One run on one planted defect; `oracle` is the one that broke, `frames` were sent until then.
+
+    `processor_seconds` are the fuzzer's own: what is left of `seconds` went to the target, and to whoever else runs.
+    """
 
     defect: str
     bug: str
@@ -27,6 +30,7 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
     oracle: str = ""
     message: str = ""
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     frames: int = 0
 
 
@@ -46,7 +50,7 @@ def hunt(defect: str, seed: int, folder: Path, seconds: float = TIME_S) -> Hunt:
     return Hunt(
         defect=defect, bug=known.bug, shows=known.shows, seed=seed, found=bool(first),
         oracle=first.get("oracle", ""), message=first.get("message", ""), seconds=round(session.totals.hit_s, 1),
-        frames=session.totals.hit_frames,
+        processor_seconds=round(session.totals.hit_processor_s, 2), frames=session.totals.hit_frames,
     )  # fmt: skip
 
 
@@ -76,6 +80,7 @@ def summary_of(hunts: Sequence[Hunt]) -> dict[str, Any]:
             "defect": defect, "bug": runs[0].bug, "shows": runs[0].shows, "found": len(hits), "runs": len(runs),
             "oracles": sorted({each.oracle for each in hits}),
             "median_seconds": statistics.median(each.seconds for each in hits) if hits else None,
+            "median_processor_seconds": statistics.median(each.processor_seconds for each in hits) if hits else None,
             "median_frames": round(statistics.median(each.frames for each in hits)) if hits else None,
         })  # fmt: skip
     found = sum(row["found"] == row["runs"] for row in rows)

@@ -56,6 +56,7 @@ class Totals:
     playing_s: float = 0.0
     seconds: float = 0.0
     hit_s: float = 0.0
+    hit_processor_s: float = 0.0
     hit_frames: int = 0
     ended: str = ""
 
@@ -93,6 +94,7 @@ class Session:
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
+        self._processor = time.process_time()
         hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
         self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
 
@@ -108,7 +110,7 @@ class Session:
 
     def run(self, watch: Watcher = lambda session: None) -> dict[str, Any]:
         """Until a bound is met, the target is dead for good, or Ctrl-C; the object that `--json` prints."""
-        self._started = time.monotonic()
+        self._started, self._processor = time.monotonic(), time.process_time()
         try:
             while self._goes_on():
                 self._turn()
@@ -148,6 +150,7 @@ class Session:
             self.totals.sending_s += time.monotonic() - started
             self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
         self._play()
+        self._read_log()
         self._compare()
         while self._broken and len(self.inquest.findings) < self.bounds.findings:
             self._examine(*self._broken.popleft())
@@ -179,6 +182,12 @@ class Session:
                 self._hold(Broken(Oracle.DESCRIPTORS, leaked), suspects)
                 self.lab.restart()
                 self._engine.move_to(self.lab.address)
+
+    def _read_log(self) -> None:
+        """Did it close a connection because a handler broke off?"""
+        stack = self.lab.broke_off()
+        if stack is not None:
+            self._hold(Broken(Oracle.STACK, f"a handler broke off at {stack}"), self._engine.suspects()[::-1])
 
     def _play(self) -> None:
         """Conversations with a model beside them, for a share of the turn."""
@@ -221,9 +230,10 @@ class Session:
         self._engine.move_to(self.lab.address)
 
     def _hit(self) -> None:
-        """Time and frames to what may become the first finding."""
+        """Time, ours on the processor too, and frames to what may become the first finding."""
         if not self.inquest.findings:
             self.totals.hit_s, self.totals.hit_frames = time.monotonic() - self._started, self._engine.frames
+            self.totals.hit_processor_s = time.process_time() - self._processor
 
     def _hold(self, broken: Broken, suspects: list[Case]) -> Finding | None:
         self._hit()

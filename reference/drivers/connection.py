@@ -165,13 +165,20 @@ class ClientConnection(asyncio.Protocol):
         self._busy = False
         if message.body is not None:
             try:
-                self._write(encode_response(message.body, message.api_version, message.correlation_id))
+                self._write(self.encoded(message))
             except EncodeError as error:  # such as words about a name of 32,767 bytes: who asked is to blame, or nobody
                 log.warning("an answer cannot be written: %s", error)
                 self.cut("an answer that cannot be written")
                 return
+            except Exception:  # it is due to one client, and the step that sends it may have more to do
+                log.exception("while answering %s", self._name)
+                self.cut("an answer that broke off")
+                return
         if self._frames:
             self._driver.loop.call_soon(self._serve)
+
+    def encoded(self, message: Response) -> bytes:
+        return encode_response(message.body, message.api_version, message.correlation_id)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:

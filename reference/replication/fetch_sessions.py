@@ -73,15 +73,17 @@ class Session:
         return tuple(FetchTopic(topic=topic, partitions=tuple(parts)) for topic, parts in by_topic.items())
 
     def news(self, responses: Sequence[FetchableTopicResponse]) -> tuple[FetchableTopicResponse, ...]:
-        """What of a whole response the fetcher has not been told."""
+        """What of a whole response the fetcher has not been told, and has not given up while it waited."""
         told = []
         for topic in responses:
-            parts = [
-                data for data in topic.partitions if self.partitions[topic.topic, data.partition_index].is_news(data)
-            ]
+            parts = [data for data in topic.partitions if self._is_news(topic.topic, data)]
             if parts:
                 told.append(replace(topic, partitions=tuple(parts)))
         return tuple(told)
+
+    def _is_news(self, topic: str, data: PartitionData) -> bool:
+        asked = self.partitions.get((topic, data.partition_index))
+        return asked is not None and asked.is_news(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class FetchSessions:
                 return None
             del self._sessions[oldest.session_id]
         session = Session(self._new_id(), now_ms)
-        session.update(body)
+        session.update(replace(body, forgotten_topics_data=()))  # there is nothing yet to forget
         self._sessions[session.session_id] = session
         return session
 

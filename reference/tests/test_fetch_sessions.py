@@ -2,10 +2,18 @@
 
 from typing import Any
 
-from reference.replication.fetch_sessions import LAST_EPOCH
+from reference.replication.fetch_sessions import LAST_EPOCH, Session
 from reference.tests.simulated import Simulated
 from reference.wire.errors import ErrorCode
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from reference.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
 from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from reference.wire.records import build_batch
 
@@ -57,6 +65,19 @@ def test_a_session_tells_all_once_and_then_what_is_new() -> None:
     assert set(parts_of(moved)) == {2}, "1 is read to its end, 2 is new"
     cluster.write(0)
     assert parts_of(cluster.fetch({}, session=first.session_id, epoch=4)) == {}
+
+
+def test_a_session_that_begins_has_nothing_to_forget() -> None:
+    assert set(parts_of(Cluster().fetch({0: 0, 1: 0}, epoch=0, forget=(0,)))) == {0, 1}
+
+
+def test_what_is_given_up_while_a_fetch_waits_is_not_told() -> None:
+    session = Session(1, 0)
+    session.update(request({0: 0, 1: 0}))
+    answers = (PartitionData(partition_index=0, high_watermark=1), PartitionData(partition_index=1, high_watermark=1))
+    session.update(request({}, forget=(0,)))
+    (told,) = session.news((FetchableTopicResponse(topic="t", partitions=answers),))
+    assert told.partitions == answers[1:]
 
 
 def test_errors_are_told_each_time() -> None:

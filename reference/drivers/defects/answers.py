@@ -16,6 +16,7 @@ from reference.wire.messages.list_offsets import ListOffsetsResponse
 from reference.wire.messages.metadata import MetadataResponse
 from reference.wire.messages.offset_fetch import OffsetFetchResponse
 from reference.wire.messages.produce import ProduceResponse
+from reference.wire.messages.sync_group import SyncGroupResponse
 
 NO_ERROR_CODE: Final = 3_000
 GENERATIONS: Final = 2
@@ -112,6 +113,28 @@ def base_offset(response: Response, frame: bytes) -> bytes:
         for each in body.responses
     )  # fmt: skip
     return _with(response, responses=topics)
+
+
+def stable_offset(response: Response, frame: bytes) -> bytes:
+    """The high watermark is taken for the last stable offset."""
+    body = response.body
+    if not isinstance(body, FetchResponse):
+        return frame
+    topics = tuple(
+        replace(each, partitions=tuple(
+            replace(part, last_stable_offset=max(part.high_watermark, part.last_stable_offset))
+            for part in each.partitions
+        ))
+        for each in body.responses
+    )  # fmt: skip
+    return _with(response, responses=topics)
+
+
+def assignment(response: Response, frame: bytes) -> bytes:
+    """The last byte is lost of what the leader handed in."""
+    if isinstance(response.body, SyncGroupResponse) and response.body.assignment:
+        return _with(response, assignment=response.body.assignment[:-1])
+    return frame
 
 
 def _with(response: Response, **changed: Any) -> bytes:

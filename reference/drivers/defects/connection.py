@@ -6,12 +6,15 @@ import socket
 from collections.abc import Sequence
 
 from reference.drivers.connection import SIZE_BYTES, ClientConnection, Listener
-from reference.drivers.defects.requests import hold
+from reference.drivers.defects.harm import hold
 from reference.drivers.defects.table import WIRE_DEFECTS
 from reference.events import Response
 from reference.wire.framing import FrameReader, encode_response
+from reference.wire.messages.metadata import MetadataResponse
+from reference.wire.messages.produce import ProduceResponse
 
 FRAME_SIZE, LEAK, SPLIT = "FrameSizeOom", "DescriptorLeak", "SplitFrameHang"
+HALF_CLOSED, OUT_OF_TURN, ACKS_ZERO = "HalfClosedKept", "OutOfTurn", "AcksZeroAnswered"
 
 
 class DefectiveConnection(ClientConnection):
@@ -22,6 +25,7 @@ class DefectiveConnection(ClientConnection):
         self._planted = frozenset(names)
         chosen = [WIRE_DEFECTS[name] for name in names]
         self._takes = [defect.take for defect in chosen if defect.take is not None]
+        self._late = b""
         self._answers = [defect.answer for defect in chosen if defect.answer is not None]
 
     def data_received(self, data: bytes) -> None:
@@ -31,6 +35,10 @@ class DefectiveConnection(ClientConnection):
         super().data_received(data)
         if SPLIT in self._planted and self._reader.buffered:
             self._reader = FrameReader(self._reader.max_size)  # what is there of a frame is thrown away
+
+    def eof_received(self) -> bool:
+        """True: the connection stays."""
+        return HALF_CLOSED in self._planted
 
     def _take(self, frame: bytes) -> None:
         changed: bytes | None = frame
@@ -42,15 +50,21 @@ class DefectiveConnection(ClientConnection):
             super()._take(changed)
 
     def send(self, message: Response) -> None:
-        if message.body is None:
-            super().send(message)
-            return
-        sent: bytes | None = encode_response(message.body, message.api_version, message.correlation_id)
+        super().send(message)
+        if message.body is None and ACKS_ZERO in self._planted:
+            self._write(encode_response(ProduceResponse(), message.api_version, message.correlation_id))
+
+    def encoded(self, message: Response) -> bytes:
+        """Nothing, where the answer is lost or comes later."""
+        sent: bytes | None = super().encoded(message)
         for answer in self._answers:
             sent = answer(message, sent) if sent is not None else None
-        super().send(Response(message.correlation_id, message.api_version, None))  # goes on to the next request
-        if sent is not None:
-            self._write(sent)
+        waits = OUT_OF_TURN in self._planted and bool(self._frames) and not self._late
+        if waits and isinstance(message.body, MetadataResponse):
+            sent, self._late = None, sent or b""
+        elif sent:
+            sent, self._late = sent + self._late, b""
+        return sent or b""
 
     def cut(self, why: str) -> None:
         if LEAK in self._planted and isinstance(self._transport, asyncio.Transport):
