@@ -14,7 +14,7 @@ from reference.controller.cluster import parse_topic, registration
 from reference.controller.controller import Controller
 from reference.controller.handlers import ControllerHandlers
 from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, LOG_DIR_EVENTS, TOPICS
-from reference.effects import Close, Effect, Outbox
+from reference.effects import Broke, Close, Effect, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
 from reference.groups.expiry import GroupExpiry
@@ -239,7 +239,13 @@ class Broker:
         spawn(self._answer(source, request, key))
 
     async def _answer(self, source: str, request: Request, key: int) -> None:
-        response = await self.served[key].handler(request)
+        try:
+            response = await self.served[key].handler(request)
+        except OSError:
+            raise  # the disk refuses: nothing that this broker says could be trusted
+        except Exception as error:
+            self._out.add(Broke(source, error))
+            return
         if key == PRODUCE and request.body.acks == 0:
             refused = any(part.error_code for topic in response.responses for part in topic.partition_responses)
             if refused:  # the only way to say so to a producer that wants no answer

@@ -43,6 +43,17 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Broke:
+    """What `peer` asked for broke off at an error that nobody expected: it gets no answer, and all else goes on.
+
+    Whoever asked need not be who is heard in this step: a request may have waited for long.
+    """
+
+    peer: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One protocol step, named as in the TLA+ module (see `spec.formats.trace.Step`)."""
 
@@ -62,7 +73,7 @@ class Log:
     level: Level = "info"
 
 
-Effect = Send | Flush | SetTimer | CancelTimer | Close | Trace | Log
+Effect = Send | Flush | SetTimer | CancelTimer | Close | Broke | Trace | Log
 
 
 class Outbox:

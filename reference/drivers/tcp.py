@@ -17,7 +17,7 @@ import msgspec
 from reference.drivers.files import Disk
 from reference.drivers.security import Security
 from reference.drivers.trace_file import TraceFile
-from reference.effects import CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
+from reference.effects import Broke, CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
 from reference.security.login import Login
@@ -126,9 +126,18 @@ class Driver:
                 case Log(logger, text, level):
                     logging.getLogger(f"{LOGGERS}.{logger}").log(LEVELS[level], text)
                 case Close(peer):
-                    channel = self.channels.get(peer)
-                    if channel is not None:
-                        channel.close()
+                    self._close(peer)
+                case Broke(peer, error):
+                    if isinstance(error, WireError):
+                        log.info("closed %s: %s", peer, error)
+                    else:
+                        log.error("while serving %s", peer, exc_info=error)
+                    self._close(peer)
+
+    def _close(self, peer: str) -> None:
+        channel = self.channels.get(peer)
+        if channel is not None:
+            channel.close()
 
     def _set_timer(self, name: str, due_ms: int) -> None:
         handle = self._timers.pop(name, None)
