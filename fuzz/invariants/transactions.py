@@ -91,29 +91,37 @@ def committed_batches(replica: Partition, offset: int = 0) -> Iterator[tuple[Bat
             offset = header.next_offset
 
 
-def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> tuple[list[bytes], int]:
-    """What read_committed shows of them, and where its first undecided transaction begins, -1 if there is none.
+def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> list[bytes]:
+    """What read_committed shows of them.
 
     Made from the batches alone, without what a broker remembers of producers.
     """
     shown: list[bytes] = []
-    open_since: dict[int, int] = {}
     waiting: dict[int, list[bytes]] = {}
     for header, batch in batches:
         if header.is_control:
             marker = read_marker(batch)
             values = waiting.pop(header.producer_id, [])
-            open_since.pop(header.producer_id, None)
             if marker is not None and marker.committed:
                 shown += values
             continue
         values = [record.value or b"" for record in decode_records(batch)[1]]
         if header.is_transactional:
-            open_since.setdefault(header.producer_id, header.base_offset)
             waiting.setdefault(header.producer_id, []).extend(values)
         else:
             shown += values
-    return shown, min(open_since.values(), default=-1)
+    return shown
+
+
+def first_undecided(batches: Iterator[tuple[BatchHeader, bytes]]) -> int:
+    """Where their first transaction without a marker begins, -1 if there is none. Made as `committed_values`."""
+    open_since: dict[int, int] = {}
+    for header, _ in batches:
+        if header.is_control:
+            open_since.pop(header.producer_id, None)
+        elif header.is_transactional:
+            open_since.setdefault(header.producer_id, header.base_offset)
+    return min(open_since.values(), default=-1)
 
 
 def torn_transactions(cluster: SimulatedCluster) -> Iterator[str]:
@@ -124,7 +132,7 @@ def torn_transactions(cluster: SimulatedCluster) -> Iterator[str]:
         replica = cluster.replica(cluster.leader(number), number)
         if replica is None:
             return
-        for value in committed_values(committed_batches(replica))[0]:
+        for value in committed_values(committed_batches(replica)):
             if value.startswith(PREFIX):
                 name = value.rpartition(b" ")[0]
                 seen[name] = seen.get(name, 0) + 1
@@ -139,7 +147,7 @@ def wrong_stable_offsets(cluster: SimulatedCluster) -> Iterator[str]:
         replica = cluster.replica(cluster.leader(number), number)
         if replica is None:
             return
-        undecided = committed_values(committed_batches(replica))[1]
+        undecided = first_undecided(committed_batches(replica))
         expected = replica.high_watermark if undecided < 0 else undecided
         told = replica.log.producers.last_stable_offset(replica.high_watermark)
         if told != expected:

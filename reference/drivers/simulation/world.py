@@ -203,11 +203,14 @@ class World:
         self.at(max(effect.due_ms, self.now_ms), self._fire, host, host.life, effect.name, self._timer_serial)
 
     def _fire(self, host: Host, life: int, name: str, serial: int) -> None:
-        if host.timers.get(name) == serial and host.life == life:
-            if host.paused:
-                host.held.append(partial(self._enter, host, life, self._fired, host, name))
-            else:
-                self._step(host, self._fired, host, name)
+        node = host.node
+        if host.timers.get(name) != serial or host.life != life or node is None:
+            return
+        if host.paused:
+            host.held.append(partial(self._enter, host, life, self._fired, host, name))
+        else:
+            del host.timers[name]
+            self._step(host, node.fire, name)
 
     def _fired(self, now: Instant, host: Host, name: str) -> list[Effect]:
         host.timers.pop(name, None)
@@ -240,7 +243,10 @@ class World:
         host = self.hosts[target]
         node = host.node
         assert node is not None
-        self._enter(host, host.life, node.receive, source, message)
+        if host.paused:
+            self._enter(host, host.life, node.receive, source, message)
+        else:
+            self._step(host, node.receive, source, message)
 
     def tell_closed(self, name: str, peer: str) -> None:
         host = self.hosts.get(name)
