@@ -117,18 +117,20 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
     ),
     "AwaitStateAfterConflict": Needs(
-        MOVES,
+        Load(),
         Focus(story=(
-            fault(300, 400, "pause", "4"),
-            fault(700, 2_000, "cut", "controller", direction="out", of="brokers", what="AlterPartitionResponse"),
-            fault(900, 2_800, "clog", "controller", direction="out", of="brokers", what="LeaderAndIsrRequest"),
-            fault(2_500, 800, "pause", "4"),
+            fault(100, 6_000, "cut", "5", direction="out", of="brokers", what="FetchRequest"),
+            fault(100, 1_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_300, 2_000, "cut", "controller", direction="out", of="2", what="AlterPartitionResponse"),
+            fault(2_500, 3_000, "clog", "controller", direction="out", of="2", what="LeaderAndIsrRequest"),
+            fault(2_500, 3_000, "clog", "controller", direction="out", of="3", what="LeaderAndIsrRequest"),
+            fault(2_700, 200, "kill", "5"),
         )),
         broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
-        assigned=ALL_FOUR,
+        assigned=(2, 3, 4, 5),
     ),
     "FenceStaleStopReplica": Needs(
-        MOVES,
+        Load(administrator=True, hurries=True),
         Focus(story=(
             fault(0, 6_000, "duplicate", "controller", direction="out", what="StopReplicaRequest", per_mille=900),
         )),
@@ -142,12 +144,14 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
     ),
     "DeletionWaitsForReassignment": Needs(
-        Load(producers=1, administrator=True, deletes=True, moves_side=True),
+        Load(producers=1, administrator=True, moves_side=True),
         Focus(story=(fault(1_500, 4_500, "delay", "store", direction="out", of="brokers", ms=300),)),
     ),
     "FenceStaleFetch": Needs(
-        MOVES,
-        Focus(story=(fault(400, 3_500, "clog", "controller", direction="out", of="3", what="LeaderAndIsrRequest"),)),
+        Load(administrator=True, hurries=True),
+        Focus(story=(
+            fault(300, 5_500, "delay", "controller", direction="out", of="3", what="LeaderAndIsrRequest", ms=300),
+        )),
         assigned=ALL_FOUR,
     ),
     "TruncateToCommonEpoch": Needs(

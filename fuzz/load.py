@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from fuzz.clients import Client, Producer
 from fuzz.old_consumers import OldConsumers
-from fuzz.simulated_cluster import TOPIC, SimulatedCluster
+from fuzz.simulated_cluster import TOPIC, Load, SimulatedCluster
 from fuzz.transactional import TransactionalProducer
 from reference.clients.application import POLL, Application
 from reference.clients.assignors import ASSIGNORS
@@ -36,6 +36,7 @@ GROUP: Final = "g"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4
+HURRY: Final = 4  # times as fast
 WHO: Final = 16
 GENERATION: Final = 10_000_000 * WHO
 """A commit is its generation, its time and the number of its member, in this order: what is committed later, or in a
@@ -131,14 +132,14 @@ class Consumer(Application):
 class Administrator(Client):
     """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often.
 
-    `moves_side`: makes, moves and deletes that topic in turn, and asks all brokers, so that the controller hears of it.
+    It asks one broker after the other, of which one is the controller; when it insists, all of them.
     """
 
-    def __init__(self, brokers: list[int], chance: Chance, replicas: int, *, deletes: bool, moves_side: bool) -> None:
+    def __init__(self, brokers: list[int], chance: Chance, replicas: int, load: Load) -> None:
         super().__init__(brokers)
-        self._chance, self._replicas, self._in_turn = chance, replicas, moves_side
-        self._works = [self._reassign, self._elect, *([self._create, self._delete] if deletes else [])]
-        if moves_side:
+        self._chance, self._replicas, self._load = chance, replicas, load
+        self._works = [self._reassign, self._elect, *([self._create, self._delete] if load.deletes else [])]
+        if load.moves_side:
             self._works = [self._create, partial(self._reassign, SIDE_TOPIC), self._delete]
         self._turns = 0
         self.stopped = False
@@ -148,10 +149,12 @@ class Administrator(Client):
             return
         self._turns += 1
         drawn = self._chance.draw("work", self._turns, len(self._works))
-        body, version = self._works[self._turns % len(self._works) if self._in_turn else drawn]()
-        for broker_id in self._brokers if self._in_turn else [self._next_broker()]:
+        body, version = self._works[self._turns % len(self._works) if self._load.moves_side else drawn]()
+        insists = self._load.hurries or self._load.moves_side
+        for broker_id in self._brokers if insists else [self._next_broker()]:
             self._ask(broker_id, body, version)
-        self._wake(200 + self._chance.draw("pause", self._turns, 600))
+        pause_ms = 200 + self._chance.draw("pause", self._turns, 600)
+        self._wake(pause_ms // HURRY if self._load.hurries else pause_ms)
 
     def _answered(self, body: object) -> None:
         """Whatever it is: there will be another turn."""
@@ -204,8 +207,7 @@ class Clients:
         if load.old_consumers:
             self.old.start(cluster, load.old_consumers)
         if load.administrator:
-            chance, replicas = cluster.world.chance, cluster.settings.replicas
-            administrator = Administrator(brokers, chance, replicas, deletes=load.deletes, moves_side=load.moves_side)
+            administrator = Administrator(brokers, cluster.world.chance, cluster.settings.replicas, load)
             self.administrator = _started(cluster, "administrator:0", administrator)
 
     def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:

@@ -54,7 +54,8 @@ class Load:
     old_consumers: int = 0  # of 0.7: those of one group, over a store and no broker of today
     administrator: bool = False
     deletes: bool = False  # the administrator makes and deletes a topic, too
-    moves_side: bool = False  # and moves the replicas of that topic
+    moves_side: bool = False  # or makes, moves and deletes that one, in turn, and asks every broker
+    hurries: bool = False  # the administrator asks every broker, and soon the next thing
 
 
 @dataclass(frozen=True, slots=True)
