@@ -16,8 +16,9 @@ import pytest
 from fuzz.wire.cases import Case
 from fuzz.wire.findings import read_finding
 from fuzz.wire.generators import HARMFUL, generate
-from fuzz.wire.inquest import KILLS_MAX, Inquest, minimised
+from fuzz.wire.inquest import KILLS_MAX, Inquest
 from fuzz.wire.lab import Lab
+from fuzz.wire.minimise import minimised
 from fuzz.wire.mutators import MUTATORS
 from fuzz.wire.oracles import Broken, Oracle
 from fuzz.wire.pool import Pool, sound_frame

@@ -63,7 +63,7 @@ def replay_served(command: str, served: Served) -> Broken | None:
 
 
 def minimised_served(command: str, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
-    """As `fuzz.wire.inquest.minimised`, of what a client was given."""
+    """As `fuzz.wire.minimise.minimised`, of what a client was given."""
     assert finding.served is not None
     least = least_served(command, finding.served, finding.oracle, seconds)
     if least is None:

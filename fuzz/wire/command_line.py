@@ -238,7 +238,7 @@ def minimise_command(
     """Fewer and shorter frames that break the same thing, in a finding beside the old one. Exit 3 if nothing breaks."""
     from fuzz.wire.clients import minimised_served
     from fuzz.wire.findings import read_finding
-    from fuzz.wire.inquest import minimised
+    from fuzz.wire.minimise import minimised
     from spec.formats.verdict import ExitCode
 
     finding, folder = read_finding(file), (file if file.is_dir() else file.parent).parent

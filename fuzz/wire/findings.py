@@ -51,7 +51,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`sequence` is `NAME:SEED` of a stateful conversation; then there are no `steps`, but perhaps some of its own that
-    it breaks `without`. `served` is what a client under test was given. `reproduced`: it was, at once."""
+    it breaks `without`. `served` is what a client under test was given. `reproduced`: on a target without a past."""
 
     id: str
     oracle: Oracle
@@ -135,7 +135,7 @@ def told(finding: Finding) -> str:
         f"- seen: {finding.message}",
         f"- place: {finding.place or 'unknown'}",
         f"- spoiled: {finding.mutation} {finding.field}".rstrip(),
-        f"- reproduced at once: {'yes' if finding.reproduced else 'no'}",
+        f"- reproduced on a target without a past: {'yes' if finding.reproduced else 'no'}",
         f"- target: {finding.target}; seed {finding.seed}, case {finding.case}",
         *(f"- {name}: {value}" for name, value in finding.environment.items()),
         "", f"Again: `highwater replay {finding.id} {shlex.quote(finding.target)}`", "",

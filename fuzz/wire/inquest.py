@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Broken, Oracle, asked
+from fuzz.wire.oracles import Broken, Oracle, asked, read_request
 from fuzz.wire.process import place_of
 from fuzz.wire.replay import Replay
-from fuzz.wire.sequences.playing import Played, perform, replay_sequence, spoken
+from fuzz.wire.sequences.playing import Played, replay_sequence
 from fuzz.wire.sequences.stage import Violation
 from fuzz.wire.shrink import Breaks, fewest, shrink
-from spec.formats.verdict import UsageError
+from reference.wire.errors import WireError
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
@@ -34,7 +31,9 @@ LOG_KEPT: Final = 4_000
 DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
 """At one place of the target; then a version that gets there is left alone, whatever is wrong with the request."""
-ALIKE_MAX: Final = 3
+REASON: Final = re.compile(r" in position \d+: .*")
+"""Of a decoder of texts: there are three words for bytes that are none."""
+ALIKE_MAX: Final = 2
 """Findings that differ in API and version only; more of them are counted."""
 FATAL: Final = frozenset({Oracle.ALIVE, Oracle.STACK, Oracle.MEMORY, Oracle.DESCRIPTORS})
 """Seen on the process: broken by any of the cases before, not only by the last."""
@@ -97,13 +96,16 @@ class Inquest:
         if signature in self.seen:
             return None
         self.seen.add(signature)
-        if self._is_alike(broken, last):
+        if self._is_alike(broken, self._kind(broken, last) if culprits else None, log):
             return None
         if culprits:
             culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
             self.convicted = self.convicted and culprits[-1:]
+        reproduced = bool(culprits) and self._breaks_anew(culprits, broken.oracle)
         self._ensure_alive()
-        return self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+        if culprits and not reproduced and self._is_alike(broken, None, log):
+            return None
+        return self._write(broken, culprits or suspects, last, number, log=log, reproduced=reproduced)
 
     def _knows_killer(self, broken: Broken, suspects: list[Case], log: str) -> bool:
         """It died at a place where one API alone has killed it before: no replay tells more."""
@@ -131,7 +133,7 @@ class Inquest:
             self.unconfirmed += 1
             return None
         self.seen.add(self._signature(broken, case, ""))
-        if self._is_alike(broken, case):
+        if self._is_alike(broken, self._kind(broken, case), ""):
             return None
         return self._write(broken, [case], case, number, log="", reproduced=True)
 
@@ -143,74 +145,71 @@ class Inquest:
         signature = (broken.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", broken.message))
         if signature in self.seen:
             return None
-        if self._again(name, broken, ()) is None:
+        if self.again(name, broken, ()) is None:
             self.unconfirmed += 1
             return None
         self.seen.add(signature)
-        without = self._needless(name, broken, played.steps)
-        violation = self._again(name, broken, without) or violation
+        without = self.needless(name, broken, played.steps)
+        violation = self.again(name, broken, without) or violation
+        reproduced = not self.lab.restart() or self.again(name, broken, without) is not None
         finding = Finding(
             id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
             mutation="sequence", field="", place="", message=violation.broken.message, expected=EXPECTED[broken.oracle],
-            target=self.target, seed=self.seed, case=number, reproduced=True, steps=[], sequence=name,
+            target=self.target, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
             without=without, said=violation.said, environment=environment(self.lab.version),
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
 
-    def _again(self, name: str, broken: Broken, without: Collection[int]) -> Violation | None:
+    def again(self, name: str, broken: Broken, without: Collection[int]) -> Violation | None:
         """The same oracle breaks by the same words, but for numbers."""
         found = replay_sequence(name, self.lab.address, without)
         if found is None or found.broken.oracle is not broken.oracle:
             return None
         return found if _alike(found.broken.message, broken.message) else None
 
-    def _needless(self, name: str, broken: Broken, steps: int) -> list[int]:
+    def needless(self, name: str, broken: Broken, steps: int) -> list[int]:
         """Steps that it breaks without."""
         end, numbers = time.monotonic() + self.shrink_s, list(range(steps))
 
         def breaks(kept: list[int]) -> bool:
             left_out = set(numbers) - set(kept)
-            return time.monotonic() < end and self._again(name, broken, left_out) is not None
+            return time.monotonic() < end and self.again(name, broken, left_out) is not None
 
         needed = fewest(numbers, breaks)
         return sorted(set(numbers) - set(needed))
 
-    def fewer_steps(self, finding: Finding) -> tuple[Finding, str] | None:
-        """Of a conversation."""
-        broken = Broken(finding.oracle, finding.message)
-        steps = perform(finding.sequence, self.lab.address, spoken(advertised(self.lab.address))).steps
-        violation = self._again(finding.sequence, broken, finding.without)
-        if violation is None:
-            return None
-        without = sorted({*finding.without, *self._needless(finding.sequence, broken, steps)})
-        violation = self._again(finding.sequence, broken, without) or violation
-        told = f"{steps - len(finding.without)} to {steps - len(without)} steps"
-        return msgspec.structs.replace(finding, without=without, said=violation.said), told
+    def _is_alike(self, broken: Broken, kind: str | None, log: str) -> bool:
+        """There are findings enough of that kind, in other APIs and versions.
 
-    def fewer_bytes(self, finding: Finding) -> tuple[Finding, str] | None:
-        cases = finding.cases()
-        if not self.breaks(cases, finding.oracle):
-            return None
-        least = shrink(cases, self.like(cases, finding.oracle, self.last_log), self.shrink_s)
-        told = f"{_bytes(cases)} to {_bytes(least)} bytes"
-        return msgspec.structs.replace(finding, steps=steps_of(least)), told
+        What a target that knows nothing yet does not do (None) has many forms and may have one cause: it is told once,
+        or once for each place in the log.
+        """
+        most = 1 if kind is None else ALIKE_MAX
+        known = (broken.oracle.value, place_of(log) if kind is None else kind)
+        self._kinds[known] += 1
+        self.alike += (is_alike := self._kinds[known] > most)
+        return is_alike
 
-    def _is_alike(self, broken: Broken, case: Case) -> bool:
-        """Seen in enough APIs and versions."""
-        what = broken.message.partition(": ")[2] if broken.oracle is Oracle.DECODE else case.mutation
-        kind = (broken.oracle.value, DIGITS.sub("#", what.partition(" version ")[2] or what))
-        self._kinds[kind] += 1
-        self.alike += self._kinds[kind] > ALIKE_MAX
-        return self._kinds[kind] > ALIKE_MAX
+    def _kind(self, broken: Broken, case: Case) -> str:
+        """What is wrong with the answer, or else with the request."""
+        if broken.oracle is not Oracle.DECODE:
+            return what_is_wrong(case) or case.mutation
+        what = broken.message.partition(": ")[2]
+        return DIGITS.sub("#", REASON.sub("", what.partition(" version ")[2] or what))
 
     def _signature(self, broken: Broken, case: Case, log: str) -> tuple[str, ...]:
-        """A stack is a place of its own, whatever the request; otherwise there is one for each API and version."""
+        """A stack is a place of its own, whatever the request; otherwise there is one for each API and version.
+
+        Answers to a sound request that are wrong are so in one way, however that reads.
+        """
         place = place_of(log)
         if broken.oracle in PLACED and place:
             return (broken.oracle.value, place)
-        by_message = broken.oracle in (Oracle.DECODE, Oracle.ERROR_CODE, Oracle.AGREEMENT)
+        by_message = broken.oracle in (Oracle.ERROR_CODE, Oracle.AGREEMENT) or (
+            broken.oracle is Oracle.DECODE and what_is_wrong(case) != ""
+        )
         what = DIGITS.sub("#", broken.message) if by_message else ""
         return (broken.oracle.value, api_name(case.key), str(case.version), what)
 
@@ -228,12 +227,15 @@ class Inquest:
     def like(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Does a candidate break the same, and not something else on the way to being small?
 
-        The same API and version is asked in the end, and what dies dies at the same place.
+        The same API and version is asked in the end, as wrongly as before, and what dies dies at the same place.
         """
-        wanted, place = _asked_last(cases), place_of(log) if oracle in PLACED else ""
+        place = place_of(log) if oracle in PLACED else ""
+        asked_last, wrong = _asked_last(cases), what_is_wrong(cases[-1])
 
         def same(candidate: list[Case]) -> bool:
-            if _asked_last(candidate) != wanted or not self.breaks(candidate, oracle):
+            if not candidate or (_asked_last(candidate), what_is_wrong(candidate[-1])) != (asked_last, wrong):
+                return False
+            if not self.breaks(candidate, oracle):
                 return False
             return oracle not in PLACED or place_of(self.last_log) == place
 
@@ -248,6 +250,12 @@ class Inquest:
         if broken is not None and broken.oracle in RESTARTS:
             self.lab.restart()
         return broken is not None and broken.oracle is oracle
+
+    def _breaks_anew(self, cases: list[Case], oracle: Oracle) -> bool:
+        """Also on a target without a past, as who replays the file will have it."""
+        if oracle not in RESTARTS and self.lab.restart():
+            return self.breaks(cases, oracle)
+        return True
 
     def _ensure_alive(self) -> None:
         if self.lab.why_dead() is not None:
@@ -268,26 +276,19 @@ class Inquest:
         return finding
 
 
-def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
-    """The path of a smaller finding beside the old one, and how much smaller it is; None if it does not break."""
-    if finding.oracle is Oracle.AGREEMENT:
-        mend = "it is one sound request already"
-        raise UsageError("a finding of two targets that disagree", where=finding.id, mend=mend)
-    inquest = Inquest(lab, folder, finding.seed, finding.target, shrink_s=seconds)
-    least = inquest.fewer_steps(finding) if finding.sequence else inquest.fewer_bytes(finding)
-    if least is None:
-        return None
-    smaller, told = least
-    return write_finding(folder, msgspec.structs.replace(smaller, id=f"{finding.id}.min")), told
-
-
 def _alike(one: str, other: str) -> bool:
     return DIGITS.sub("#", one) == DIGITS.sub("#", other)
 
 
+def what_is_wrong(case: Case) -> str:
+    """With its last frame, as our own reader says it of any API; nothing with a sound one."""
+    try:
+        read_request(case.frames[-1][4:])
+    except WireError as error:
+        told = str(error)
+        return DIGITS.sub("#", REASON.sub("", told.partition(" version ")[2].partition(": ")[2] or told))
+    return ""
+
+
 def _asked_last(cases: list[Case]) -> tuple[int, int]:
     return asked(cases[-1].frames[-1]) if cases and cases[-1].frames else (-1, -1)
-
-
-def _bytes(cases: list[Case]) -> int:
-    return sum(len(frame) for case in cases for frame in case.frames)

@@ -67,7 +67,8 @@ def patience(frame: bytes, deadline_s: float) -> Patience:
     except InvalidStringError:
         return Patience(deadline_s, silent_ok=asked(frame)[0] in MAY_WAIT)
     except DecodeError:
-        return Patience(deadline_s, silent_ok=asked(frame)[0] == PRODUCE)
+        key = asked(frame)[0]
+        return Patience(deadline_s, silent_ok=key == PRODUCE or (key in MAY_WAIT and _names_no_client(frame)))
     if header.api_key == PRODUCE and body.acks == 0:
         return Patience(0.02, silent_ok=True, blocks=False)
     if header.api_key in PARKS or (header.api_key == FETCH and body.max_wait_ms > LONG_WAIT_MS):
@@ -75,6 +76,11 @@ def patience(frame: bytes, deadline_s: float) -> Patience:
     if max(getattr(body, "timeout_ms", 0), getattr(body, "timeout", 0)) > LONG_WAIT_MS:
         return Patience(PARKED_S, silent_ok=True)
     return Patience(deadline_s)
+
+
+def _names_no_client(frame: bytes) -> bool:
+    """By a length below 0: Apache Kafka takes any such length for null, and reads on."""
+    return frame[CORRELATION_END : CORRELATION_END + 1] >= b"\x80"
 
 
 def read_request(frame: bytes) -> tuple[RequestHeader, Any]:

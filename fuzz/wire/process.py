@@ -93,7 +93,7 @@ def place_of(said: str) -> str:
     if frames:
         python = [match["python"] for match in frames if match["python"]]
         inner = python[-1] if python else next(match["java"] or match["go"] for match in frames)
-        return VARYING.sub("#", inner.rsplit("/", 1)[-1])[:LINE_MAX]
+        return inner.rsplit("/", 1)[-1][:LINE_MAX]
     telling = [line for line in lines if TELLING.search(line)]
     return VARYING.sub("#", (telling or lines or [""])[-1].strip())[:LINE_MAX]
 

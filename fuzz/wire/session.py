@@ -2,8 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -193,8 +193,14 @@ class Session:
         """Conversations with a model beside them, for a share of the turn."""
         if not self._plays or self.totals.ended:
             return
-        started, served = time.monotonic(), spoken(self.served)
-        while time.monotonic() - started < SEQUENCES_S:
+        started = time.monotonic()
+        with self._held_up():
+            self._play_on(started + SEQUENCES_S)
+        self.totals.playing_s += time.monotonic() - started
+
+    def _play_on(self, end: float) -> None:
+        served = spoken(self.served)
+        while time.monotonic() < end:
             name = f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
             try:
                 played = perform(name, self.lab.address, served)
@@ -204,8 +210,6 @@ class Session:
             if played.violation is not None:
                 self._hit()
                 self.inquest.hold_sequence(name, played, self.totals.cases)
-        self.totals.playing_s += time.monotonic() - started
-        self._engine.paused(time.monotonic() - started)
 
     def _compare(self) -> None:
         """Some questions to both targets, where there are two."""
@@ -247,8 +251,14 @@ class Session:
         if broken.oracle is Oracle.CORRELATION and self.inquest.is_known(case):
             return  # it was dropped, and not answered out of turn
         until = next((n for n, each in enumerate(history) if each is case), len(history) - 1)
+        with self._held_up():
+            self._hold(broken, history[: until + 1] or [case])
+
+    @contextmanager
+    def _held_up(self) -> Iterator[None]:
+        """The engine waits meanwhile, and the target may be another process then."""
         started, restarts = time.monotonic(), self.lab.restarts
-        self._hold(broken, history[: until + 1] or [case])
+        yield
         if self.lab.restarts != restarts:
             self._engine.move_to(self.lab.address)
         self._engine.paused(time.monotonic() - started)
