@@ -1,10 +1,13 @@
 """The models: an honest reference contradicts none of them, and planted defects are found by what shows them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from conformance.self_test.proxy import Proxy
+from conformance.self_test.spoiling import Asked, Fault, changed_reply
 from conformance.targets.reference import ReferenceTarget
 from fuzz.wire.findings import read_finding
 from fuzz.wire.inquest import Inquest
@@ -13,8 +16,10 @@ from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Oracle
 from fuzz.wire.replay import replay_finding
 from fuzz.wire.self_test import hunt, summary_of
-from fuzz.wire.sequences.playing import PLAYS, WALK, perform, possible, replay_sequence, skipped, spoken
+from fuzz.wire.sequences.playing import PLAYS, perform, possible, replay_sequence, skipped, spoken
 from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
+from reference.wire.messages.end_txn import EndTxnRequest
+from reference.wire.registry import api_of
 from spec.formats.verdict import UsageError
 
 PLAYED = 12
@@ -26,6 +31,7 @@ DEFECTS_OF_A_PLAY = {
     "transaction": ("AbortedVisible", "CraftedTransaction"),
     "relation": ("UnknownTagRefused", "SplitFrameHang"),
     "walk": ("GenerationRepeats", "CommitForgotten"),
+    "cooperative": ("GenerationRepeats",),
 }
 
 
@@ -56,7 +62,7 @@ def test_an_honest_broker_contradicts_no_model(honest: str, play: str) -> None:
     assert finished == PLAYED
 
 
-@pytest.mark.parametrize("play", PLAYS)
+@pytest.mark.parametrize("play", DEFECTS_OF_A_PLAY)
 def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     """Each alone would start a cluster of its own: all of a play are planted at once, and any may show first."""
     needs(play)
@@ -76,9 +82,30 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     assert broken.broken.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
+class EndsWhatIsNotOpen(Fault):
+    """As kfake does."""
+
+    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
+        if asked.api is not api_of(EndTxnRequest):
+            return frame
+        return changed_reply(frame, asked, lambda answer: replace(answer, error_code=0))
+
+
+def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has_not(honest: str) -> None:
+    served = spoken(advertised(honest))
+    proxy = Proxy(honest, {}, EndsWhatIsNotOpen())
+    try:
+        played = (perform(f"states:{number}", proxy.address, served).violation for number in range(10 * PLAYED))
+        violation = next(filter(None, played), None)
+    finally:
+        proxy.close()
+    assert violation is not None
+    assert str(violation).startswith("0 NONE to the end of a transaction that is")
+
+
 def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
     """The model refuses what comes late from a generation that is over; the broker no longer does."""
-    needs(WALK)
+    needs("walk")
     target = ReferenceTarget(1, guards_off=["FenceStaleGeneration"])
     try:
         served = spoken(advertised(target.bootstrap))

@@ -1,6 +1,7 @@
-"""What the spec of classic groups allows, as a graph for walks: TLC lists the behaviours, and they are kept by content.
+"""What the specs of classic groups allow, as graphs for walks: TLC lists the behaviours, and they are kept by content.
 
-`WalkEagerRebalance.tla` says which steps can be brought about from outside. A node is a step and what is so after it.
+`WalkEagerRebalance.tla` and `WalkCooperativeRebalance.tla` say which steps can be brought about from outside. A node is
+a step and what is so after it.
 """
 
 import hashlib
@@ -8,7 +9,7 @@ import re
 import tempfile
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,13 +20,23 @@ from spec.models import CONTRACTS, FOLDER, modules_of, with_constants
 from spec.tla_values import parse
 from spec.tlc import Options, run_tlc
 
-MODULE: Final = Path(__file__).with_name("WalkEagerRebalance.tla")
-SPEC: Final = FOLDER / "eager_rebalance"
-BOUNDS: Final[dict[str, dict[str, int | str]]] = {
-    "two": {},
-    "three": {"Clients": "{c1, c2, c3}", "MaxGeneration": 2, "MaxIds": 1, "MaxCommits": 0},
-}
-"""Of consumers: what differs from the configuration."""
+HERE: Final = Path(__file__).parent
+
+
+class Bounds(NamedTuple):
+    """Of what a walk may meet: the spec, and what differs from the configuration of its walks."""
+
+    spec: str
+    module: str
+    constants: tuple[tuple[str, int | str], ...] = ()
+
+
+THREE: Final = (("Clients", "{c1, c2, c3}"), ("MaxGeneration", 2), ("MaxIds", 1), ("MaxCommits", 0))
+EAGER: Final = (
+    Bounds("eager_rebalance", "WalkEagerRebalance"),
+    Bounds("eager_rebalance", "WalkEagerRebalance", THREE),
+)
+COOPERATIVE: Final = (Bounds("cooperative_rebalance", "WalkCooperativeRebalance"),)
 CONJUNCT: Final = re.compile(r"(?m)^/\\ (group|step) = ")
 TIMEOUT_S: Final = 300.0
 
@@ -33,7 +44,8 @@ TIMEOUT_S: Final = 300.0
 class Moment(msgspec.Struct, frozen=True, array_like=True):
     """A step, and what is so after it; `next` are the places of the moments that may follow.
 
-    `member` is the model's name of a member id, `assigned` what a leader hands in or a member is given.
+    `member` is the model's name of a member id, `assigned` what a leader hands in or a member is given; `claimed` is
+    what a cooperative member says that it has had since generation `since`.
     """
 
     action: str
@@ -45,6 +57,8 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     state: str
     members: int
     leader: str
+    claimed: list[str]
+    since: int
     next: list[int]
 
 
@@ -53,15 +67,16 @@ Behaviours = list[Moment]
 
 
 @cache
-def behaviours(bounds: str) -> Behaviours:
+def behaviours(bounds: Bounds) -> Behaviours:
     """From the cache, or from TLC, which takes some seconds; then UsageError without Java."""
-    config = with_constants(MODULE.with_suffix(".cfg").read_text(), BOUNDS[bounds], where=MODULE.name)
-    digest = hashlib.sha256(config.encode() + Path(__file__).read_bytes() + MODULE.read_bytes())
-    for module in modules_of(SPEC / "MCEagerRebalance.tla"):
-        digest.update(module.read_bytes())
+    module = HERE / f"{bounds.module}.tla"
+    config = with_constants(module.with_suffix(".cfg").read_text(), dict(bounds.constants), where=module.name)
+    digest = hashlib.sha256(config.encode() + Path(__file__).read_bytes() + module.read_bytes())
+    for each in modules_of(next((FOLDER / bounds.spec).glob("MC*.tla"))):
+        digest.update(each.read_bytes())
     place = cache_folder() / "behaviours" / f"{digest.hexdigest()[:32]}.json"
     if not place.exists():
-        found = msgspec.json.encode(_explored(config))
+        found = msgspec.json.encode(_explored(module, config, FOLDER / bounds.spec))
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as folder:  # others may be at it as well
             (Path(folder) / place.name).write_bytes(found)
@@ -69,14 +84,14 @@ def behaviours(bounds: str) -> Behaviours:
     return msgspec.json.decode(place.read_bytes(), type=Behaviours)
 
 
-def _explored(config: str) -> Behaviours:
+def _explored(module: Path, config: str, spec: Path) -> Behaviours:
     with tempfile.TemporaryDirectory(prefix="highwater-walks-") as name:
         folder = Path(name)
         (folder / "walk.cfg").write_text(config)
-        options = Options(small=True, library=(CONTRACTS, SPEC), dump=folder / "states", timeout_s=TIMEOUT_S)
-        outcome = run_tlc(MODULE, folder / "walk.cfg", options)
+        options = Options(small=True, library=(CONTRACTS, spec), dump=folder / "states", timeout_s=TIMEOUT_S)
+        outcome = run_tlc(module, folder / "walk.cfg", options)
         if outcome.verdict is not Verdict.VALID:
-            raise UsageError(f"no behaviours: {outcome.reason or outcome.broken}", where=MODULE.name)
+            raise UsageError(f"no behaviours: {outcome.reason or outcome.broken}", where=module.name)
         graph = read_dot((folder / "states.dot").read_text())
     first = next(number for number, level in graph.levels.items() if level == 0)
     order = {number: place for place, number in enumerate([first, *sorted(graph.states.keys() - {first})])}
@@ -92,15 +107,20 @@ def _moment(state: str, following: list[int]) -> Moment:
     said = {each[1]: _value(state[each.end() :].partition("\n/\\ ")[0]) for each in places}
     group, step = said["group"], said["step"]
     call = step["call"]
-    assignment = call["assignment"]
+    assignment, claim = call["assignment"], call.get("claim", {})
     shares = assignment.items() if hasattr(assignment, "items") else ()
-    given = {_name(member): sorted(str(p) for p, other in shares if other == member) for _, member in shares}
+    given = {
+        _name(member): sorted(str(p) for p, other in shares if other == member)
+        for _, member in shares
+        if isinstance(member, tuple)
+    }
     if step["action"] == "TakeSyncReply":
         given = {_name(call["id"]): sorted(map(str, call["partitions"]))}
     return Moment(
         action=step["action"], client=str(step["client"]), member=_name(call["id"]), generation=call["generation"],
-        assigned=given, says=step["says"], state=group["state"], members=len(group["members"]),
-        leader=_name(group["leader"]), next=following,
+        assigned=given, says=step["says"], state=group["state"],
+        members=len(group["members"] if "members" in group else group["claims"]), leader=_name(group["leader"]),
+        claimed=sorted(map(str, claim.get("partitions", ()))), since=claim.get("generation", 0), next=following,
     )  # fmt: skip
 
 

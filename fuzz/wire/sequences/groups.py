@@ -99,10 +99,10 @@ def join(stage: Stage, group: Group) -> None:
     _all_join(stage, group)
 
 
-def join_request(group: Group, member: Member) -> JoinGroupRequest:
+def join_request(group: Group, member: Member, metadata: bytes = b"fuzz") -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group.name, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, member_id=member.id,
-        protocol_type="consumer", protocols=(JoinGroupRequestProtocol(name="range", metadata=b"fuzz"),),
+        protocol_type="consumer", protocols=(JoinGroupRequestProtocol(name="range", metadata=metadata),),
     )  # fmt: skip
 
 

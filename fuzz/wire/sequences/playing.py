@@ -6,19 +6,22 @@ from typing import Final, NamedTuple
 
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import API_VERSIONS, Broken, Oracle
-from fuzz.wire.sequences import groups, logs, relations, transactions, walks
-from fuzz.wire.sequences.behaviours import BOUNDS, behaviours
+from fuzz.wire.sequences import groups, logs, relations, transaction_states, transactions, walks
+from fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Bounds, behaviours
 from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
 from reference.wire.registry import APIS, Api
 from spec.formats.verdict import UsageError
 
-WALK: Final = "walk"
+WALKS: Final[Mapping[str, tuple[Bounds, ...]]] = {"walk": EAGER, "cooperative": COOPERATIVE}
+OF_A_GROUP: Final = (8, 9, 10, 11, 12, 13, 14)
 PLAYS: Final[Mapping[str, tuple[Callable[[Stage], None], tuple[int, ...]]]] = {
     "log": (logs.play, (0, 1, 2, 19)),
-    "group": (groups.play, (8, 9, 10, 11, 12, 13, 14)),
+    "group": (groups.play, OF_A_GROUP),
     "relation": (relations.play, (3, 18)),
     "transaction": (transactions.play, (0, 1, 2, 19, 22, 24, 26)),
-    WALK: (walks.play, (8, 9, 10, 11, 12, 13, 14, 15)),
+    "states": (transaction_states.play, (2, 10, 19, 22, 24, 26, 65)),
+    "walk": (walks.play_eager, (*OF_A_GROUP, 15)),
+    "cooperative": (walks.play_cooperative, (*OF_A_GROUP, 15)),
 }
 """By name; each with the keys that it cannot do without."""
 Spoken = Mapping[int, tuple[int, int]]
@@ -37,12 +40,16 @@ def possible(served: Spoken) -> list[str]:
 
 def skipped() -> dict[str, str]:
     """Why a play cannot be had on this machine, by its name; what walks need is made ready meanwhile."""
+    return {name: why for name, several in WALKS.items() if (why := _why_not(several))}
+
+
+def _why_not(several: tuple[Bounds, ...]) -> str:
     try:
-        for bounds in BOUNDS:
+        for bounds in several:
             behaviours(bounds)
     except UsageError as error:
-        return {WALK: str(error)}
-    return {}
+        return str(error)
+    return ""
 
 
 class Played(NamedTuple):

@@ -43,7 +43,7 @@ def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
 
 
 def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
-    _add_partition(stage, line, log.topic, producer)
+    stage.accepted(add_partition(stage, line, log.topic, producer))
     before = log.end
     offsets = [offset for _ in range(stage.chance.choice((1, 2))) for offset in append(stage, line, log, producer)]
     part, seen = fetched(stage, line, log.topic, before, COMMITTED)
@@ -52,7 +52,7 @@ def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
         part.last_stable_offset <= before, f"last stable offset {part.last_stable_offset}, open since {before}"
     )
     committed = stage.chance.random() < 0.5
-    answer = stage.call(line, _end(producer, committed=committed))
+    answer = stage.call(line, end_request(producer, committed=committed))
     stage.accepted(answer.error_code)
     log.end = _await_marker(stage, line, log)
     _, seen = fetched(stage, line, log.topic, before, COMMITTED)
@@ -61,7 +61,8 @@ def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     stage.require(seen == expected, f"{len(seen)} of {len(offsets)} {word} records are given to a committed reader")
 
 
-def _add_partition(stage: Stage, line: Line, topic: str, producer: Producer) -> None:
+def add_partition(stage: Stage, line: Line, topic: str, producer: Producer) -> int:
+    """The error code."""
     answer = stage.call(
         line,
         AddPartitionsToTxnRequest(
@@ -70,10 +71,10 @@ def _add_partition(stage: Stage, line: Line, topic: str, producer: Producer) -> 
             v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
         ),
     )  # fmt: skip
-    stage.accepted(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
 
-def _end(producer: Producer, *, committed: bool) -> EndTxnRequest:
+def end_request(producer: Producer, *, committed: bool) -> EndTxnRequest:
     return EndTxnRequest(
         transactional_id=producer.transactional_id or "", producer_id=producer.producer_id,
         producer_epoch=producer.epoch, committed=committed,
@@ -99,6 +100,6 @@ def _fence(stage: Stage, line: Line, producer: Producer) -> None:
         (second.producer_id, second.epoch) > (producer.producer_id, producer.epoch),
         f"producer {second.producer_id} epoch {second.epoch} after {producer.producer_id} epoch {producer.epoch}",
     )
-    answer = stage.call(line, _end(producer, committed=True))
+    answer = stage.call(line, end_request(producer, committed=True))
     done = stage.accepted(answer.error_code, *FENCED, ErrorCode.INVALID_TXN_STATE)
     stage.require(not done, "a fenced producer ends a transaction")

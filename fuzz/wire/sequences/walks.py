@@ -1,4 +1,4 @@
-"""A walk through the behaviours of the spec: the broker must do at each step what the model does.
+"""A walk through the behaviours of a spec: the broker must do at each step what the model does.
 
 Where the model leaves a choice to the broker (who leads), the walk goes where the broker went.
 """
@@ -10,10 +10,15 @@ from typing import Any, Final
 from fuzz.wire.line import Line
 from fuzz.wire.oracles import code_name
 from fuzz.wire.sequences import groups
-from fuzz.wire.sequences.behaviours import BOUNDS, Behaviours, Moment, behaviours
+from fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, Moment, behaviours
 from fuzz.wire.sequences.groups import MEMBER_ID_SINCE, Group, Member
-from fuzz.wire.sequences.stage import Abandoned, Stage
+from fuzz.wire.sequences.stage import TOPICS, Abandoned, Stage
 from reference.wire.errors import ErrorCode
+from reference.wire.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    encode_subscription,
+)
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.join_group import JoinGroupRequest
 
@@ -29,7 +34,10 @@ ENDS_A_WAIT: Final = (
 
 @dataclass
 class Walk:
-    """From the model's clients, member ids and generations to the broker's. `apart` is never kept waiting."""
+    """From the model's clients, member ids and generations to the broker's. `apart` is never kept waiting.
+
+    `claims` are by member id what the last JoinGroup bore.
+    """
 
     stage: Stage
     group: Group
@@ -39,6 +47,7 @@ class Walk:
     generations: dict[int, int] = field(default_factory=dict)
     parked: dict[str, tuple[type[Any], int]] = field(default_factory=dict)
     joined: dict[str, Any] = field(default_factory=dict)
+    claims: dict[str, bytes] = field(default_factory=dict)
 
     # -- what members do -------------------------------------------------------------------------
 
@@ -53,7 +62,20 @@ class Walk:
 
     def handle_join(self, moment: Moment) -> None:
         member = self._as(moment)
-        self._send(moment, groups.join_request(self.group, member))
+        self.claims[member.id] = self._claim(moment)
+        self._send(moment, groups.join_request(self.group, member, self.claims[member.id]))
+
+    def _claim(self, moment: Moment) -> bytes:
+        """A subscription with the partitions owned, and since when (KIP-429, KIP-792)."""
+        owned = TopicPartition(
+            topic=TOPICS[0], partitions=tuple(int(name.removeprefix("p")) for name in moment.claimed)
+        )
+        return encode_subscription(
+            ConsumerProtocolSubscription(
+                topics=(TOPICS[0],), owned_partitions=(owned,) if moment.claimed else (),
+                generation_id=self.generations.get(moment.since, -1),
+            )
+        )  # fmt: skip
 
     def complete_join(self, moments: Sequence[Moment]) -> Moment:
         """All who wait are answered at once; the moment of the leader whom the broker chose."""
@@ -76,6 +98,11 @@ class Walk:
             self.stage.require(
                 len(answer.members) == expected, f"{len(answer.members)} members are told, not {expected}"
             )
+            for each in answer.members:
+                told_rightly = each.metadata == self.claims[each.member_id]
+                self.stage.require(
+                    told_rightly, "the leader is told other metadata than the member's last JoinGroup bore"
+                )
         return found
 
     def take_join_reply(self, moment: Moment) -> None:
@@ -155,9 +182,19 @@ class Walk:
         )
 
 
-def play(stage: Stage) -> None:
+def play_eager(stage: Stage) -> None:
+    """All give up everything, and join anew."""
+    play(stage, EAGER)
+
+
+def play_cooperative(stage: Stage) -> None:
+    """What is to move is given up first, and moves in a second rebalance."""
+    play(stage, COOPERATIVE)
+
+
+def play(stage: Stage, several: Sequence[Bounds]) -> None:
     """From the beginning to where the model's bounds are."""
-    moments = behaviours(stage.chance.choice(list(BOUNDS)))
+    moments = behaviours(stage.chance.choice(several))
     walk = Walk(stage, groups.begin(stage), stage.line())
     here = moments[0]
     while here.next:
