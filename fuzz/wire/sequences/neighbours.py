@@ -14,6 +14,7 @@ REWORDED: Final[Mapping[tuple[int, int], str]] = {
     (3, 1): "in Metadata 0 no topic means all, since 1 none",
     (3, 12): "topic ids are refused before Metadata 12",
     (9, 2): "an error of the whole OffsetFetch is told of each partition before 2",
+    (18, 4): "features that begin at 0 are told since ApiVersions 4 (KAFKA-17011)",
     (18, 3): "a client must give a name since ApiVersions 3 (KIP-511)",
     (15, 6): "a group that is not there is Dead before DescribeGroups 6 (KIP-1043)",
 }  # fmt: skip

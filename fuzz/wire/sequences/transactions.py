@@ -38,7 +38,7 @@ def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     try:
         stage.require(part.error_code != 0, "a transactional batch in a request without transactional id is taken")
     except Violation:
-        stage.ask(line, _end(producer, committed=False))  # or it would stay open, and stop those who come next
+        stage.ask(line, end_request(producer, committed=False))  # or it would stay open, and stop those who come next
         raise
 
 
