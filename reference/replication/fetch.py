@@ -53,9 +53,17 @@ RESULT_OF_ERROR = {
 
 @dataclass(slots=True)
 class Reading:
-    """What one pass over the request found."""
+    """One pass over a request, and what it found. `left`: so many bytes may still be added.
 
-    responses: list[FetchableTopicResponse]
+    A follower's offset counts when its request has `arrived`, not when it is looked at again (KIP-903).
+    """
+
+    body: FetchRequest
+    any_replica: bool
+    parking: bool
+    arrived: bool
+    left: int
+    responses: list[FetchableTopicResponse] = field(default_factory=list)
     size: int = 0
     urgent: bool = False
     parked: list[tuple[Partition, FetchPartition]] = field(default_factory=list)
@@ -80,13 +88,13 @@ class FetchHandler:
         body = opened.body
         any_replica = _may_read_any_replica(body, request.api_version)
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
-        reading = self._read(body, parking=body.max_wait_ms > 0, arrived=True, any_replica=any_replica)
+        reading = self._read(body, any_replica, parking=body.max_wait_ms > 0, arrived=True)
         while not self._answers(body, reading):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
             if wait_ms <= 0 or not await self._woken(body, wait_ms):
-                reading = self._read(body, parking=False, arrived=False, any_replica=any_replica)
+                reading = self._read(body, any_replica, parking=False, arrived=False)
                 break
-            reading = self._read(body, parking=True, arrived=False, any_replica=any_replica)
+            reading = self._read(body, any_replica, parking=True, arrived=False)
         for partition, asked in reading.parked:  # answered with another that has something to say
             self._trace(partition, body.replica_id, asked, "records", partition.log.log_end_offset)
         responses = tuple(reading.responses)
@@ -127,43 +135,28 @@ class FetchHandler:
             waiters[ticket] = partial(wake, moved=True)
         return pending
 
-    def _read(self, body: FetchRequest, *, parking: bool, arrived: bool, any_replica: bool) -> Reading:
-        """One pass; a follower's offset counts when its request arrives, not when it is looked at again (KIP-903)."""
-        reading = Reading([])
-        left = body.max_bytes
+    def _read(self, body: FetchRequest, any_replica: bool, *, parking: bool, arrived: bool) -> Reading:
+        reading = Reading(body, any_replica, parking, arrived, body.max_bytes)
         for topic in body.topics:
             parts = []
             for asked in topic.partitions:
-                data, urgent = self._read_one(
-                    body, topic.topic, asked, left, reading, parking=parking, arrived=arrived,
-                    any_replica=any_replica,
-                )  # fmt: skip
+                data, urgent = self._read_one(reading, topic.topic, asked)
                 size = len(data.records or b"")
-                left = max(left - size, 0)
+                reading.left = max(reading.left - size, 0)
                 reading.size += size
                 reading.urgent |= urgent
                 parts.append(data)
             reading.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=tuple(parts)))
         return reading
 
-    def _read_one(
-        self,
-        body: FetchRequest,
-        topic: str,
-        asked: FetchPartition,
-        left: int,
-        reading: Reading,
-        *,
-        parking: bool,
-        arrived: bool,
-        any_replica: bool,
-    ) -> tuple[PartitionData, bool]:
+    def _read_one(self, reading: Reading, topic: str, asked: FetchPartition) -> tuple[PartitionData, bool]:
         """One partition's part, and whether it must be told without waiting."""
+        body = reading.body
         partition = self._replicas.partitions.get((topic, asked.partition))
         if partition is None:
             return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
         by_rack = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
-        error = partition.check_epoch(asked.current_leader_epoch, from_follower=any_replica)
+        error = partition.check_epoch(asked.current_leader_epoch, from_follower=reading.any_replica)
         if error is ErrorCode.NONE and by_rack and body.rack_id:
             preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
@@ -175,15 +168,15 @@ class FetchHandler:
                 diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
                 if diverging is None:
                     until = _readable_until(partition, body)
-                    size = min(asked.partition_max_bytes, left)
+                    size = min(asked.partition_max_bytes, reading.left)
                     records = partition.log.read(asked.fetch_offset, size, until, at_least_one=reading.size == 0)
             except OffsetOutOfRangeError:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:
-            parked = parking and error is ErrorCode.NONE and diverging is None and not records
+            parked = reading.parking and error is ErrorCode.NONE and diverging is None and not records
             if parked:
                 reading.parked.append((partition, asked))
-            self._note_follower(partition, body.replica_id, asked, error, diverging, parked=parked, arrived=arrived)
+            self._note_follower(reading, partition, asked, error, diverging, parked=parked)
         if error is not ErrorCode.NONE:
             return _refused(asked, error), True
         if diverging is not None:
@@ -196,17 +189,17 @@ class FetchHandler:
 
     def _note_follower(
         self,
+        reading: Reading,
         partition: Partition,
-        replica: int,
         asked: FetchPartition,
         error: ErrorCode,
         diverging: Diverging | None,
         *,
         parked: bool,
-        arrived: bool,
     ) -> None:
         """Its fetch offset tells what the follower stores; then the high watermark and the ISR may move."""
-        accepted = arrived and error is ErrorCode.NONE and diverging is None
+        replica = reading.body.replica_id
+        accepted = reading.arrived and error is ErrorCode.NONE and diverging is None
         if accepted:
             partition.follower_fetched(replica, asked.fetch_offset)
             if replica in partition.remotes:
