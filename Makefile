@@ -46,7 +46,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m fuzz.guard_times
 	@$(BIN)/python -m fuzz.spoilt
 	@rm -rf results/sweep
-	@$(BIN)/highwater fuzz reference --seconds 600
+	@$(BIN)/python -m fuzz.wire.decoders --seconds 300
+	@$(BIN)/highwater fuzz reference --seconds 600 --lines
 	@$(BIN)/highwater fuzz --self-test --seconds 60 --seeds 5
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
 	@$(BIN)/python -m reports.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'

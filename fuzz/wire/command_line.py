@@ -44,6 +44,9 @@ def fuzz_command(
     defect: Annotated[list[str] | None, typer.Option(help="With --self-test, this defect only; repeatable.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="With --self-test, so many seeds from --seed on.")] = 1,
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Count the lines of the reference that are reached: lines.json, in --out.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write the page of the run here as well.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -54,6 +57,7 @@ def fuzz_command(
 
     Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
     """
+    from fuzz.wire.lines import check_lines, counted, lines_told
     from fuzz.wire.session import Bounds
     from spec.formats.run import new_folder, write_json
     from spec.formats.verdict import ExitCode, UsageError
@@ -67,10 +71,15 @@ def fuzz_command(
     folder = out or FINDINGS / _folder_name(target)
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
     with ExitStack() as opened:
+        if lines:
+            check_lines(target)
+            opened.enter_context(counted(folder))
         lab = opened.enter_context(_open_lab(target, owned=owned, memory_mb=memory_mb))
         other = opened.enter_context(_open_lab(against, owned=owned)).address if against else ""
         results = new_folder("fuzz", target=target, seed=seed)
         summary = fuzz(lab, folder, seed, bounds, resume=resume, against=other, quiet=json_)
+    if lines:
+        summary["lines"] = lines_told(folder)
     write_json(results / "fuzz.json", summary)
     _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
     if json_:
@@ -181,6 +190,8 @@ def _tell(summary: dict[str, Any], target: str) -> None:
         typer.echo(f"  replay: highwater replay {finding['path']} {target}")
     for play, why in summary["skipped"].items():
         typer.echo(f"skipped: sequences {play}: {why}")
+    if told := summary.get("lines"):
+        typer.echo(f"lines of the reference: {told['covered']:,} of {told['all']:,}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
     typer.echo(
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "

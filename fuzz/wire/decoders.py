@@ -1,0 +1,113 @@
+"""`python -m fuzz.wire.decoders [--seconds N] [--seed N]`: atheris (libFuzzer) on our own decoders.
+
+Bytes grow along the branches of the readers of `reference.wire`. Whatever they are, a reader gives a message or a
+`DecodeError`, and the same as the construct description that it is checked against. Exit code 77 when something else
+comes: libFuzzer prints the stack, and the input is kept in the results folder. Where atheris has no wheel
+(anything but Linux on x86_64), it says so and ends.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from spec.formats.run import new_folder
+
+CASE_BYTES: Final = 2
+"""Before the body: which message, in which version."""
+BODY_MAX: Final = 4_096
+INPUT_S: Final = 10
+RSS_MB: Final = 1_024
+BATCH_SHARE: Final = 64
+"""So many of the numbers that the first bytes can say mean a record batch."""
+
+
+def decoders(
+    seconds: Annotated[int, typer.Option(min=1, help="How long.")] = 300,
+    seed: Annotated[int, typer.Option(help="Of libFuzzer's choices, and of the messages that it begins with.")] = 1,
+) -> None:
+    """Fuzz our own decoders, led by their branches."""
+    if find_spec("atheris") is None:
+        print("skipped: no atheris here; there are wheels for Linux on x86_64: pip install atheris==3.0.0")
+        return
+    import atheris
+
+    with atheris.instrument_imports(include=["reference.wire"]):
+        attempt = readers()
+    folder = new_folder("decoders", seed=seed)
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    plant(corpus, random.Random(seed))
+    limits = [f"-max_total_time={seconds}", f"-max_len={BODY_MAX}", f"-timeout={INPUT_S}", f"-rss_limit_mb={RSS_MB}"]
+    where = [f"-artifact_prefix={folder}/", str(corpus)]
+    atheris.Setup([sys.argv[0], f"-seed={seed}", "-print_final_stats=1", *limits, *where], attempt)
+    atheris.Fuzz()
+
+
+def cases() -> list[tuple[type[Any], int]]:
+    """Every request and response in every version."""
+    from reference.wire.registry import APIS
+
+    return [
+        (message, version)
+        for api in APIS.values()
+        for version in range(api.min_version, api.max_version + 1)
+        for message in (api.request, api.response)
+    ]
+
+
+def readers() -> Callable[[bytes], None]:
+    """What is done with an input; AssertionError when reader and description do not agree."""
+    from reference.wire import described
+    from reference.wire.codec import decode
+    from reference.wire.errors import DecodeError
+    from reference.wire.records import decode_records
+
+    def outcome(read: Callable[..., Any], *given: Any) -> str:
+        try:
+            return repr(read(*given))
+        except DecodeError:
+            return "refused"
+
+    known = cases()
+
+    def attempt(data: bytes) -> None:
+        number, body = int.from_bytes(data[:CASE_BYTES], "big"), bytes(data[CASE_BYTES:])
+        if number < BATCH_SHARE:
+            outcome(decode_records, body)
+            return
+        message, version = known[number % len(known)]
+        fast, slow = outcome(decode, message, version, body), outcome(described.parse, message, version, body)
+        assert fast == slow, f"{message.__name__} version {version}: {fast[:300]}; described: {slow[:300]}"
+
+    return attempt
+
+
+def plant(corpus: Path, chance: random.Random) -> None:
+    """One sound request of every version, and some batches."""
+    from fuzz.wire.generators import generate, records
+    from reference.wire.codec import encode
+    from reference.wire.errors import EncodeError
+    from reference.wire.registry import api_of
+
+    known = cases()
+    for number, (message, version) in enumerate(known):
+        api = api_of(message)
+        if message is not api.request:
+            continue
+        place = number if number >= BATCH_SHARE else number + len(known)
+        try:
+            body = encode(generate(chance, api, version), version)
+        except EncodeError:
+            continue  # a value that this version cannot carry
+        (corpus / f"{message.__name__}-{version}").write_bytes(place.to_bytes(CASE_BYTES, "big") + body)
+    for number in range(BATCH_SHARE):
+        (corpus / f"batch-{number}").write_bytes(number.to_bytes(CASE_BYTES, "big") + records(chance))
+
+
+if __name__ == "__main__":
+    typer.run(decoders)
