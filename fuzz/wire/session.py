@@ -28,6 +28,8 @@ TURN_S: Final = 0.25
 SEQUENCES_S: Final = 0.08
 QUESTIONS: Final = 20
 PERSIST_EVERY_S: Final = 10.0
+PERSIST_SHARE: Final = 50
+"""What an hour has covered takes seconds to write: then it is written less often."""
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
 QUEUED_MAX: Final = 500
@@ -94,7 +96,7 @@ class Session:
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
-        self._processor = time.process_time()
+        self._processor, self._persist_every_s = time.process_time(), PERSIST_EVERY_S
         hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
         self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
 
@@ -282,8 +284,10 @@ class Session:
     # -- what stays --------------------------------------------------------------------------------
 
     def _persist_now_and_then(self) -> None:
-        if time.monotonic() - self._persisted > PERSIST_EVERY_S:
+        started = time.monotonic()
+        if started - self._persisted > self._persist_every_s:
             self.persist()
+            self._persist_every_s = max(PERSIST_EVERY_S, PERSIST_SHARE * (time.monotonic() - started))
 
     def persist(self) -> None:
         """Everything that another run needs to go on."""
