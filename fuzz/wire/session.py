@@ -189,25 +189,26 @@ class Session:
         """Did it close a connection because a handler broke off?"""
         stack = self.lab.broke_off()
         if stack is not None:
-            self._hold(Broken(Oracle.STACK, f"a handler broke off at {stack}"), self._engine.suspects()[::-1])
+            with self._held_up():
+                self._hold(Broken(Oracle.STACK, f"a handler broke off at {stack}"), self._engine.suspects()[::-1])
 
     def _play(self) -> None:
         """Conversations with a model beside them, for a share of the turn."""
         if not self._plays or self.totals.ended:
             return
-        started = time.monotonic()
         with self._held_up():
-            self._play_on(started + SEQUENCES_S)
-        self.totals.playing_s += time.monotonic() - started
+            self._play_on(time.monotonic() + SEQUENCES_S)
 
     def _play_on(self, end: float) -> None:
         served = spoken(self.served)
         while time.monotonic() < end:
             name = f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
+            started = time.monotonic()
             try:
                 played = perform(name, self.lab.address, served)
             except OSError:
                 return  # the next turn will find it dead
+            self.totals.playing_s += time.monotonic() - started
             self.totals.sequences += played.finished
             if played.violation is not None:
                 self._hit()
