@@ -59,7 +59,7 @@ def writes(view: View) -> Edges:
 
 
 def _edges(view: View, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
-    _, once = np.unique((source << 32) | target, return_index=True)
+    _, once = np.unique((source.astype(np.int64) << 32) | target, return_index=True)
     offset = view.ops.offset[second]
     columns = (source[once], target[once], first[once], second[once], offset[once])
     return Edges(*columns, np.zeros(len(once), np.int64))

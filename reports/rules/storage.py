@@ -3,7 +3,7 @@
 import numpy as np
 
 from reports.columns import TOMBSTONE, UNKNOWN, Ints, Kind, Status
-from reports.rules.found import Found, first_of_each, none_of, running_maximum
+from reports.rules.found import Found, distinct, first_of_each, none_of, running_maximum
 from reports.rules.view import View
 
 
@@ -102,7 +102,9 @@ def diverged_replicas(view: View) -> Found:
     other = other[np.isin(begin[other], begin[value != value[begin]])]
     first, second, at = row[other], row[begin[other]], offset[other]
     if not view.promise.compaction:
-        lacking = [_lacking(view, int(dump), row, offset) for dump in dumps]
+        held = distinct(begin)
+        known, by = offset[held], row[held]
+        lacking = [_lacking(view, int(dump), by, known) for dump in dumps]
         first, second, at = (
             np.concatenate([column, *more])
             for column, more in zip((first, second, at), zip(*lacking, strict=True), strict=True)
@@ -112,12 +114,16 @@ def diverged_replicas(view: View) -> Found:
 
 
 def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints, Ints]:
-    """Offsets that another replica has between this one's log start and high watermark, and this one has not."""
+    """Offsets that another replica has between this one's log start and high watermark, and this one has not.
+
+    `offset` ascends, each once; `row` is of the first dump that tells it.
+    """
     ops = view.ops
     begin = max(int(ops.position[dump]), view.log_start if view.promise.retention else 0)
-    due = (offset >= begin) & (offset < ops.high_watermark[dump]) & (row != dump)
-    missing = due & ~np.isin(offset, offset[row == dump])
-    return np.full(int(missing.sum()), dump), row[missing], offset[missing]
+    due = slice(*np.searchsorted(offset, [begin, ops.high_watermark[dump]]))
+    held = ops.record_offset[view.record_start[dump] :][: ops.record_count[dump]]
+    missing = ~np.isin(offset[due], held)
+    return np.full(int(missing.sum()), dump), row[due][missing], offset[due][missing]
 
 
 def stuck_ends(view: View) -> Found:

@@ -184,7 +184,7 @@ class View:
         ops = self.ops
         rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0))
         # A process does one thing at a time, so its rows stand in order already.
-        rows = rows[np.argsort((ops.process[rows] << 32) | ops.run[rows], kind="stable")]
+        rows = rows[np.lexsort((ops.run[rows], ops.process[rows]))]
         start = self.record_start[rows]
         first = ops.record_offset[start]
         last = ops.record_offset[start + ops.record_count[rows] - 1]
