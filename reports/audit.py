@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 
 from reports.anomalies import Anomaly, Severity, anomalies
+from reports.checked import going_on
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.dataset.reader import read_dataset
 from reports.dataset.schema import MANIFEST
@@ -125,8 +125,8 @@ def read(
 
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
     """Audit what was read already, here unless another engine is given."""
-    over = partial((engine or Pool()).over, history)
-    found, told = check_run(over, history.tables, Promise.of(history.config))
+    with going_on(engine or Pool(), history) as over:
+        found, told = check_run(over, history.tables, Promise.of(history.config))
     findings = []
     for rule, anomaly in anomalies().items():
         for severity in Severity:

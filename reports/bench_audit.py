@@ -5,10 +5,12 @@ Every measurement is a process of its own: `python -m reports.bench_audit WHAT F
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +25,21 @@ CLIENTS: Final = 8
 LIMIT_S: Final = 20
 MEMORY_BYTES: Final = 6 << 30
 """Porcupine's limit: a million operations in one partition took all of 8 GB and more."""
-MEASURED: Final = {"partitions": "per-partition rules", "audit": "all 38 rules"}
+LOOK_S: Final = 0.2
+SPARK_SIZE: Final = 10_000_000
+READERS: Final = 4
+BLOCK: Final = 500_000
+MEASURED: Final = {"partitions": "per-partition rules", "audit": "all 38 rules", "spark": "all 38 rules, on Spark"}
 
 
 # -- one measurement ---------------------------------------------------------------------------------
 
 
 def measure(what: str, folder: Path) -> dict[str, Any]:
-    """Wall and CPU seconds, and the peak of this process and all its workers together, in MB."""
+    """Wall and CPU seconds, of this process and all its workers."""
     from reports.audit import audit
     from reports.dataset.reader import Partitions
-    from reports.engines import WORKERS, Pool, engine_for
+    from reports.engines import Pool, engine_for
     from reports.rules.found import Promise
     from reports.rules.run import first_look
     from reports.synth.healthy import CONFIG
@@ -50,36 +56,94 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
         "verdict": verdict,
         "seconds": time.perf_counter() - started,
         "cpu_s": sum(each.ru_utime + each.ru_stime for each in (mine, workers)),
-        "memory_mb": (mine.ru_maxrss + WORKERS * workers.ru_maxrss) / 1e3,
     }
 
 
 def measured(what: str, folder: Path) -> dict[str, Any]:
-    """In a process of its own."""
+    """In a process of its own, and with the most memory that it and its workers held at once, in MB."""
     command = [sys.executable, "-m", "reports.bench_audit", what, str(folder)]
-    told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
-    return told
+    most_kb = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        while child.poll() is None:
+            most_kb = max(most_kb, _memory_kb(child.pid))
+            time.sleep(LOOK_S)
+        assert child.stdout is not None
+        told: dict[str, Any] = json.loads(child.stdout.read())
+    return told | {"memory_mb": most_kb / 1e3}
+
+
+def _memory_kb(pid: int) -> int:
+    """Of a process and all below it; what several share is divided among them."""
+    try:
+        mine = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it ended meanwhile
+        return 0
+    share = next((int(line.split()[1]) for line in mine.splitlines() if line.startswith("Pss:")), 0)
+    return share + sum(_memory_kb(int(each)) for each in below)
 
 
 # -- by size -----------------------------------------------------------------------------------------
 
 
 def by_size(sizes: tuple[int, ...] = SIZES) -> str:
-    """From Parquet, two processes; the seconds include the start of Python."""
+    """From Parquet; the seconds include the start of Python, and of Spark where it runs."""
     from reports.synth.tiles import synth_tiles
 
-    rows = ["| operations | rules | s | operations/s | CPU µs each | MB |", "|---|---|---|---|---|---|"]
+    rows = ["| operations | | s | operations/s | CPU µs each | MB |", "|---|---|---|---|---|---|"]
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as place:
         for size in sizes:
             folder = Path(place) / str(size)
             count = synth_tiles(folder, operations=size)
             for what, words in MEASURED.items():
-                told = measured(what, folder)
-                rows.append(
-                    f"| {count:,} | {words} | {told['seconds']:.1f} | {count / told['seconds']:,.0f} "
-                    f"| {told['cpu_s'] / count * 1e6:.2f} | {told['memory_mb']:,.0f} |"
-                )
+                if what != "spark" or size == SPARK_SIZE:
+                    rows.append(_row(count, words, measured(what, folder)))
+            shutil.rmtree(folder)
+        folder = Path(place) / "skewed"
+        skewed(folder, SPARK_SIZE)
+        for what in ("audit", "spark"):
+            words = f"{MEASURED[what]}, one partition with nine tenths"
+            rows.append(_row(SPARK_SIZE, words, measured(what, folder)))
     return "\n".join(rows)
+
+
+def _row(count: int, words: str, told: dict[str, Any]) -> str:
+    return (
+        f"| {count:,} | {words} | {told['seconds']:.1f} | {count / told['seconds']:,.0f} "
+        f"| {told['cpu_s'] / count * 1e6:.2f} | {told['memory_mb']:,.0f} |"
+    )
+
+
+def followed_log(first: int, end: int) -> Operations:
+    """A producer and four readers of one partition, from one operation to another: every other one is a send.
+
+    After each send one reader fetches the last four records, so each reader is given every record once.
+    """
+    rows = np.arange(first, end)
+    send, offset = rows % 2 == 0, rows // 2
+    position = np.maximum(offset - READERS + 1, 0)
+    count = np.where(send, 0, offset - position + 1)
+    unknown, zero = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
+    place = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    told = np.repeat(position, count) + place
+    return Operations(
+        invoked=2 * rows, returned=2 * rows + 1, process=np.where(send, 0, 1 + offset % READERS), run=zero,
+        kind=np.where(send, Kind.SEND, Kind.READ).astype(np.int64), status=zero, offset=np.where(send, offset, unknown),
+        value=np.where(send, offset, unknown), position=np.where(send, unknown, position),
+        high_watermark=np.where(send, unknown, offset + 1), leader_epoch=zero, quiet=zero, record_count=count,
+        record_offset=told, record_value=told,
+    )  # fmt: skip
+
+
+def skewed(folder: Path, operations: int) -> None:
+    """One partition has nine tenths of them, nine others the rest."""
+    shares = {f"t-{number}": operations * (90 if number == 0 else 1) // 198 * 2 for number in range(10)}
+    pieces = (
+        {key: followed_log(first, min(first + BLOCK, share))}
+        for key, share in shares.items()
+        for first in range(0, share, BLOCK)
+    )
+    _dataset(folder, pieces, sum(shares.values()))
 
 
 # -- Porcupine ---------------------------------------------------------------------------------------
@@ -148,7 +212,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
                     for number, ops in enumerate(parts.values()):
                         np.savetxt(lines, _lines(number, ops), fmt="%d")
                 folder = Path(place) / f"{size}-{partitions}"
-                _dataset(folder, parts)
+                _dataset(folder, [parts], size // partitions * partitions)
                 ours = measured("audit", folder)
                 assert ours["verdict"] == "valid", ours
                 rows.append(
@@ -158,15 +222,15 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
     return "\n".join(rows)
 
 
-def _dataset(folder: Path, parts: dict[str, Operations]) -> None:
+def _dataset(folder: Path, pieces: Iterable[dict[str, Operations]], count: int) -> None:
     from reports.dataset.schema import Manifest
     from reports.dataset.writer import Writer
     from reports.importers.quarantine import Quarantine
     from reports.synth.healthy import CONFIG
 
-    count = sum(len(ops) for ops in parts.values())
     with Writer(folder) as writer:
-        writer.add(parts, [])
+        for parts in pieces:
+            writer.add(parts, [])
         manifest = Manifest(
             source=("bench", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count, faults=[]
         )

@@ -130,6 +130,10 @@ OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])
 STAMPED: Final = ("fate", "ended")
 """Known only when all of a history was read, and to all partitions alike: they stand with the transactions."""
 STORED: Final = tuple(name for name in ROW_COLUMNS if name not in STAMPED)
+NARROW: Final = dict.fromkeys(("kind", "status", "quiet", "isolation", "began", "gave_up"), np.int8) | dict.fromkeys(
+    ("process", "run", "record_count", "txn", "producer", "key", "node", "group"), np.int32
+)
+"""Of what is counted here, and not told by a history, so that it fits; all else has 64 bits."""
 
 
 def stamped(ops: Operations, fate: Ints, ended: Ints) -> Operations:

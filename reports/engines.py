@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -19,13 +21,17 @@ from spec.formats.verdict import UsageError
 POOL_FROM_ROWS: Final = 1_000_000
 SPARK_FROM_ROWS: Final = 100_000_000
 WORKERS: Final = 2
+MEMORY_BYTES: Final = 320 << 20
+"""For partitions that are looked at; what the processes themselves take comes to it."""
+ROW_BYTES: Final = 200
+RECORD_BYTES: Final = 75
 T = TypeVar("T")
 Work = Callable[[str, View], T]
 
 
 class Engine(Protocol):
     def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
-        """`work` on each partition, or on those of these keys that there are, in the order of the keys."""
+        """`work` on each partition, or on those of these keys that there are, as they are done."""
 
 
 class Here:
@@ -49,21 +55,35 @@ class Pool:
     def checked(
         self, partitions: Partitions, promise: Promise, work: Work[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
-        done: list[tuple[str, T]] = []
-        workers = min(WORKERS, os.cpu_count() or 1)
         try:
-            with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            with _processes(_workers(partitions)) as pool:
                 tasks = [
                     pool.submit(work_on_bucket, partitions.folder, bucket, chosen, promise, work)
                     for bucket, mine in partitions.buckets().items()
                     if (chosen := [key for key in mine if keys is None or key in keys])
                 ]
                 for task in as_completed(tasks):
-                    done += task.result()
+                    yield from task.result()
         except BrokenProcessPool as error:
             mend = "see that there is memory for the largest partition twice, or use --engine spark"
             raise UsageError("a worker was killed", where=str(partitions.folder), mend=mend) from error
-        yield from sorted(done, key=lambda pair: pair[0])
+
+
+def _workers(partitions: Partitions) -> int:
+    """As many as can hold the largest partition at once, each."""
+    largest = max(part.rows * ROW_BYTES + part.records * RECORD_BYTES for part in partitions.parts.values())
+    return max(1, min(WORKERS, os.cpu_count() or 1, MEMORY_BYTES // max(largest, 1)))
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """An interruption reaches this process alone, which lets them end what they began, and begin nothing else."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @cache

@@ -98,4 +98,4 @@ class Spark:
             told = str(error).strip().splitlines()
             what = f"the job failed: {told[0] if told else type(error).__name__}"
             raise UsageError(what, where=f"Spark at {self._master}", mend="see what its workers wrote") from error
-        return sorted(((row.key, pickle.loads(row.result)) for row in rows), key=lambda pair: pair[0])
+        return [(row.key, pickle.loads(row.result)) for row in rows]

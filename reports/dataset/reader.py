@@ -1,11 +1,12 @@
 """Reads a dataset: partitions one at a time, when they are asked for."""
 
+import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -192,13 +193,17 @@ class KeptTransactions(Transactions):
     """Names are looked up only where a finding is put into words."""
 
     def __init__(self, folder: Path) -> None:
-        table = _read(folder / "transactions.parquet", schema.TRANSACTIONS)
+        self._folder = folder
+        table = _read(folder / "transactions.parquet", schema.TRANSACTIONS, ["fate", "ended"])
         fate, ended = (array(code, table[name].to_numpy().tobytes()) for code, name in (("b", "fate"), ("q", "ended")))
         super().__init__(fate=fate, ended=ended, begun=array("b", bytes([1]) * len(fate)))
-        self._names = table["name"]
+
+    @cached_property
+    def _kept_names(self) -> Any:
+        return _read(self._folder / "transactions.parquet", schema.TRANSACTIONS, ["name"])["name"]
 
     def name(self, number: int) -> str:
-        return str(self._names[number].as_py())
+        return str(self._kept_names[number].as_py())
 
 
 class KeptValues(Values):
@@ -210,14 +215,31 @@ class KeptValues(Values):
         return str(self._kept[-2 - number].as_py()) if TOMBSTONE < number < 0 else super().text(number)
 
 
-def _tables(folder: Path) -> Tables:
-    tables = Tables(KeptTransactions(folder))
-    with _opened(folder / "steps.parquet", schema.STEPS) as file:
-        for batch in file.iter_batches():
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                step = Step(*row)
-                tables.add(step._replace(status=Status(step.status)))
-    return tables
+class KeptTables(Tables):
+    """Steps are read when they are asked for: after the partitions, which take the most memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.transactions = KeptTransactions(folder)
+
+    @cached_property
+    def steps(self) -> dict[str, list[Step]]:  # type: ignore[override]
+        found: dict[str, list[Step]] = {}
+        with _opened(self._folder / "steps.parquet", schema.STEPS) as file:
+            for batch in file.iter_batches():
+                columns = {name: _shared(batch[name].to_pylist()) for name in Step._fields}
+                columns["status"] = [STATUSES[status] for status in columns["status"]]
+                for row in zip(*columns.values(), strict=True):
+                    found.setdefault(row[0], []).append(Step(*row))
+        return found
+
+
+STATUSES: Final = tuple(Status)
+
+
+def _shared(cells: list[Any]) -> list[Any]:
+    """Steps are many and their texts few, so each text is held once."""
+    return [sys.intern(cell) for cell in cells] if cells and type(cells[0]) is str else cells
 
 
 def read_dataset(folder: Path) -> Ingested:
@@ -227,7 +249,7 @@ def read_dataset(folder: Path) -> Ingested:
     return Ingested(
         manifest.config,
         partitions,
-        _tables(folder),
+        KeptTables(folder),
         KeptValues(folder),
         manifest.faults,
         manifest.operations,

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from reports.columns import RECORDS, STORED
+from reports.columns import NARROW, RECORDS, STORED
 from reports.importers.quarantine import Quarantine
 from spec.formats.history import Config, Event
 
-VERSION: Final = 1
+VERSION: Final = 2
 MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 
@@ -30,7 +31,9 @@ def _schema(*columns: tuple[str, Any]) -> Any:
 
 _EACH = pa.list_(pa.field("element", pa.int64(), nullable=False))
 OPERATIONS: Final = _schema(
-    ("partition", pa.int32()), *((name, pa.int64()) for name in STORED), *((name, _EACH) for name in RECORDS)
+    ("partition", pa.int32()),
+    *((name, pa.from_numpy_dtype(NARROW.get(name, np.int64))) for name in STORED),
+    *((name, _EACH) for name in RECORDS),
 )
 """One row an operation, -1 for what was not told; in each bucket the rows of a partition stand in the order of time."""
 PARTITIONS: Final = _schema(
@@ -49,10 +52,10 @@ STEPS: Final = _schema(
     ("position", pa.int64()), ("at_ms", pa.int64()), ("calm_ms", pa.int64()), ("text", pa.string()),
 )  # fmt: skip
 FINDINGS: Final = _schema(
-    ("key", pa.string()), ("rule", pa.int64()), ("first", pa.int64()), ("second", pa.int64()), ("offset", pa.int64()),
+    ("place", pa.int64()), ("rule", pa.int64()), ("first", pa.int64()), ("second", pa.int64()), ("offset", pa.int64()),
     ("information", pa.bool_()),
 )  # fmt: skip
-"""What the rules over one partition found; `first` and `second` are rows of it."""
+"""What the rules over one partition found; `first` and `second` are rows of it, `place` numbers the `Found`."""
 
 # Numbers that ascend are stored as differences, small sets by dictionary: 6 bytes an operation, and quick to read.
 ASCENDING: Final = ("invoked", "returned", "offset", "value", "position", "high_watermark", "last_stable_offset",

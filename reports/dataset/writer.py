@@ -4,8 +4,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ from reports.ingest.history import Ingest
 from reports.ingest.lives import Former
 from reports.tables import Step
 from spec.formats.verdict import UsageError
+
+WAITING_BYTES: Final = 96 << 20
 
 
 @contextmanager
@@ -39,6 +42,7 @@ class Writer:
         self._folder = folder
         self._hidden = folder.with_name(f".{folder.name}.partial")
         self._buckets: dict[int, Any] = {}
+        self._waiting: dict[int, list[Any]] = {}
         self._steps: Any = None
         self._numbers: dict[str, int] = {}
         self._rows: list[int] = []
@@ -67,16 +71,25 @@ class Writer:
 
     def add(self, partitions: Mapping[str, Operations], steps: list[Step]) -> None:
         """What comes after all that came before."""
-        by_bucket: dict[int, list[Any]] = {}
         for key, ops in partitions.items():
             number = self._number(key)
             self._rows[number] += len(ops)
             self._records[number] += len(ops.record_offset)
-            by_bucket.setdefault(bucket_of(number), []).append(_table(number, ops))
+            self._waiting.setdefault(bucket_of(number), []).append((number, _table(number, ops)))
         with telling_of_the_disk(self._folder):
-            for bucket, tables in sorted(by_bucket.items()):
-                self._bucket(bucket).write_table(pa.concat_tables(tables))
+            self._write_all_but(WAITING_BYTES)
             self._steps.write_table(_steps(steps))
+
+    def _write_all_but(self, limit: int) -> None:
+        """The largest first, since a small row group takes as long to read as one that is ten times as large."""
+        sizes = {bucket: sum(table.nbytes for _, table in mine) for bucket, mine in self._waiting.items()}
+        left = sum(sizes.values())
+        for bucket in sorted(sizes, key=lambda bucket: (-sizes[bucket], bucket)):
+            if left <= limit:
+                break
+            left -= sizes[bucket]
+            tables = sorted(self._waiting.pop(bucket), key=itemgetter(0))  # those of a partition together
+            self._bucket(bucket).write_table(pa.concat_tables([table for _, table in tables]))
 
     def _number(self, key: str) -> int:
         if key not in self._numbers:
@@ -117,6 +130,7 @@ class Writer:
         """Names, fates and ends of the transactions; which partition had each one's name before."""
         before = [former(key) for key in self._numbers]
         with telling_of_the_disk(self._folder):
+            self._write_all_but(0)
             for writer in (self._steps, *self._buckets.values()):
                 writer.close()
             self._write("partitions", schema.PARTITIONS, (
@@ -140,7 +154,7 @@ class Writer:
 def _table(number: int, ops: Operations) -> Any:
     ends = pa.array(np.concatenate([[0], np.cumsum(ops.record_count)]), pa.int32())
     columns = [pa.array(np.full(len(ops), number), pa.int32())]
-    columns += [pa.array(getattr(ops, name)) for name in STORED]
+    columns += [pa.array(getattr(ops, name), schema.OPERATIONS.field(name).type) for name in STORED]
     for name in RECORDS:
         each = schema.OPERATIONS.field(name).type
         columns.append(pa.ListArray.from_arrays(ends, pa.array(getattr(ops, name)), type=each))

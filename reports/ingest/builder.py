@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from reports.columns import OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Ints, Operations
+from reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Ints, Operations
 
 _PACK: Final = struct.Struct(f"={len(STORED)}q").pack
 
@@ -63,7 +63,9 @@ class Builder:
     def take(self) -> Operations:
         """What was added since the last time; columns that tell nothing are left out."""
         rows = np.frombuffer(self._rows, np.int64).reshape(-1, len(STORED))
-        columns = {name: np.ascontiguousarray(rows[:, place]) for place, name in enumerate(STORED)}
+        columns: dict[str, Any] = {
+            name: rows[:, place].astype(NARROW.get(name, np.int64)) for place, name in enumerate(STORED)
+        }
         told = {name: each for name, each in columns.items() if name not in OPTIONAL or np.any(each != UNKNOWN)}
         taken = Operations(**told, record_offset=_ints(self._offsets), record_value=_ints(self._values))
         self.__init__()  # type: ignore[misc]

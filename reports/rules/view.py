@@ -129,7 +129,7 @@ class View:
         told: Mask = (self.ops.kind == Kind.READ)[self.record_row]
         return told
 
-    @cached_property
+    @property  # quickly made, and too much to be kept
     def seen(self) -> Observed:
         ops, read = self.ops, self.read_value
         return Observed(

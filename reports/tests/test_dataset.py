@@ -11,7 +11,7 @@ import pytest
 
 from reports.audit import audit
 from reports.columns import Operations
-from reports.dataset import schema
+from reports.dataset import schema, writer
 from reports.dataset.reader import Partitions, read_dataset
 from reports.ingest import history as ingesting
 from reports.ingest.history import ingest
@@ -46,6 +46,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything goes to the buckets in many small pieces."""
     monkeypatch.setattr(ingesting, "AT_ONCE", 300)
+    monkeypatch.setattr(writer, "WAITING_BYTES", 20_000)
 
 
 def assert_equal(one: Operations, other: Operations) -> None:
