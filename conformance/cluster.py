@@ -67,7 +67,7 @@ class Cluster:
         return broker
 
     def any_address(self) -> str:
-        return next(address for node, address in self.target.addresses.items() if self._is_up(node))
+        return next(address for node, address in self.target.addresses.items() if self.is_up(node))
 
     def need_brokers(self, count: int) -> None:
         if len(self.target.addresses) < count:
@@ -98,7 +98,7 @@ class Cluster:
 
     def _is_back(self, node: int) -> bool:
         access = access_of(self.target.command_config)
-        asked = [address for each, address in self.target.addresses.items() if each == node or self._is_up(each)]
+        asked = [address for each, address in self.target.addresses.items() if each == node or self.is_up(each)]
         with suppress(TargetFailure):
             return all(node in brokers_of(address, access) for address in asked)
         return False
@@ -111,7 +111,7 @@ class Cluster:
         self.target.resume_node(node)
         self._paused.discard(node)
 
-    def _is_up(self, node: int) -> bool:
+    def is_up(self, node: int) -> bool:
         return node not in self._down and node not in self._paused
 
     # -- topics --------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Cluster:
         with self.leader(topic) as leader:
             if leader.list_offset(topic, LATEST).error_code in NOT_YET_LEADER:
                 return False
-        return all(self._knows(address, topic) for node, address in self.target.addresses.items() if self._is_up(node))
+        return all(self._knows(address, topic) for node, address in self.target.addresses.items() if self.is_up(node))
 
     def _knows(self, address: str, topic: Topic) -> bool:
         with self.connect(address) as broker:
@@ -177,7 +177,7 @@ class Cluster:
         def ask() -> Any:
             with self.connect() as broker:
                 controller = broker.call(MetadataRequest(topics=()), 1).controller_id
-            if controller not in self.target.addresses or not self._is_up(controller):
+            if controller not in self.target.addresses or not self.is_up(controller):
                 return None
             with self.connect(self.target.addresses[controller]) as broker:
                 reply = broker.call(request)

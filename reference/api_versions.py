@@ -20,6 +20,9 @@ SOFTWARE_NAME_SINCE: Final = 3
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 TRANSACTION_VERSION: Final = "transaction.version"
+"""What clients go by when they choose a transaction protocol (KIP-584, KIP-890)."""
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+"""From level 1 on the high watermark stands still below min.insync.replicas (KIP-966)."""
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -39,7 +42,8 @@ class Served:
 
 class ApiVersionsHandler:
     def __init__(self, served: dict[int, Served], transaction_version: int) -> None:
-        self._served, self._transaction_version = served, transaction_version
+        self._served = served
+        self._features = {ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: transaction_version}
 
     async def api_versions(self, request: Request) -> ApiVersionsResponse:
         """An unknown version is answered in version 0, with the range of this key only (KIP-511)."""
@@ -59,16 +63,13 @@ class ApiVersionsHandler:
                 ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
                 for key, api in sorted(served.items())
             ),
-            # What clients go by when they choose a transaction protocol (KIP-584, KIP-890).
-            supported_features=(
-                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=self._transaction_version),
+            supported_features=tuple(
+                SupportedFeatureKey(name=name, min_version=0, max_version=level)
+                for name, level in self._features.items()
             ),
             finalized_features_epoch=0,
-            finalized_features=(
-                FinalizedFeatureKey(
-                    name=TRANSACTION_VERSION,
-                    min_version_level=self._transaction_version,
-                    max_version_level=self._transaction_version,
-                ),
+            finalized_features=tuple(
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in self._features.items()
             ),
         )

@@ -44,7 +44,7 @@ def controller(cluster: Cluster) -> Broker:
     def look() -> int | None:
         with cluster.connect() as broker:
             found: int = broker.call(MetadataRequest(topics=()), 1).controller_id
-        return found if found in cluster.target.addresses else None
+        return found if found in cluster.target.addresses and cluster.is_up(found) else None
 
     return cluster.connect(cluster.target.addresses[cluster.eventually("a controller", look)])
 

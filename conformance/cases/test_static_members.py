@@ -7,7 +7,7 @@ from conformance.cases.committed import commit
 from conformance.cases.members import GroupDriver, Member
 from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, defect, forgives, one_more
+from conformance.defects import GuardOff, Reply, Request, defect, forgives, one_more
 from reference.wire.messages.describe_groups import DescribeGroupsRequest
 from reference.wire.messages.heartbeat import HeartbeatRequest
 from reference.wire.messages.join_group import JoinGroupRequest
@@ -79,6 +79,19 @@ def test_a_static_leader_that_comes_back_is_spared_the_assignment(driver: GroupD
     expect("members that it sees", 2, len(reply.members))
     expect("assignment of old", b"leader", back.sync().assignment)
     expect("error code of the follower's heartbeat", 0, follower.heartbeat_error())
+
+
+@clause("GRP-16", "rebalance")
+@defect(GuardOff("NewMemberIdOnStaticRejoin"), Reply(HeartbeatRequest, "error_code", UNKNOWN_MEMBER))
+def test_a_static_member_that_comes_back_in_a_rebalance_has_a_new_id(driver: GroupDriver) -> None:
+    """Another process may still use the old one."""
+    member = driver.stable_member(instance="i1")
+    other = driver.send_join(instance="i2")
+    member.await_rebalance()
+    back = driver.send_join(instance="i1")
+    expect("error codes of the joins", (0, 0), (back.receive_join().error_code, other.receive_join().error_code))
+    expect("another id", True, back.member_id != member.member_id)
+    expect("error code of the old one's heartbeat", FENCED_INSTANCE, member.heartbeat_error())
 
 
 @clause("GRP-44", "sync")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reference.api_versions import TRANSACTION_VERSION
 from reference.events import broker_peer
 from reference.tests.simulated import Simulated
 from reference.tests.transactional import Producer
@@ -241,19 +242,22 @@ def test_without_the_guard_every_client_is_a_classic_one() -> None:
     world = Simulated(guards_off=("EndTxnBumpsEpoch",))
     world.create(TOPIC, 2)
     offered = offered_versions(world)
-    assert offered == {"transaction.version": 1, 0: 11, 26: 4, 28: 4}
+    assert offered == {TRANSACTION_VERSION: 1, 0: 11, 26: 4, 28: 4}
     assert delayed_end(world, newest=offered[26] >= 5) == (ErrorCode.NONE, [b"first", b"torn?"], [])
 
 
 def test_with_the_guard_transaction_version_2_is_offered(world: Simulated) -> None:
-    assert offered_versions(world) == {"transaction.version": 2, 0: 12, 26: 5, 28: 5}
+    assert offered_versions(world) == {TRANSACTION_VERSION: 2, 0: 12, 26: 5, 28: 5}
 
 
 def offered_versions(world: Simulated) -> dict[object, int]:
     asked = ApiVersionsRequest(client_software_name="hand", client_software_version="1")
     answer = world.ask(asked, 4)
-    features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    return {**features, **{api.api_key: api.max_version for api in answer.api_keys if api.api_key in {0, 26, 28}}}
+    level = {each.name: each.max_version_level for each in answer.finalized_features}[TRANSACTION_VERSION]
+    return {
+        TRANSACTION_VERSION: level,
+        **{api.api_key: api.max_version for api in answer.api_keys if api.api_key in {0, 26, 28}},
+    }
 
 
 # -- offsets ---------------------------------------------------------------------------------------
