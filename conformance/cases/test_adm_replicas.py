@@ -8,7 +8,7 @@ from conformance.broker import EARLIEST, Broker, Topic, batch, expect, only
 from conformance.cases.admin import BAD_ASSIGNMENT, BAD_FACTOR, TIMEOUT_MS, UNKNOWN_TOPIC, controller
 from conformance.clause import clause, sweep
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, defect
+from conformance.defects import GuardOff, Reply, Request, defect
 from conformance.failures import Unsupported
 from reference.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -239,7 +239,11 @@ def eventually_placed(cluster: Cluster, topic: Topic, replicas: tuple[int, ...])
 
 
 @clause("ADM-34")
-@defect(Reply(AlterPartitionReassignmentsRequest, "responses.partitions.error_code", BAD_ASSIGNMENT))
+@defect(
+    GuardOff("AnnounceBothReplicaSets"),
+    GuardOff("MoveLeaderToTarget"),
+    Reply(AlterPartitionReassignmentsRequest, "responses.partitions.error_code", BAD_ASSIGNMENT),
+)
 def test_a_replica_moves_with_its_records(cluster: Cluster) -> None:
     cluster.need_brokers(2)
     first, second = sorted(cluster.target.addresses)[:2]

@@ -21,7 +21,7 @@ from conformance.cases.test_fetch_limits import diverging
 from conformance.cases.test_lst import epoch_end
 from conformance.clause import clause
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, defect, forgives, one_less, one_more
+from conformance.defects import GuardOff, Reply, Request, defect, forgives, one_less, one_more
 from conformance.targets.base import PAUSE_NODE, STOP_NODE
 from reference.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from reference.wire.messages.fetch import FetchRequest
@@ -148,7 +148,7 @@ def test_a_replica_of_a_stopped_broker_is_offline(cluster: Cluster, topic: Topic
 
 
 @clause("REP-11")
-@defect(Reply(MetadataRequest, "topics.partitions.error_code", 0))
+@defect(GuardOff("ElectFromIsr"), Reply(MetadataRequest, "topics.partitions.error_code", 0))
 def test_only_who_is_in_sync_may_lead(cluster: Cluster) -> None:
     """The last in sync is gone, and the one that is back lacks what was acknowledged: nobody leads."""
     cluster.need(STOP_NODE)
@@ -329,7 +329,7 @@ def test_an_assignment_outlives_the_coordinator(cluster: Cluster) -> None:
 
 
 @clause("GRP-28")
-@defect(Reply(HeartbeatRequest, "error_code", forgives(FENCED_INSTANCE)))
+@defect(GuardOff("PersistStaticRejoin"), Reply(HeartbeatRequest, "error_code", forgives(FENCED_INSTANCE)))
 def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)

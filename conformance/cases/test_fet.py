@@ -118,7 +118,7 @@ def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) ->
 
 
 @clause("FET-8", "older")
-@defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
+@defect(GuardOff("FenceStaleFetch"), Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
 @pytest.mark.cluster_fault
 def test_an_epoch_before_the_leaders_is_fenced(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)

@@ -6,7 +6,7 @@ from conformance.broker import expect, only
 from conformance.cases.members import GroupDriver
 from conformance.clause import clause, era, sweep
 from conformance.cluster import Cluster
-from conformance.defects import Reply, Request, Silence, defect, forgives, one_less, one_more
+from conformance.defects import GuardOff, Reply, Request, Silence, defect, forgives, one_less, one_more
 from reference.wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -29,7 +29,11 @@ SYNC_ERROR = Reply(SyncGroupRequest, "error_code", forgives(REBALANCE))
 
 @clause("GRP-13", "evicted")
 @pytest.mark.slow
-@defect(Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS), Reply(DescribeGroupsRequest, "groups.members", ()))
+@defect(
+    GuardOff("AwaitAllMembers"),
+    Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS),
+    Reply(DescribeGroupsRequest, "groups.members", ()),
+)
 def test_who_does_not_join_in_time_is_left_behind(driver: GroupDriver) -> None:
     late = driver.stable_member(rebalance_timeout_ms=SHORT_MS)
     new = driver.send_join(rebalance_timeout_ms=SHORT_MS)
@@ -58,7 +62,11 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
 
 @clause("GRP-26")
 @pytest.mark.slow
-@defect(Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS), Reply(DescribeGroupsRequest, "groups.members", ()))
+@defect(
+    GuardOff("ExpireUnsyncedMembers"),
+    Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS),
+    Reply(DescribeGroupsRequest, "groups.members", ()),
+)
 def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
     first, second = driver.two_joined(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
     leader, follower = (first, second) if first.is_leader else (second, first)
