@@ -14,7 +14,7 @@ from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id,
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle, asked, read_request
 from fuzz.wire.process import place_of
-from fuzz.wire.replay import Replay
+from fuzz.wire.replay import Replay, make_topics
 from fuzz.wire.sequences.playing import Played, replay_sequence
 from fuzz.wire.sequences.stage import Violation
 from fuzz.wire.shrink import Breaks, fewest, shrink
@@ -253,9 +253,10 @@ class Inquest:
 
     def _breaks_anew(self, cases: list[Case], oracle: Oracle) -> bool:
         """Also on a target without a past, as who replays the file will have it."""
-        if oracle not in RESTARTS and self.lab.restart():
-            return self.breaks(cases, oracle)
-        return True
+        if not self.lab.restart():
+            return True
+        make_topics(self.lab.address)
+        return self.breaks(cases, oracle)
 
     def _ensure_alive(self) -> None:
         if self.lab.why_dead() is not None:

@@ -10,6 +10,7 @@ from fuzz.wire.inquest import Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Broken, Oracle
+from fuzz.wire.replay import make_topics
 from fuzz.wire.sequences.playing import perform, spoken
 from fuzz.wire.shrink import shrink
 from spec.formats.verdict import UsageError
@@ -43,6 +44,7 @@ def _fewer_steps(inquest: Inquest, finding: Finding) -> tuple[Finding, str] | No
 
 def _fewer_bytes(inquest: Inquest, finding: Finding) -> tuple[Finding, str] | None:
     cases = finding.cases()
+    make_topics(inquest.lab.address)
     if not inquest.breaks(cases, finding.oracle):
         return None
     least = shrink(cases, inquest.like(cases, finding.oracle, inquest.last_log), inquest.shrink_s)

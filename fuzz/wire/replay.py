@@ -1,25 +1,45 @@
 """A finding again: the same steps, and whether the same oracle breaks."""
 
+import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from fuzz.wire.cases import Case, Ends
 from fuzz.wire.findings import Finding
+from fuzz.wire.generators import TOPICS
 from fuzz.wire.lab import Lab
-from fuzz.wire.line import Closed, Line, Silent
+from fuzz.wire.line import Closed, Line, Silent, advertised
 from fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patience
-from fuzz.wire.sequences.playing import replay_sequence
+from fuzz.wire.sequences.playing import replay_sequence, spoken
+from fuzz.wire.sequences.stage import LATEST, NOT_NOW, Abandoned, Stage, Violation
 from reference.wire.errors import FrameSizeError
 
 SEGMENT_S: Final = 0.01
 """Between segments, so that the target reads them one by one."""
 LEAK_TURNS: Final = 150
 """A leak shows only in numbers: the steps are sent that often."""
+LOOKS_MAX: Final = 400
+
+
+def make_topics(address: str) -> None:
+    """Those that cases name: without them a target that knows nothing yet would refuse what another takes up."""
+    with suppress(OSError, Violation, Abandoned):
+        stage = Stage(address, spoken(advertised(address)), random.Random(0))
+        try:
+            if stage.speaks(2, 19):
+                line = stage.line()
+                for name in TOPICS:
+                    stage.topic(line, name)
+                    any(stage.listed(line, name, LATEST).error_code not in NOT_NOW for _ in range(LOOKS_MAX))
+        finally:
+            stage.close()
 
 
 def replay_finding(lab: Lab, finding: Finding, deadline_s: float = DEADLINE_S) -> Broken | None:
     """What breaks now."""
+    make_topics(lab.address)
     if finding.sequence:
         violation = replay_sequence(finding.sequence, lab.address, finding.without)
         return violation.broken if violation is not None else None
