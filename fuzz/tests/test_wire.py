@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from fuzz.wire.cases import Case
+from fuzz.wire.corpus import read_state
 from fuzz.wire.findings import read_finding
 from fuzz.wire.generators import HARMFUL, generate
 from fuzz.wire.inquest import KILLS_MAX, Inquest
@@ -276,3 +277,20 @@ def test_a_target_that_is_not_there_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
     with pytest.raises(UsageError, match=f"127.0.0.1:{port}"):
         Session(Lab(f"127.0.0.1:{port}"), tmp_path, SEED).run()
+
+
+def test_what_is_being_shrunk_when_the_run_is_interrupted_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(cases: list[Case], breaks: object, seconds: float) -> list[Case]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fuzz.wire.inquest.shrink", interrupted)
+    with fake_broker(wrong_correlation_id) as address:
+        told = fuzzed(address, tmp_path)
+    assert told["ended"] == "interrupted"
+    (found,) = told["findings"]
+    assert read_finding(Path(found["path"])).reproduced
+    state = read_state(tmp_path)
+    assert state is not None
+    assert [each["id"] for each in state.findings] == [found["id"]]

@@ -188,9 +188,6 @@ def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
     assert len(reply.edits) == 1
     again = CliRunner().invoke(app, ["replay", found["path"], client.command])
     assert (again.exit_code, again.output) == (ExitCode.VIOLATED, "reproduced: alive: died of signal 6\n")
-    script.write_text(CRASHES_ON_ANOTHERS_ANSWER.replace("os.abort()", "pass"))
-    mended = CliRunner().invoke(app, ["replay", found["path"], client.command])
-    assert mended.exit_code == ExitCode.HELD, mended.output
     with pytest.raises(UsageError, match="bootstrap"):
         CliRunner().invoke(app, ["replay", found["path"], "reference"], catch_exceptions=False)
 

@@ -123,9 +123,11 @@ def _fuzz_client(
     from fuzz.wire.clients import ClientSession
     from fuzz.wire.watched import Client
     from spec.formats.verdict import ExitCode
+    from spec.interruption import interruptible
 
     client = Client(command, max(deadline, CLIENT_DEADLINE_S), memory_mb or CLIENT_MEMORY_MB)
-    summary = ClientSession(client, folder, seed, seconds, runs).run()
+    with interruptible():
+        summary = ClientSession(client, folder, seed, seconds, runs).run()
     if json_:
         typer.echo(msgspec.json.encode(summary).decode())
     else:

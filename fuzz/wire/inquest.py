@@ -98,10 +98,14 @@ class Inquest:
         self.seen.add(signature)
         if self._is_alike(broken, self._kind(broken, last) if culprits else None, log):
             return None
-        if culprits:
-            culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
-            self.convicted = self.convicted and culprits[-1:]
-        reproduced = bool(culprits) and self._breaks_anew(culprits, broken.oracle)
+        try:
+            if culprits:
+                culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
+                self.convicted = self.convicted and culprits[-1:]
+            reproduced = bool(culprits) and self._breaks_anew(culprits, broken.oracle)
+        except KeyboardInterrupt:  # it is known from now on, so that it must be told
+            self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+            raise
         self._ensure_alive()
         if culprits and not reproduced and self._is_alike(broken, None, log):
             return None
@@ -148,7 +152,6 @@ class Inquest:
         if self.again(name, broken, ()) is None:
             self.unconfirmed += 1
             return None
-        self.seen.add(signature)
         without = self.needless(name, broken, played.steps)
         violation = self.again(name, broken, without) or violation
         reproduced = not self.lab.restart() or self.again(name, broken, without) is not None
@@ -158,6 +161,7 @@ class Inquest:
             target=self.target, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
             without=without, said=violation.said, environment=environment(self.lab.version),
         )  # fmt: skip
+        self.seen.add(signature)
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding

@@ -96,7 +96,7 @@ class Session:
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
-        self._processor, self._persist_every_s = time.process_time(), PERSIST_EVERY_S
+        self._processor, self._persist_every_s, self._kept = time.process_time(), PERSIST_EVERY_S, 0
         hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
         self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
 
@@ -286,13 +286,13 @@ class Session:
 
     def _persist_now_and_then(self) -> None:
         started = time.monotonic()
-        if started - self._persisted > self._persist_every_s:
+        if len(self.inquest.findings) > self._kept or started - self._persisted > self._persist_every_s:
             self.persist()
             self._persist_every_s = max(PERSIST_EVERY_S, PERSIST_SHARE * (time.monotonic() - started))
 
     def persist(self) -> None:
         """Everything that another run needs to go on."""
-        self._persisted = time.monotonic()
+        self._persisted, self._kept = time.monotonic(), len(self.inquest.findings)
         done = self.state
         self.coverage.mark(done.seconds + self.totals.seconds, done.cases + self.totals.cases)
         state = State(
