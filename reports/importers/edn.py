@@ -6,7 +6,8 @@ JSON by replacing bytes and decoded in C, many lines at once; every other goes t
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -16,12 +17,14 @@ from reports.importers.sources import LINE_LIMIT, numbered_lines
 
 MAP: Final = "{"
 SET: Final = "#{"
-BATCH: Final = 64  # lines decoded together
+BATCH: Final = 128  # lines decoded together
+LONG: Final = 1 << 16  # bytes of a line that ends a batch
 KEYWORDS: Final = 64  # that are remembered
 OP_TAG: Final = b"#jepsen.history.Op"
 
 _decode_json = msgspec.json.Decoder().decode
 _PUNCTUATION: Final = bytes.maketrans(b" \n()}", b",,[]]")
+_ODD: Final = re.compile(rb'["\\#;]').search
 _UNQUOTED: Final = re.compile(rb'(?<!"):[^,\[\]"]+[,\]]')
 _TOKEN: Final = re.compile(
     r"""[\s,]*(?:
@@ -98,21 +101,17 @@ def _number(token: str) -> Any:
 
 def forms(where: str, quarantine: Quarantine) -> Iterator[Any]:
     """Every map of a file: one a line, within a vector, or printed over many lines; tags are passed over."""
-    plain = Plain(quarantine)
+    batch = Batch(quarantine)
     for line in _whole(where, quarantine):
-        if b'"' in line or b"\\" in line or b"#" in line or b";" in line:
-            yield from plain.flush()
-            yield from _slowly(line, quarantine)
-        else:
-            plain.lines.append(line)
-            plain.numbers.append(quarantine.line)
-            if len(plain.lines) == BATCH:
-                yield from plain.flush()
-    yield from plain.flush()
+        batch.lines.append(line)
+        batch.numbers.append(quarantine.line)
+        if len(batch.lines) == BATCH or len(line) > LONG:
+            yield from batch.flush()
+    yield from batch.flush()
 
 
-class Plain:
-    """Plain lines that wait to be decoded together. A file has few keywords: each is quoted by one replacement."""
+class Batch:
+    """Lines that wait to be decoded together. A file has few keywords: each is quoted by one replacement."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.lines: list[bytes] = []
@@ -123,6 +122,16 @@ class Plain:
     def flush(self) -> Iterator[Any]:
         lines, numbers, here = self.lines, self.numbers, self._quarantine.line
         self.lines, self.numbers = [], []
+        if _ODD(b"\n".join(lines)) is None:
+            yield from self._plain(lines, numbers)
+        else:
+            numbered = zip(lines, numbers, strict=True)
+            for odd, run in groupby(numbered, lambda each: _ODD(each[0]) is not None):
+                some, theirs = zip(*run, strict=True)
+                yield from self._one_by_one(some, theirs) if odd else self._plain(some, theirs)
+        self._quarantine.line = here
+
+    def _plain(self, lines: Sequence[bytes], numbers: Sequence[int]) -> Iterator[Any]:
         try:
             found = _decode_json(self._as_json(b"\n".join(lines)))
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -131,9 +140,16 @@ class Plain:
             for self._quarantine.line, form in zip(numbers, found, strict=True):
                 yield form
         else:
-            for self._quarantine.line, line in zip(numbers, lines, strict=True):
-                yield from _slowly(line, self._quarantine)
-        self._quarantine.line = here
+            yield from self._one_by_one(lines, numbers)
+
+    def _one_by_one(self, lines: Sequence[bytes], numbers: Sequence[int]) -> Iterator[Any]:
+        for self._quarantine.line, line in zip(numbers, lines, strict=True):
+            try:
+                form = parse(line.decode())
+            except (EdnError, UnicodeDecodeError) as error:
+                self._quarantine.add(f"no EDN: {error}", matters=b":process :nemesis" not in line)
+            else:
+                yield form
 
     def _as_json(self, text: bytes) -> bytes:
         """Clojure prints `{:a 1, :b [x nil]}`: separators become commas, keywords strings, braces marked brackets."""
@@ -150,15 +166,6 @@ class Plain:
             if len(self._quoted) < KEYWORDS:
                 self._quoted |= new
         return b"[" + text + b"]"
-
-
-def _slowly(line: bytes, quarantine: Quarantine) -> Iterator[Any]:
-    try:
-        form = parse(line.decode())
-    except (EdnError, UnicodeDecodeError) as error:
-        quarantine.add(f"no EDN: {error}", matters=b":process :nemesis" not in line)
-    else:
-        yield form
 
 
 def _whole(where: str, quarantine: Quarantine) -> Iterator[bytes]:
@@ -180,7 +187,7 @@ def _whole(where: str, quarantine: Quarantine) -> Iterator[bytes]:
 
 def _may_be_whole(text: bytes) -> bool:
     braces = text[:1] == b"{" and text[-1:] == b"}" and text.count(b"{") == text.count(b"}")
-    return braces and not text.count(b'"') % 2
+    return braces and (b'"' not in text or not text.count(b'"') % 2)
 
 
 class Pending:

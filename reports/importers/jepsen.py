@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reports.importers.edn import EdnError, forms, parse
+from reports.importers.edn import MAP, EdnError, forms, parse
 from reports.importers.emitter import Emitter
 from reports.importers.jepsen_log import Log
 from reports.importers.jepsen_objects import Objects, keyed, kind_of_read
@@ -62,7 +62,9 @@ def read(where: str, ops: Iterator[Op], quarantine: Quarantine) -> tuple[Config,
 def _maps(where: str, quarantine: Quarantine) -> Iterator[Op]:
     for form in forms(where, quarantine):
         try:
-            op = dict(zip(form[1::2], form[2::2], strict=True))
+            cells = iter(form)
+            next(cells, MAP)
+            op = dict(zip(cells, cells, strict=True))
         except (TypeError, ValueError) as error:
             quarantine.add(f"no map of keywords: {error}")
         else:
