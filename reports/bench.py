@@ -20,6 +20,7 @@ SEEDS = range(24)
 OPERATIONS = 2_000_000
 AUDITED = 1_000_000
 EDN_OPERATIONS = 100_000
+NDJSON_OPERATIONS = 100_000
 RECOVERED_RECORDS = 3_000_000
 FUZZ_S = 30.0
 TRACED_MS = 60_000
@@ -111,6 +112,27 @@ def auditor() -> str:
     return (
         f"{history.operations / by_partition / 1e6:.1f} M operations/s through the rules by partition, "
         f"{history.operations / seconds / 1e6:.2f} M through all 38, {history.operations:,} operations, CPU time"
+    )
+
+
+def ndjson() -> str:
+    """A made-up history as NDJSON: read into columns, and audited by the command line, start and all 38 rules."""
+    from reports.ingest.history import ingest
+    from reports.synth.write import synth
+
+    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        path = Path(folder) / "history.ndjson"
+        synth(path, operations=NDJSON_OPERATIONS, seed=1, planted={})
+        started = time.process_time()
+        operations = ingest(path).operations
+        reading = time.process_time() - started
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run([sys.executable, "-m", "highwater", "audit", str(path)], capture_output=True, check=True)
+        seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (
+        f"{operations / reading:,.0f} operations/s of NDJSON read, one core; {operations:,} operations from the "
+        f"command line to the verdict in {seconds:.1f} s, {cpu_s:.1f} CPU s"
     )
 
 
@@ -270,6 +292,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "kernel": kernel,
     "audit": auditor,
     "edn": edn,
+    "ndjson": ndjson,
     "scale": audit_by_size,
     "porcupine": audit_beside_porcupine,
     "simulator": simulator,
