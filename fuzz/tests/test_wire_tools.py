@@ -94,6 +94,18 @@ def test_shrinking_keeps_only_what_breaks() -> None:
     assert shrink([culprit], lambda cases: False, 5) == [culprit]
 
 
+def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:
+    """A bomb has hundreds of thousands of bytes: to try to leave out each takes an hour, even if nothing is sent."""
+    cases, tried = [Case(0, 3, (with_size(bytes(1 << 20)),)), Case(0, 3, (with_size(bytes(1 << 20)),))], list[int]()
+
+    def breaks(candidate: list[Case]) -> bool:
+        tried.append(len(candidate))
+        return True
+
+    assert shrink(cases, breaks, 0) == cases
+    assert not tried
+
+
 def test_what_is_wrong_with_a_request_is_said_alike_of_every_api() -> None:
     """So that one cause is one finding; shrinking keeps to it."""
     chance = random.Random(SEED)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,22 +13,37 @@ Breaks = Callable[[list[Case]], bool]
 SHORTEST_FRAME = 8
 
 
+class TimeOver(Exception):
+    """However long the candidates are that were still to come: to make them takes time, too."""
+
+
 def shrink(cases: list[Case], breaks: Breaks, seconds: float) -> list[Case]:
     """What is left when nothing more can go, or the time is over. `cases` themselves must break."""
-    end = time.monotonic() + seconds
+    end, least = time.monotonic() + seconds, cases
 
     def in_time(candidate: list[Case]) -> bool:
-        return time.monotonic() < end and breaks(candidate)
+        nonlocal least
+        if time.monotonic() >= end:
+            raise TimeOver
+        if not breaks(candidate):
+            return False
+        least = candidate
+        return True
 
-    cases = _fewer(cases, in_time)
+    with suppress(TimeOver):
+        _shrink(cases, in_time)
+    return least
+
+
+def _shrink(cases: list[Case], breaks: Breaks) -> None:
+    cases = _fewer(cases, breaks)
     for number in range(len(cases)):
         for change in (_one_segment, _stays_open, *(_without_frame(n) for n in range(len(cases[number].frames)))):
             candidate = [*cases[:number], change(cases[number]), *cases[number + 1 :]]
-            if candidate != cases and candidate[number].frames and in_time(candidate):
+            if candidate != cases and candidate[number].frames and breaks(candidate):
                 cases = candidate
     for number in range(len(cases)):
-        cases = _shorter(cases, number, in_time)
-    return cases
+        cases = _shorter(cases, number, breaks)
 
 
 def _fewer(cases: list[Case], breaks: Breaks) -> list[Case]:
