@@ -9,16 +9,20 @@ import pytest
 from conformance.self_test.proxy import Proxy
 from conformance.self_test.spoiling import Asked, Fault, changed_reply
 from conformance.targets.reference import ReferenceTarget
+from fuzz.wire.cases import Case
 from fuzz.wire.findings import read_finding
+from fuzz.wire.generators import CLIENT_ID
 from fuzz.wire.inquest import Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import Oracle
-from fuzz.wire.replay import replay_finding
+from fuzz.wire.replay import Replay, replay_finding
 from fuzz.wire.self_test import hunt, summary_of
 from fuzz.wire.sequences.playing import PLAYS, perform, possible, replay_sequence, skipped, spoken
 from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
+from reference.wire.framing import encode_request
 from reference.wire.messages.end_txn import EndTxnRequest
+from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from reference.wire.registry import api_of
 from spec.formats.verdict import UsageError
 
@@ -146,6 +150,27 @@ def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path
     assert "real_flexible_decoder.go" in (folder / "README.md").read_text()
     summary = summary_of([found])
     assert (summary["planted"], summary["found"]) == (1, 1)
+
+
+def test_a_handler_that_breaks_off_is_seen_by_its_stack_though_the_broker_lives_on() -> None:
+    target = ReferenceTarget(1, hidden={"wire_defects": ["HandlerRaises"]})
+    try:
+        lab = Lab(target.bootstrap, target, "reference")
+        broken = Replay(lab).run([listed(-100)])
+        assert broken is not None
+        assert (broken.oracle, broken.message.partition(",")[0]) == (
+            Oracle.STACK, 'a handler broke off at requests.py"',
+        )  # fmt: skip
+        assert lab.why_dead() is None
+        assert Replay(lab).run([listed(-1)]) is None, "what was logged before does not count"
+    finally:
+        target.close()
+
+
+def listed(timestamp: int) -> Case:
+    topics = (ListOffsetsTopic(name="t", partitions=(ListOffsetsPartition(timestamp=timestamp),)),)
+    frame = encode_request(ListOffsetsRequest(replica_id=-1, topics=topics), 1, 1, CLIENT_ID)
+    return Case(2, 1, (frame,))
 
 
 def test_a_defect_or_a_sequence_that_is_none_is_named(honest: str) -> None:
