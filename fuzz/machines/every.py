@@ -25,6 +25,9 @@ MACHINES: Final[dict[str, tuple[type[RuleBasedStateMachine], int, int]]] = {
 }
 """Each with the examples and steps of its quick profile."""
 
+OF_HYPOTHESIS: Final = ("Retried draw from", "gave up because")
+"""How the events begin that it notes itself."""
+
 ALL_PHASES: Final = (Phase.generate, Phase.target, Phase.shrink)
 
 
@@ -55,7 +58,7 @@ def tallied() -> Iterator[Counter[str]]:
     def note(statistics: Any) -> None:
         for phase in statistics.values():
             for case in phase.get("test-cases", ()) if isinstance(phase, dict) else ():
-                tally.update(case["events"])
+                tally.update(each for each in case["events"] if not each.startswith(OF_HYPOTHESIS))
 
     with collector.with_value(note):  # type: ignore[arg-type]  # declared for None alone
         yield tally

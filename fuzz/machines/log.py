@@ -77,6 +77,13 @@ class LogMachine(RuleBasedStateMachine):
         self.batches.append((base, base + len(rows), self.epoch))
         self.rows |= {base + n: row for n, row in enumerate(rows)}
 
+    @rule(batches=st.integers(3, 6))
+    def grow(self, batches: int) -> None:
+        """By segments that the cleaner and retention may touch."""
+        for _ in range(batches):
+            self.append([(b"a", bytes(200))], Compression.NONE, 1_000, new_epoch=False)
+        self.commit(1.0)
+
     @rule(part=PARTS)
     def commit(self, part: float) -> None:
         self.high_watermark = self._between(self.high_watermark, self.end, part)

@@ -140,6 +140,13 @@ class StoreMachine(RuleBasedStateMachine):
         if kind:
             self._announce(kind, operation.path)
 
+    @precondition(lambda self: bool(self.tree.nodes))
+    @rule(peer=peers, data=st.data(), ahead=st.sampled_from([-1, 0, 1]))
+    def write_under_a_version(self, peer: str, data: st.DataObject, ahead: int) -> None:
+        """The present one, or its neighbour."""
+        path = data.draw(st.sampled_from(sorted(self.tree.nodes)))
+        self.write(peer, SetData(path, b"v", self.tree.nodes[path][1] + ahead))
+
     @rule(peer=peers, operations=st.lists(writes, min_size=1, max_size=3, unique_by=lambda each: each.path))
     def write_all_or_nothing(self, peer: str, operations: list[Write]) -> None:
         reply = self._ask(peer, Multi(tuple(operations)))

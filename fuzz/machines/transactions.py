@@ -71,7 +71,17 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), number=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3))
     def write(self, data: st.DataObject, number: int, count: int) -> None:
-        life = data.draw(st.sampled_from(self.lives))
+        self._write(data.draw(st.sampled_from(self.lives)), number, count)
+
+    @rule(name=st.sampled_from(NAMES), commit=st.booleans())
+    def a_whole_transaction(self, name: str, commit: bool) -> None:
+        """Of whoever is alive under a name, over all partitions."""
+        life = next(life for life in reversed(self.lives) if life.producer.name == name)
+        for number in range(PARTITIONS):
+            self._write(life, number, 1)
+        self._end(life, commit=commit)
+
+    def _write(self, life: Life, number: int, count: int) -> None:
         values = [b"%d" % (self.values + each) for each in range(count)]
         self.values += count
         producer = life.producer
@@ -87,7 +97,9 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), commit=st.booleans())
     def end(self, data: st.DataObject, commit: bool) -> None:
-        life = data.draw(st.sampled_from(self.lives))
+        self._end(data.draw(st.sampled_from(self.lives)), commit=commit)
+
+    def _end(self, life: Life, *, commit: bool) -> None:
         error = life.producer.try_end(commit=commit)
         if error is not ErrorCode.NONE:
             self._lost(life, error)

@@ -6,12 +6,14 @@ import pytest
 
 from fuzz import nightly
 from fuzz.machines.store import StoreMachine
+from fuzz.steered import STORIES, steered_runs
 from spec.formats.verdict import ExitCode
 
 
 def night(monkeypatch: pytest.MonkeyPatch, must: tuple[str, ...]) -> int | str | None:
     """One round of the metadata store alone."""
-    monkeypatch.setattr(nightly, "PARTS", ("metadata store",))
+    monkeypatch.setattr(nightly, "PARTS", {"metadata store": nightly.PARTS["metadata store"]})
+    monkeypatch.setattr(nightly, "LEAST_ROUNDS", 2)
     monkeypatch.setattr(nightly, "MUST_HAPPEN", {"metadata store": must})
     with pytest.raises(SystemExit) as ended:
         nightly.main(minutes=0, seed=1)
@@ -25,7 +27,9 @@ def test_a_clean_night_tells_what_came_up(monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_what_never_came_up_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert night(monkeypatch, ("a comet",)) == ExitCode.UNDECIDED
-    assert "0  a comet  NEVER HAPPENED" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "0  a comet  NEVER HAPPENED" in told
+    assert "2 rounds, seeds 1 to 2" in told
 
 
 def test_what_broke_is_told_with_its_steps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +38,10 @@ def test_what_broke_is_told_with_its_steps(monkeypatch: pytest.MonkeyPatch, caps
     told = capsys.readouterr().out
     assert "state.begin()" in told
     assert "again with: python -m fuzz.nightly --minutes 0.1 --seed 1" in told
+
+
+@pytest.mark.parametrize("situation", STORIES)
+def test_a_story_leads_where_it_should(situation: str) -> None:
+    """A night has two runs a round of each, and plays more rounds while something is missing."""
+    runs = steered_runs(situation, nightly.APART, 4 * nightly.STEERED_A_ROUND)
+    assert any(situation in result.seen for result in runs if result.violation is None)
