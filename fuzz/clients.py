@@ -67,7 +67,7 @@ class Client(ABC):
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
         self.now = now
-        if message.correlation_id == self._correlation_id:
+        if self._waiting and message.correlation_id == self._correlation_id:  # a doubled request has two answers
             self._waiting = False
             self._answered(message.body)
         return self._drain()

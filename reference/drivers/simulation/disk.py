@@ -131,7 +131,8 @@ class SimulatedDisk:
         if file.rewrites != flushing.rewrites:
             file.durable = flushing.content
         else:
-            file.flushed_size, file.durable = max(file.flushed_size, flushing.size), None
+            file.flushed_size = max(file.flushed_size, flushing.size)
+            file.durable = None if file.flushed_size else b""  # an empty file stays, too
 
     def flush(self, path: str) -> None:
         """At once."""
