@@ -25,6 +25,8 @@ OLD: Final = Needs(Load(producers=0, old_consumers=3), Focus(("kill", "pause", "
 ASKED: Final = {"isr_update": "alter_partition"}
 COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
 EAGER: Final = Load(members=("range",) * 3)
+BOTH: Final = Load(members=("cooperative-sticky+range", "range", "range+cooperative-sticky"))
+TWINS: Final = Load(members=("range",) * 4, twins=2)
 STATIC: Final = Load(members=("range",) * 3, twins=1)
 STATIC_QUIET: Final = replace(STATIC, commits=False)
 SWARM: Final = Settings(swarm=True)
@@ -36,6 +38,13 @@ DELETES: Final = Load(producers=1, administrator=True, deletes=True)
 
 def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -> Fault:
     return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,), options=options)
+
+
+MEMBERS_RESTART: Final = Focus(story=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
+SAID_AGAIN: Final = tuple(
+    fault(500, 5_500, "duplicate", f"member:{each}", direction="out", of="brokers", per_mille=900) for each in range(3)
+)
+"""Whatever members ask arrives again later."""
 
 
 NEEDS: Final[dict[str, Needs]] = {
@@ -214,6 +223,42 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
     ),
     # groups
+    **dict.fromkeys(
+        ("AwaitAllMembers", "LeaderAssignsMembersOnly", "RejoinOnRebalance", "RequireMemberId", "RevokeBeforeJoin"),
+        Needs(EAGER, MEMBERS_RESTART),
+    ),
+    **dict.fromkeys(("RejoinAfterRevoke", "UnaffectedKeep", "WithholdClaimed"), Needs(COOPERATIVE, MEMBERS_RESTART)),
+    **dict.fromkeys(("FenceInstance", "NewMemberIdOnStaticRejoin"), Needs(TWINS, MEMBERS_RESTART)),
+    "EagerMembersRevokeAll": Needs(BOTH, MEMBERS_RESTART),
+    "DropOnLost": Needs(EAGER, Focus(story=(fault(1_000, 1_600, "pause", "member:1"),))),
+    "FenceStaleGeneration": Needs(
+        EAGER,
+        Focus(story=(*SAID_AGAIN, fault(1_000, 200, "kill", "member:2"), fault(1_900, 200, "kill", "member:2"))),
+    ),
+    "FenceStaleSync": Needs(
+        EAGER,
+        Focus(story=(
+            *SAID_AGAIN,
+            fault(900, 60, "kill", "member:2"),
+            fault(1_130, 60, "kill", "member:2"),
+            fault(1_360, 60, "kill", "member:2"),
+        )),
+    ),
+    "PersistBeforeSyncReply": Needs(
+        EAGER,
+        Focus(story=(
+            fault(1_000, 1_000, "kill", "member:0"),
+            fault(1_000, 4_000, "delay", "2", of="brokers", ms=150),
+            fault(1_000, 4_000, "delay", "3", of="brokers", ms=150),
+            fault(3_300, 1_500, "kill", "coordinator(g)"),
+        )),
+    ),
+    "EndTxnBumpsEpoch": Needs(
+        Load(producers=1, transactional=1),
+        Focus(story=(
+            fault(0, 6_000, "duplicate", "transactional:0", direction="out", of="brokers", per_mille=500),
+        )),
+    ),
     "FenceStaleHeartbeat": Needs(
         STATIC_QUIET,
         Focus(story=(
