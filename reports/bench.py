@@ -23,7 +23,6 @@ EDN_OPERATIONS = 100_000
 NDJSON_OPERATIONS = 100_000
 RECOVERED_RECORDS = 3_000_000
 FUZZ_S = 30.0
-TRACED_MS = 60_000
 TRACED_STEPS = 1_000
 
 
@@ -259,25 +258,24 @@ def audit_beside_porcupine() -> str:
 
 
 def trace() -> str:
-    """A thousand lines of a partition, and of a group, each held to its models (few lines are the controller's)."""
-    from fuzz.schedule import Schedule
-    from fuzz.search import run_seed
-    from fuzz.simulated_cluster import Load, Settings
-    from spec.formats.trace import renumber, write_trace
+    """A thousand lines of a storm, for each model those that it reads, held to it."""
+    from fuzz.storm import steps_for
+    from spec.formats.trace import write_trace
     from spec.formats.verdict import Verdict
-    from spec.trace import validate_trace
+    from spec.trace import read_layouts, validate_trace
 
-    scenario = Settings(partitions=3, load=Load(producers=3, members=("cooperative-sticky",) * 3))
-    steps = run_seed(0, scenario, schedule=Schedule(duration_ms=TRACED_MS), tracing=True).steps
     told = []
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        for entity in ("t-0", "g"):
+        for model in read_layouts():
             path = Path(folder) / "trace.ndjson"
-            write_trace(path, renumber([step for step in steps if step.entity in {"", entity}][:TRACED_STEPS]))
-            for found in validate_trace(path, entity=entity).entities:
-                assert found.verdict is Verdict.VALID, (found.model, found.reason)
-                told.append(f"{found.model} {found.steps:,} steps in {found.seconds:.1f} s")
-    return "; ".join(told)
+            write_trace(path, steps_for(model, TRACED_STEPS))
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            (found,) = validate_trace(path, model).entities
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert (found.verdict, found.steps) == (Verdict.VALID, TRACED_STEPS), (model, found.steps, found.reason)
+            busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            told.append(f"{model} {found.seconds:.1f} s ({busy:.1f} s of processor time)")
+    return f"{TRACED_STEPS:,} lines: {'; '.join(told)}"
 
 
 def second_start() -> str:

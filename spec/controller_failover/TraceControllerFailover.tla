@@ -115,11 +115,10 @@ Follow(b, s) ==
 IsBecomeLeader(b, s) == Follow(b, s) /\ role'[b].leader = b /\ role'[b].isr = s[7]
 IsBecomeFollower(b, s) == Follow(b, s) /\ role'[b].leader = s[7] /\ s[7] # b
 
-\* Its process is gone, and with it the controller that it may have been.
+\* Its process is gone; but if it was controller, the store may still get what it had asked for.
 IsCrash(b) ==
     /\ IF b \in live THEN live' = live \ {b} /\ role' = [role EXCEPT ![b] = NoRole] ELSE UNCHANGED <<live, role>>
-    /\ controller' = [controller EXCEPT ![b] = Idle]
-    /\ UNCHANGED <<election, partition, assignment, brokerEpoch, sent, replica, claims, elected, written>>
+    /\ UNCHANGED <<election, partition, assignment, brokerEpoch, controller, sent, replica, claims, elected, written>>
 
 \* Or a replica is made anew, on a broker that had none or was told to delete it.
 IsRestart(b) ==

@@ -73,6 +73,16 @@ IsLeaderServeFetch(l, f, offset, result, answerEnd, end) ==
 IsTruncateToEpochEnd(f, offset, end) ==
     TruncateToEpochEnd(f) /\ Same(offset, TruncationPoint(f, reply[f])) /\ Ends(f, end)
 
+\* Or a replica is made anew, on a broker that had none or was told to delete it.
+IsRestart(b, end, hw, clean) ==
+    \/ Restart(b, end, hw, clean)
+    \/ /\ Up(b) /\ ~InIsr(b) /\ end = 0 /\ hw = 0
+       /\ status' = [status EXCEPT ![b] = IF @ = "active" THEN "idle" ELSE @]
+       /\ log' = [log EXCEPT ![b] = <<>>] /\ latestEpoch' = [latestEpoch EXCEPT ![b] = Unknown]
+       /\ highWatermark' = [highWatermark EXCEPT ![b] = 0]
+       /\ leading' = [leading EXCEPT ![b] = NotLeading] /\ reply' = [reply EXCEPT ![b] = NoReply]
+       /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, fetch, committed>>
+
 Explained(s) ==
     LET node == s[2] IN
     CASE s[1] = "ElectLeader"         -> IsElectLeader(s[4], s[5], s[6], s[7])
@@ -90,7 +100,7 @@ Explained(s) ==
       [] s[1] = "FollowerAppend"      -> FollowerAppend(node, s[4]) /\ Ends(node, s[5])
       [] s[1] = "TruncateToEpochEnd"  -> IsTruncateToEpochEnd(node, s[4], s[5])
       [] s[1] = "Crash"               -> Crash(node)
-      [] s[1] = "Restart"             -> Restart(node, s[4], s[3], s[5])
+      [] s[1] = "Restart"             -> IsRestart(node, s[4], s[3], s[5])
 
 \* The one step that leaves no line: a broker that restarted has registered.
 Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED line
