@@ -9,12 +9,12 @@ from typer._click.exceptions import ClickException
 
 from conformance.command_line import ConformCommand, conform_command
 from conformance.diff_command import diff_command
-from fuzz.command_line import simulate_command
 from fuzz.wire.command_line import fuzz_command, minimise_command, replay_command
 from reference.command_line import broker_command
 from reports.chaos import chaos_command
 from reports.command_line import audit_command, demo_command, report_command
 from reports.recorder.command_line import record_command
+from reports.simulate import simulate_command
 from reports.synth.command_line import synth_command
 from spec.command_line import doctor_command, guards_command, spec_app
 from spec.formats.verdict import ExitCode, UsageError

@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from fuzz.command_line import simulate_command
 from fuzz.kept import read_kept
+from reports.simulate import simulate_command
 from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer()
@@ -47,6 +47,8 @@ def test_a_clean_seed_tells_what_it_saw() -> None:
         (("--guard", "NoSuchRule=off"), "no guard 'NoSuchRule'"),
         (("--guard", "AckAfterCommit=on"), "'AckAfterCommit=on'; a guard is on unless you say NAME=off"),
         (("--seeds", "5:5"), "empty range"),
+        (("--truncation", "kip101s"), "unknown rule 'kip101s'; one of: "),
+        (("--keep", "seeds"), "--keep without --guard"),
         (("--schedule", "missing.json"), "missing.json: not a fault schedule"),
         (("--schedule", "s.json"), "s.json: fault 0: unknown fault 'meteor'; known: kill"),
     ],
