@@ -45,6 +45,7 @@ def storm() -> tuple[Step, ...]:
 def steps_for(model: str, lines: int) -> list[Step]:
     """The first so many of one partition, or the group, that the model reads, as a trace of their own."""
     layout = read_layout(model)
-    entities = {"", ENTITIES[layout.kind]}
-    read = [step for step in storm() if step.entity in entities and step.action in layout.actions]
+    entity, everybody = ENTITIES[layout.kind], range(1, SETTINGS.brokers + 1)
+    mine = [step for step in storm() if step.entity == entity or (not step.entity and step.node in everybody)]
+    read = [step for step in mine if step.action in layout.actions]
     return renumber(read[:lines])

@@ -13,6 +13,9 @@ from conformance.targets.reference import ReferenceCluster
 from fuzz.processes.load import GROUP, TOPIC, Load
 from fuzz.processes.workload import run_workload
 from fuzz.schedule import Fault, Schedule
+from fuzz.search import run_seed
+from fuzz.simulated_cluster import Load as Members
+from fuzz.simulated_cluster import Settings
 from fuzz.spoilt import RUNS, judge, run_of, spoilt, traced
 from spec.formats.trace import read_trace, renumber
 from spec.formats.verdict import Verdict
@@ -69,6 +72,12 @@ def test_a_spoilt_line_is_noticed_by_the_model(tmp_path: Path, model: str, how: 
     steps, words = spoilt(model, how, seed)
     found = judge(tmp_path, model, renumber(steps))
     assert (found.verdict, found.model) == (Verdict.INVALID, model), words
+
+
+def test_a_member_that_is_killed_is_no_broker() -> None:
+    killed = Schedule(faults=(Fault(at_ms=500, for_ms=100, kind="kill", nodes=("member:1",)),), duration_ms=1_000)
+    steps = run_seed(0, Settings(load=Members(members=("range",) * 2)), schedule=killed, tracing=True).steps
+    assert [step.node for step in steps if step.action == "Crash"] == ["member:1"]
 
 
 @pytest.mark.xdist_group("cluster")

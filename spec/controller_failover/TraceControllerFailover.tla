@@ -89,6 +89,13 @@ IsReassignmentStep(c, step, target) ==
     /\ controller' = [controller EXCEPT ![c].step = step, ![c].target = target]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected, written>>
 
+\* The last step only tells brokers: when it is done, another move may have begun.
+IsLateLastStep(c, step, target) ==
+    /\ step = 11 /\ target # controller[c].target
+    /\ \E n \in 1 .. line - 1 :
+          LET s == Logged(n) IN s[1] = "ReassignmentStep" /\ s[2] = c /\ s[4] = 10 /\ s[5] = target
+    /\ UNCHANGED <<vars, written>>
+
 -----------------------------------------------------------------------------
 (* Brokers *)
 
@@ -134,7 +141,7 @@ Explained(s) ==
       [] s[1] = "ElectLeader"         -> IsElectLeader(s[2], s[4], s[5], s[6], s[7])
       [] s[1] = "ControllerShrinkIsr" -> IsControllerShrinkIsr(s[2], s[4], s[5], s[6], s[7])
       [] s[1] = "LeaderChangeIsr"     -> IsLeaderChangeIsr(s[4], s[5], s[6], s[7])
-      [] s[1] = "ReassignmentStep"    -> IsReassignmentStep(s[2], s[4], s[5])
+      [] s[1] = "ReassignmentStep"    -> IsReassignmentStep(s[2], s[4], s[5]) \/ IsLateLastStep(s[2], s[4], s[5])
       [] s[1] = "BecomeLeader"        -> IsBecomeLeader(s[2], s)
       [] s[1] = "BecomeFollower"      -> IsBecomeFollower(s[2], s)
       [] s[1] = "Crash"               -> IsCrash(s[2])

@@ -260,6 +260,6 @@ class World:
 
 
 def _number(name: str) -> int | str:
-    """`broker:2` is 2 in traces."""
-    _, _, number = name.partition(":")
+    """`broker:2` is 2 in traces; `member:2` is not that broker."""
+    number = name.removeprefix("broker:")
     return int(number) if number.isdigit() else name
