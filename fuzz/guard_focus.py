@@ -138,6 +138,10 @@ NEEDS: Final[dict[str, Needs]] = {
         broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
         assigned=(2, 3, 4, 5),
     ),
+    "PersistAssignmentLast": Needs(
+        Load(administrator=True, hurries=True),
+        Focus(story=tuple(fault(at_ms, 400, "kill", "controller") for at_ms in (700, 2_200, 3_700, 5_200))),
+    ),
     "FenceStaleStopReplica": Needs(
         Load(administrator=True, hurries=True),
         Focus(story=(

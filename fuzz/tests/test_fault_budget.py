@@ -1,4 +1,5 @@
-"""Runs that once broke an invariant with all guards on: a broker restarted, or lost its session, at a bad time."""
+"""Runs that once broke an invariant with all guards on: a broker restarted, lost its session, or was assigned another
+replica at a bad time."""
 
 import pytest
 
@@ -87,3 +88,16 @@ def test_a_broker_that_lost_its_session_drops_what_was_moved_away_meanwhile(seed
     result = run_seed(seed, MOVES, schedule=Schedule(seed=seed, duration_ms=4000, faults=(pause,)))
     assert str(result.violation) == "None"
     assert {"pause", "isr expansion"} <= result.seen.keys()
+
+
+@pytest.mark.parametrize(
+    ("seed", "duration_ms"),
+    [
+        pytest.param(9, 600, id="who is moved away counts for the high watermark until it is out of the ISR"),
+        pytest.param(33, 1_500, id="another wish waits while the replicas of the last one are deleted"),
+    ],
+)
+def test_moves_in_quick_succession_end_well(seed: int, duration_ms: int) -> None:
+    settings = Settings(swarm=True, load=Load(idempotent=1, administrator=True, hurries=True))
+    result = run_seed(seed, settings, schedule=Schedule(seed=seed, duration_ms=duration_ms))
+    assert str(result.violation) == "None"

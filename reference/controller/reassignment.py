@@ -42,10 +42,11 @@ class Reassignments:
             running = self.running.get(key)
             if key not in self._office.cluster.states or key[0] in self._office.cluster.deleting:
                 await write_wish(self._office, key, None)
-            elif running is None or running.target != target:
+            elif running is None or (running.target != target and not running.is_deleting):
+                original = self._office.cluster.replicas(key)  # after a failover: OAR and RAR already
                 if running is not None:
-                    running.superseded = True
-                self.running[key] = Reassignment(self._office, key, target)
+                    running.superseded, original = True, running.both
+                self.running[key] = Reassignment(self._office, key, original, target)
                 self._office.begin(self._run, self.running[key])
 
     async def _run(self, reassignment: "Reassignment") -> None:
@@ -60,16 +61,16 @@ class Reassignments:
                 )
         except SupersededError:
             return
-        if self.running.get(key) is reassignment:
-            del self.running[key]
+        del self.running[key]
+        await self.resume()  # another wish may have come too late for this move
         self._on_end(key[0])
 
 
 class Reassignment:
-    def __init__(self, office: Office, key: Key, target: Replicas) -> None:
+    def __init__(self, office: Office, key: Key, original: Replicas, target: Replicas) -> None:
         self.office, self.key, self.target = office, key, target
         self.superseded = False
-        original = office.cluster.replicas(key)  # after a failover: OAR and RAR already
+        self.is_deleting = False  # from here on it goes to its end, and another wish waits
         begun = office.cluster.topics[key[0]].adding.get(key[1], ())
         self.both = tuple(dict.fromkeys((*target, *original)))
         self.adding = tuple(replica for replica in target if replica not in original or replica in begun)
@@ -142,6 +143,7 @@ class Reassignment:
         return elect_reassigned(state, self.target, self.office.cluster.live(key))
 
     async def stop_old(self) -> None:
+        self.is_deleting = True
         if self.office.context.guards.shrink_before_delete:
             await self.office.change([self.key], self._without_leaving)
         await self._stop(delete=False)
@@ -170,7 +172,7 @@ class Reassignment:
         await self._persist(self.target)
 
     async def finish(self) -> None:
-        await write_wish(self.office, self.key, None)
+        await write_wish(self.office, self.key, None, former=self.target)
         self.office.send_metadata([self.key], self.office.cluster.brokers)
 
 
@@ -209,12 +211,17 @@ async def read_wishes(office: Office) -> dict[Key, Replicas]:
     return parse_wishes(found.data) if not found.error else {}
 
 
-async def write_wish(office: Office, key: Key, target: Replicas | None) -> None:
-    """Add or replace one wish; None takes it away, and the last one takes the node with it."""
+async def write_wish(office: Office, key: Key, target: Replicas | None, *, former: Replicas | None = None) -> None:
+    """Add or replace one wish; None takes it away, and the last one takes the node with it.
+
+    `former`: takes that one away, and no other.
+    """
     while True:
         found = await office.ask(office.store.get(REASSIGN))
         wishes = parse_wishes(found.data) if found.stat is not None else {}
         version = found.stat.version if found.stat is not None else 0
+        if former is not None and wishes.get(key) != former:
+            return
         if target is None:
             wishes.pop(key, None)
         else:

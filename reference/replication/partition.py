@@ -105,9 +105,9 @@ class Partition:
         self._take_over(state, replicas)
         self.epoch_start_offset = self.log.log_end_offset
         self.log.epochs.assign(state.leader_epoch, self.epoch_start_offset)
-        self.remotes = {
+        self.remotes = {  # who is being moved away is assigned no more, and counts until it is out of the ISR
             replica: Remote(caught_up_ms=now_ms if replica in state.isr else 0)
-            for replica in replicas
+            for replica in dict.fromkeys((*replicas, *state.isr))
             if replica != self.leader
         }
         self._context.trace(
