@@ -22,6 +22,7 @@ from fuzz.wire.findings import read_finding, write_finding
 from fuzz.wire.inquest import what_is_wrong
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Oracle
+from fuzz.wire.page import page
 from fuzz.wire.pool import sound_frame
 from fuzz.wire.process import MEGABYTE, Process, listener, place_of
 from fuzz.wire.sequences.neighbours import difference
@@ -132,6 +133,9 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert not known & {(each["oracle"], each["api"], each["version"]) for each in told["findings"]}
     assert {tuple(row[:5]) for row in before.points} <= {tuple(row[:5]) for row in after.points}
     assert Corpus.read(tmp_path).frames
+    shown = page(tmp_path, told)
+    assert shown.count("<line ") == len(after.findings) > 0
+    assert all(each["id"] in shown for each in after.findings)
 
 
 @pytest.mark.parametrize("name", BOMBS)

@@ -61,6 +61,7 @@ def fuzz_command(
     from fuzz.wire.session import Bounds
     from spec.formats.run import new_folder, write_json
     from spec.formats.verdict import ExitCode, UsageError
+    from spec.interruption import interruptible
 
     if [bool(target), bool(client), self_test].count(True) != 1:
         raise UsageError("give one of TARGET, --client and --self-test", mend="try: highwater fuzz reference")
@@ -71,6 +72,7 @@ def fuzz_command(
     folder = out or FINDINGS / _folder_name(target)
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
     with ExitStack() as opened:
+        opened.enter_context(interruptible())
         if lines:
             check_lines(target)
             opened.enter_context(counted(folder))

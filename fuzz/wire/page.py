@@ -1,13 +1,18 @@
 """The page of a run: findings, coverage over time, and what was reached of each API."""
 
+import math
+import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fuzz.wire.corpus import State, read_state
 from fuzz.wire.coverage import Coverage
+from fuzz.wire.oracles import code_name
+
+NUMBER: Final = re.compile(r"-?\d+")
 
 
 def page(folder: Path, summary: dict[str, Any]) -> str:
@@ -21,15 +26,41 @@ def page(folder: Path, summary: dict[str, Any]) -> str:
             families[name.partition(" ")[0]] += count
         row["families"] = families
     mutations = sorted({name for _, row in apis for name in row["families"]})
+    most = {name: max(row["families"][name] for _, row in apis) for name in mutations}
     environment = Environment(loader=PackageLoader("fuzz.wire"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("fuzz.html.j2").render(
-        target=folder.name, folder=folder, summary=summary, state=state, findings=state.findings, apis=apis,
-        mutations=mutations, curve=_curve(coverage),
+        folder=folder, summary=summary, state=state, findings=state.findings, apis=apis, mutations=mutations, most=most,
+        progress=_progress(coverage, state), told=_told, shade=_shade,
     )  # fmt: skip
 
 
-def _curve(coverage: Coverage) -> str:
-    """Points of a polyline in a box of 1000 by 100."""
+def _told(came: str) -> str:
+    """Error codes by name."""
+    codes = came.split()
+    return " ".join(map(code_name, map(int, codes))) if all(map(NUMBER.fullmatch, codes)) else came
+
+
+def _shade(count: int, most: int) -> int:
+    """Of a cell, in percent: counts differ by orders of magnitude."""
+    return round(60 * math.log1p(count) / math.log1p(most)) if most else 0
+
+
+def _progress(coverage: Coverage, state: State) -> dict[str, Any]:
+    """Points of two polylines in a box of 1000 by 100, coverage and cases over time; and where findings stand in it."""
     marks = [(0.0, 0, 0), *coverage.growth]
-    seconds, most = marks[-1][0] or 1.0, max(mark[2] for mark in marks) or 1
-    return " ".join(f"{1000 * at / seconds:.1f},{100 - 100 * points / most:.1f}" for at, _, points in marks)
+    seconds, cases, _ = marks[-1]
+    most = max(points for _, _, points in marks)
+
+    def line(values: list[int], top: int) -> str:
+        places = zip((at for at, _, _ in marks), values, strict=True)
+        return " ".join(
+            f"{1000 * at / (seconds or 1):.1f},{100 - 100 * value / (top or 1):.1f}" for at, value in places
+        )
+
+    found = [next((at for at, so_far, _ in marks if so_far >= row.get("case", 0)), seconds) for row in state.findings]
+    return {
+        "seconds": seconds, "cases": cases, "points": most,
+        "coverage_line": line([points for _, _, points in marks], most),
+        "cases_line": line([so_far for _, so_far, _ in marks], cases),
+        "found": [round(1000 * at / (seconds or 1), 1) for at in found],
+    }  # fmt: skip

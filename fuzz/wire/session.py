@@ -308,6 +308,7 @@ class Session:
         return {
             "id": finding.id, "oracle": finding.oracle, "api": finding.api, "version": finding.version,
             "message": finding.message, "place": finding.place, "reproduced": finding.reproduced,
+            "case": self.state.cases + finding.case,
             "path": str(self.folder / finding.id / FILE),
         }  # fmt: skip
 
@@ -315,7 +316,7 @@ class Session:
         totals = self.totals
         rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
         return {
-            "cases": totals.cases, "cases_per_second": rate,
+            "target": self.lab.name, "cases": totals.cases, "cases_per_second": rate,
             "frames": self._engine.frames,
             "frames_per_second": round(self._engine.frames / totals.sending_s, 1) if totals.sending_s else 0.0,
             "sequences": totals.sequences,
