@@ -25,7 +25,7 @@ CLIENTS: Final = 8
 LIMIT_S: Final = 20
 MEMORY_BYTES: Final = 6 << 30
 """Porcupine's limit: a million operations in one partition took all of 8 GB and more."""
-LOOK_S: Final = 0.2
+LOOK_S: Final = 0.5
 SPARK_SIZE: Final = 10_000_000
 READERS: Final = 4
 BLOCK: Final = 500_000

@@ -56,7 +56,7 @@ class Pool:
         self, partitions: Partitions, promise: Promise, work: Work[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
         try:
-            with _processes(_workers(partitions)) as pool:
+            with _processes(workers_for(partitions)) as pool:
                 tasks = [
                     pool.submit(work_on_bucket, partitions.folder, bucket, chosen, promise, work)
                     for bucket, mine in partitions.buckets().items()
@@ -69,7 +69,7 @@ class Pool:
             raise UsageError("a worker was killed", where=str(partitions.folder), mend=mend) from error
 
 
-def _workers(partitions: Partitions) -> int:
+def workers_for(partitions: Partitions) -> int:
     """As many as can hold the largest partition at once, each."""
     largest = max(part.rows * ROW_BYTES + part.records * RECORD_BYTES for part in partitions.parts.values())
     return max(1, min(WORKERS, os.cpu_count() or 1, MEMORY_BYTES // max(largest, 1)))

@@ -27,6 +27,8 @@ CONF: Final = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a task takes its buckets one by one
     "spark.log.level": "ERROR",
+    # A machine that is busy for two minutes would lose its only executor, and the job wait for ever.
+    "spark.network.timeout": "1200s",
 }
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

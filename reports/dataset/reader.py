@@ -97,6 +97,8 @@ class Partitions(Mapping[str, Operations]):
                 column = file.read(columns=[name], use_threads=False)[name]
                 for number, mine in runs.items():
                     columns[number][name] = _ints([column.slice(*run) for run in mine])
+            del column
+        pa.default_memory_pool().release_unused()
         for number in list(columns):
             part = self.parts[wanted[number]]
             yield part.key, self._complete(part, Operations(**columns.pop(number)))

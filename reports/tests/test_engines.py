@@ -10,7 +10,7 @@ import pytest
 from reports import engines
 from reports.audit import AuditResult, audit
 from reports.dataset import schema
-from reports.dataset.reader import read_dataset
+from reports.dataset.reader import Partitions, read_dataset
 from reports.engines import Here, Pool, engine_for
 from reports.rules.view import View
 from reports.soak_cluster import PLANTED
@@ -51,6 +51,17 @@ def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, poo
     schema.bucket_file(damaged, 1).write_bytes(b"PAR1")
     with pytest.raises(UsageError, match=r"bucket-01.*damaged"):
         audit(damaged, engine=pool)
+
+
+def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = Partitions(dataset)
+    largest = max(
+        part.rows * engines.ROW_BYTES + part.records * engines.RECORD_BYTES for part in partitions.parts.values()
+    )
+    monkeypatch.setattr(engines.os, "cpu_count", lambda: 8)
+    for held, workers in ((2 * largest, 2), (2 * largest - 1, 1), (1, 1)):
+        monkeypatch.setattr(engines, "MEMORY_BYTES", held)
+        assert engines.workers_for(partitions) == workers
 
 
 def kill_myself(key: str, view: View) -> None:
