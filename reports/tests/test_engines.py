@@ -58,7 +58,7 @@ def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: py
     largest = max(
         part.rows * engines.ROW_BYTES + part.records * engines.RECORD_BYTES for part in partitions.parts.values()
     )
-    monkeypatch.setattr(engines.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
     for held, workers in ((2 * largest, 2), (2 * largest - 1, 1), (1, 1)):
         monkeypatch.setattr(engines, "MEMORY_BYTES", held)
         assert engines.workers_for(partitions) == workers
