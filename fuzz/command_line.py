@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import typer
 
 SHRUNK: Final = 3
@@ -55,7 +56,10 @@ def simulate(
     }
 
 
-def print_summary(summary: dict[str, Any]) -> None:
+def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(msgspec.json.encode(summary).decode())
+        return
     from fuzz.coverage import coverage_lines
 
     for finding in summary["findings"]:

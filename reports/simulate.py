@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 def simulate_command(
     seeds: Annotated[str, typer.Option(help="Which seeds, FROM:TO (TO is not run).")] = "0:100",
-    truncation: Annotated[str, typer.Option(help="kip320 or high_watermark.")] = "kip320",
+    truncation: Annotated[
+        str, typer.Option(help="How logs come to agree: kip320, kip279, kip101 or high_watermark.")
+    ] = "kip320",
     guard: Annotated[
         list[str] | None, typer.Option("--guard", "--guard-off", help="NAME=off switches a guard off; repeatable.")
     ] = None,
@@ -47,7 +49,7 @@ def simulate_command(
     from fuzz.guard_focus import directed
     from fuzz.schedule import read_schedule
     from fuzz.simulated_cluster import Settings
-    from spec.formats.verdict import ExitCode, UsageError
+    from spec.formats.verdict import ExitCode
 
     given = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
@@ -58,27 +60,31 @@ def simulate_command(
     if len(settings.guards_off) == 1:
         settings = directed(settings.guards_off[0], settings)
     chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
-    if keep is not None and not settings.guards_off:
-        raise UsageError("--keep without --guard", where="simulate", mend="say which guard is off")
-    if master and out is None:
-        raise UsageError("--master without --out", where="simulate", mend="name the folder that the rows go to")
+    _check_together(
+        (keep is not None and not settings.guards_off, "--keep without --guard", "say which guard is off"),
+        (master and out is None, "--master without --out", "name the folder that the rows go to"),
+        (out is not None and trace is not None, "--out with --trace", "a sweep keeps a row a seed, and no trace"),
+        (out is not None and given is not None, "--out with --schedule", "a sweep draws its schedules"),
+    )
     if trace is not None:
         raise typer.Exit(_write_trace(trace, chosen[0], settings, given))
     if out is not None:
         from reports.seed_sweep import sweep
 
-        if given is not None:
-            raise UsageError("--out with --schedule", where="simulate", mend="a sweep draws its schedules")
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
         summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
-    if json_:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(summary).decode())
-    else:
-        print_summary(summary)
+    print_summary(summary, as_json=json_)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _check_together(*rows: tuple[object, str, str]) -> None:
+    """UsageError for the first row that is true: what does not go together, and what to do."""
+    from spec.formats.verdict import UsageError
+
+    for wrong, what, mend in rows:
+        if wrong:
+            raise UsageError(what, where="simulate", mend=mend)
 
 
 def _write_trace(path: Path, seed: int, settings: "Settings", schedule: "Schedule | None") -> int:

@@ -49,6 +49,7 @@ def test_a_clean_seed_tells_what_it_saw() -> None:
         (("--seeds", "5:5"), "empty range"),
         (("--truncation", "kip101s"), "unknown rule 'kip101s'; one of: "),
         (("--keep", "seeds"), "--keep without --guard"),
+        (("--trace", "run.ndjson", "--out", "sweep"), "--out with --trace"),
         (("--schedule", "missing.json"), "missing.json: not a fault schedule"),
         (("--schedule", "s.json"), "s.json: fault 0: unknown fault 'meteor'; known: kill"),
     ],
