@@ -23,6 +23,7 @@ class Needs:
 
 OLD: Final = Needs(Load(producers=0, old_consumers=3), Focus(("kill", "pause", "cut", "clog", "delay", "expire")))
 ASKED: Final = {"isr_update": "alter_partition"}
+BY_ZOOKEEPER: Final = {"isr_update": "zookeeper"}
 COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
 EAGER: Final = Load(members=("range",) * 3)
 BOTH: Final = Load(members=("cooperative-sticky+range", "range", "range+cooperative-sticky"))
@@ -225,6 +226,37 @@ NEEDS: Final[dict[str, Needs]] = {
             fault(1_500, 2_000, "kill", "member:0"),
             fault(4_000, 1_500, "kill", "member:1"),
         )),
+    ),
+    "ElectFromIsr": Needs(
+        Load(),
+        Focus(story=(
+            fault(500, 4_500, "cut", "2", of="brokers"),
+            fault(2_500, 3_000, "kill", "3"),
+            fault(2_500, 3_000, "kill", "1"),
+        )),
+    ),
+    "ExpandOnlyCaughtUp": Needs(
+        Load(), Focus(story=(fault(500, 2_500, "kill", "2"), fault(4_500, 1_500, "pause", "3")))
+    ),
+    "IsrCas": Needs(
+        Load(),
+        Focus(story=(fault(500, 1_500, "pause", "leader(t,0)"), fault(1_600, 3_000, "kill", "2"))),
+        broker_settings=BY_ZOOKEEPER,
+    ),
+    # controller
+    "ClaimCas": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 5_500, "delay", "2", of="store", ms=150),
+            fault(600, 0, "expire", "controller"),
+            fault(910, 0, "expire", "controller"),
+            fault(1_220, 0, "expire", "controller"),
+        )),
+    ),
+    "VersionCas": Needs(MOVES, broker_settings=BY_ZOOKEEPER),
+    **dict.fromkeys(
+        ("BumpLeaderEpoch", "MoveLeaderToTarget", "PersistAssignmentLast", "PersistBeforeSend", "ShrinkBeforeDelete"),
+        Needs(MOVES),
     ),
     # groups
     **dict.fromkeys(
