@@ -22,7 +22,7 @@ SIZES: Final = (1_000_000, 10_000_000, 30_000_000)
 COMPARED: Final = (1_000, 10_000, 100_000, 1_000_000)
 PARTITIONS: Final = (1, 16)
 CLIENTS: Final = 8
-LIMIT_S: Final = 20
+LIMIT_S: Final = 60
 MEMORY_BYTES: Final = 6 << 30
 """Porcupine's limit: a million operations in one partition took all of 8 GB and more."""
 LOOK_S: Final = 0.5

@@ -1,7 +1,9 @@
 """`highwater chaos`: faults on real processes, and what their history holds."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +29,9 @@ def chaos_command(
     ] = False,
     runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
     workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
+    clients: Annotated[
+        str | None, typer.Option(help="A command that runs your own clients: they connect to $BOOTSTRAP, recorded.")
+    ] = None,
     rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
     packets: Annotated[
         bool, typer.Option("--packets", help="Cut and lose packets (nftables) instead of streams (proxy).")
@@ -44,9 +49,13 @@ def chaos_command(
     Processes are killed, stopped and bounced, links cut, slowed and broken, sessions ended, clients stalled; at the
     end all of it is undone, and every partition is read from its start. Exit code 1 if a promise was broken.
 
+    --clients runs a command of yours, beside our clients or (--workload none) instead of them. SIGTERM tells it that
+    all is healed: it reads what it wants to, and ends.
+
     Examples: highwater chaos reference:3 --seconds 60 --seed 7
     · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
     · highwater chaos simulator:2 --schedule fuzz/schedules/kip101.json
+    · highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
     """
     import msgspec
 
@@ -66,8 +75,8 @@ def chaos_command(
         for each in range(seed, seed + (runs if search else 1)):
             told.append(
                 _one(
-                    target, given, seconds, each, workload, rate, packets=packets, races=search, trace=trace,
-                    quiet=json_,
+                    target, given, seconds, each, workload, rate, clients, packets=packets, races=search,
+                    trace=trace, quiet=json_,
                 )
             )  # fmt: skip
             if told[-1]["verdict"] is Verdict.INVALID:
@@ -89,8 +98,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _one(
-    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, *, packets: bool, races: bool,
-    trace: bool, quiet: bool,
+    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, clients: str | None, *,
+    packets: bool, races: bool, trace: bool, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Run, audit, print; the object that `--json` prints."""
     from rich.console import Console
@@ -98,6 +107,7 @@ def _one(
     from fuzz.chaos.run import SCHEDULE, chaos
     from reports.audit import audit, write_verdict
     from reports.command_line import show
+    from reports.recorder.guests import FOLDER
     from reports.report import report
     from spec.formats.run import new_folder
     from spec.formats.verdict import Verdict, worst
@@ -110,6 +120,7 @@ def _one(
             target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
             races=races, trace=traces if trace else None,
             say=lambda line: status.update(f"seed {seed}: {line}"),
+            guests=partial(_invited, clients, folder),
         )  # fmt: skip
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
     results = []
@@ -119,10 +130,12 @@ def _one(
         if not quiet:
             show(results[-1])
     verdict = worst([result.verdict for result in results])
-    if verdict is Verdict.VALID and "send" in workload.split(",") and not _was_acknowledged(path):
+    loaded = [path] * ("send" in workload.split(",")) + [folder / FOLDER / path.name] * (clients is not None)
+    if verdict is Verdict.VALID and not all(map(_was_acknowledged, loaded)):
         verdict = Verdict.UNKNOWN
         typer.echo("undecided: nothing was acknowledged, so nothing could be lost", err=True)
     page = report(folder)
+    again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
     if not quiet:
         typer.echo(f"again: {again}\npage:  {page}" + (f"\ntrace: highwater spec trace {traces}" if trace else ""))
@@ -135,6 +148,20 @@ def _one(
         "folder": str(folder),
         "again": again,
     }
+
+
+@contextmanager
+def _invited(command: str | None, folder: Path, bootstrap: str) -> Iterator[Any]:
+    """Somebody's own clients, or nobody; a line when they end badly."""
+    if command is None:
+        yield None
+        return
+    from reports.recorder.guests import Guests
+
+    with Guests(command, bootstrap, folder) as guests:
+        yield guests
+    if guests.complaint:
+        typer.echo(guests.complaint, err=True)
 
 
 def _was_acknowledged(history: Path) -> bool:

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from reports.audit import AuditResult
+    from reports.engines import Engine
     from spec.formats.verdict import Verdict
 
 CONFIG_KEYS = (
@@ -55,12 +56,14 @@ def audit_command(
     from reports.audit import audit
     from reports.engines import engine_for
     from reports.importers.inputs import histories as histories_of
-    from spec.formats.verdict import EXIT_OF_VERDICT
+    from spec.formats.verdict import EXIT_OF_VERDICT, UsageError
 
     overrides = dict(_override(each) for each in config or [])
-    if follow:
-        raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, json=json_)])
     checker = engine_for(engine, master, conf or ())
+    if follow:
+        if html is not None or out is not None:
+            raise UsageError("not with --follow", where="--html, --out", mend="audit the history when it is whole")
+        raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, json=json_)])
     paths = [path for each in histories for path in histories_of(each)]
 
     def audit_one(path: str) -> "AuditResult":
@@ -99,9 +102,11 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
     return verdict
 
 
-def _follow(histories: list[str], overrides: dict[str, Any], *, json: bool) -> "Verdict":
-    """A line on standard error whenever files came, then the verdict."""
-    from reports.follow import follow
+def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *, json: bool) -> "Verdict":
+    """A line on standard error whenever files came, then the verdict. Spark as the engine looks for files, too."""
+    from reports.follow import follow, looked_for
+    from reports.pipeline import Spark
+    from reports.streaming import Streamed
     from spec.formats.verdict import UsageError
 
     if len(histories) != 1:
@@ -111,7 +116,8 @@ def _follow(histories: list[str], overrides: dict[str, Any], *, json: bool) -> "
         found = ", ".join(f"{finding.name} {finding.count}" for finding in so_far.findings if not finding.expected)
         typer.echo(f"{so_far.operations:,} operations so far: {so_far.verdict}{found and f' ({found})'}", err=True)
 
-    result = follow(Path(histories[0]), tell, overrides)
+    arrivals = Streamed(engine) if isinstance(engine, Spark) else looked_for
+    result = follow(Path(histories[0]), tell, overrides, engine, arrivals)
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

@@ -69,6 +69,9 @@ class Spark:
     def __init__(self, master: str = MASTER, conf: tuple[tuple[str, str], ...] = ()) -> None:
         self._master, self._conf = master, conf
 
+    def session(self) -> Any:
+        return spark_session(self._master, conf=self._conf)
+
     def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions):
             return Here().over(history, work, keys)
@@ -79,7 +82,7 @@ class Spark:
         ]
         if not tasks:
             return []
-        session = spark_session(self._master, conf=self._conf)
+        session = self.session()
         folder, promise = history.partitions.folder.absolute(), Promise.of(history.config)
 
         def do(batches: Iterable[Any]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fuzz.chaos.opening import open_field
 from fuzz.chaos.races import draw_races, race_settings
 from fuzz.chaos.settings import load_of
 from fuzz.processes.load import Load, consumer_names
-from fuzz.processes.workload import Workload
+from fuzz.processes.workload import Guests, Workload
 from fuzz.schedule import Option, Schedule, check, write_schedule
 from spec.formats.verdict import UsageError
 
@@ -26,6 +27,7 @@ WORKLOADS = {
     "observe": ("group_observers",),
 }
 """By name: the parts of a `Load` that are left out with them."""
+NOBODY = "none"
 SCHEDULE = "schedule.json"
 BEYOND = frozenset({"rot"})
 """Never drawn: two of them may be more than a correct Kafka survives."""
@@ -33,10 +35,12 @@ BEYOND = frozenset({"rot"})
 
 def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
     """The topic of the schedule, and of all clients those that are named; UsageError for one that is not known."""
-    names = workloads.split(",")
+    names = workloads.split(",") if workloads != NOBODY else []
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
-        raise UsageError(f"no workload {unknown[0]!r}", where="--workload", mend=f"known: {', '.join(WORKLOADS)}")
+        raise UsageError(
+            f"no workload {unknown[0]!r}", where="--workload", mend=f"known: {', '.join(WORKLOADS)}, {NOBODY}"
+        )
     left_out: dict[str, Any] = {part: 0 for name, parts in WORKLOADS.items() if name not in names for part in parts}
     return replace(load_of(schedule, brokers), rate=rate, **left_out)
 
@@ -45,8 +49,10 @@ def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
     packets: bool = False, races: bool = False, trace: Path | None = None,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
+    guests: Callable[[str], AbstractContextManager[Guests | None]] = lambda bootstrap: nullcontext(),
 ) -> Path:  # fmt: skip
     """Run `schedule`, or one drawn from `seed`, and return the path of the history. `races`: one of a search.
+    `guests` are somebody's own clients, who come when the cluster is up.
 
     UsageError for faults and nodes that the target does not have, before it is started where that is known.
     """
@@ -69,11 +75,12 @@ def chaos(
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
         refuse_unsupported(schedule, field, target)
         write_schedule(folder / SCHEDULE, schedule)
-        workload = Workload(
-            field.bootstrap, field.addresses, field.faults, load, revive=field.revive, source=target, say=say
-        )
-        say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
-        return workload.run(folder, schedule, stop)
+        with guests(field.bootstrap) as invited:
+            workload = Workload(
+                field.bootstrap, field.addresses, field.faults, load, field.revive, target, say, invited
+            )  # fmt: skip
+            say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
+            return workload.run(folder, schedule, stop)
 
 
 def _drawn(field: Field, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]) -> Schedule:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ class Recorder:
         self.counts: dict[str, int] = {}
         self.beside: list[Recorder] = []
         """Histories of the same run, which are told of the same faults."""
+        self.listeners: list[Callable[[str, Any, str | None], None]] = []
 
     def record(self, process: int | str, kind: str, f: str, **fields: Any) -> None:
         with self._lock:
@@ -34,6 +36,8 @@ class Recorder:
         self.flush()
         for other in self.beside:
             other.nemesis(f, value, node)
+        for listener in self.listeners:
+            listener(f, value, node)
 
     def flush(self) -> None:
         if not self._file.closed:

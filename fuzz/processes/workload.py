@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,6 +30,16 @@ JOIN_TIMEOUT_S = 15.0
 FINAL_PROCESS = 1_000
 
 
+class Guests(Protocol):
+    """Clients of somebody else's on the same cluster."""
+
+    def told(self, f: str, value: Any, node: str | None) -> None:
+        """What the nemesis did."""
+
+    def finish(self) -> None:
+        """All is healed: returns when they have read what they want to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A cluster under load: where it listens, what may be done to it, and who is told of the progress."""
@@ -41,6 +51,7 @@ class Workload:
     revive: Callable[[], None] = lambda: None  # starts whatever is down
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
+    guests: Guests | None = None
 
     def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
         """Run it and return the path of the history, which is whole lines at any moment.
@@ -75,6 +86,8 @@ class Workload:
             return consumers[name].stalled.clear
 
         nemesis = Nemesis(self.addresses, recorder, {**self.faults, "stall": stall}, {STORE, *consumers})
+        if self.guests is not None:
+            recorder.listeners.append(self.guests.told)
         recorder.nemesis("phase", "load")
         for thread in threads:
             thread.start()
@@ -88,6 +101,8 @@ class Workload:
                 nemesis.heal()
                 self.say("healed; waiting for the cluster to settle")
                 self._settle(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.beside else [])])
+                if self.guests is not None:
+                    self.guests.finish()
                 stop.wait(1.0)  # clients get to finish what was open
             finally:
                 done.set()

@@ -21,6 +21,7 @@ class Cluster:
     lives: dict[tuple[str, int], int] = field(default_factory=dict)  # how often a broker ended a connection
     topics_seen: set[str] = field(default_factory=set)
     by_epoch: set[str] = field(default_factory=set)  # groups of KIP-848, whose members have epochs of their own
+    instances: dict[str, str] = field(default_factory=dict)  # of their static members, by member id
 
     def topic(self, name: str, topic_id: bytes) -> str | None:
         return name or self.topics.get(topic_id)

@@ -29,9 +29,38 @@ def sync(link: Link, request: Any) -> Finish | None:
     return simple(link, operation, told)
 
 
-def heartbeat(link: Link, request: Any) -> None:
-    """Only that the group has no generations: epochs of different members cannot be compared (KIP-848)."""
+def heartbeat(link: Link, request: Any) -> Finish | None:
+    """What a member is granted, by its epoch, when the coordinator tells it (KIP-848).
+
+    An epoch has one assignment, so grants of one epoch are held against each other; commits are not, for members of
+    a group may be in different epochs. Noted when the answer is there: most heartbeats grant nothing.
+    """
     link.cluster.by_epoch.add(request.group_id)
+    if not link.cluster.wants(request.group_id):
+        return None
+
+    def finish(reply: Any | None) -> None:
+        if reply is None or reply.error_code:
+            return
+        member_id = reply.member_id or request.member_id
+        if request.instance_id is not None:  # told when joining, and not again by every client
+            link.cluster.instances[member_id] = request.instance_id
+        if reply.assignment is None or reply.member_epoch <= 0:
+            return
+        member = {
+            "group": request.group_id, "generation_id": reply.member_epoch, "member_id": member_id,
+            "instance_id": link.cluster.instances.get(member_id),
+        }  # fmt: skip
+        granted = [
+            key_of(topic, number)
+            for each in reply.assignment.topic_partitions
+            if (topic := link.cluster.topic("", each.topic_id)) is not None
+            for number in each.partitions
+        ]
+        operation = link.cluster.recording.invoke("sync", **member)
+        link.cluster.recording.complete(operation, "ok", node=link.node, value=granted, **member)
+
+    return finish
 
 
 def commit(link: Link, request: Any) -> Finish | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ from reference.wire.registry import Api, api_of_key
 from reports.recorder.addresses import ENTRIES, Address, addresses, followed, rewritten
 from reports.recorder.exchange import Cluster, Finish, Link
 from reports.recorder.observer import Observer
+from reports.recorder.upstream import Upstream
 
 FRAME_LIMIT: Final = 256 << 20  # bytes of one request or reply
 READ_BYTES: Final = 1 << 18
@@ -39,18 +41,21 @@ class Request:
 class Proxy:
     """Listens for clients and connects to brokers, one to one. All runs in one event loop."""
 
-    def __init__(self, cluster: Cluster, host: str) -> None:
+    def __init__(self, cluster: Cluster, host: str, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is what clients meet."""
         self.cluster = cluster
-        self._host = host
+        self._host, self._tls = host, tls
         self._observer = Observer()
         self._ours: dict[Address, Address] = {}
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self.failure: Exception | None = None
 
-    async def listen(self, upstream: Address, port: int = 0) -> Address:
-        """A port that leads to this broker: the one that is asked for, or any."""
-        server = await asyncio.start_server(lambda *streams: self._serve(upstream, *streams), self._host, port)
+    async def listen(self, upstream: Upstream, port: int = 0) -> Address:
+        """A port that leads there: the one that is asked for, or any."""
+        server = await asyncio.start_server(
+            lambda *streams: self._serve(upstream, *streams), self._host, port, ssl=self._tls
+        )
         self._servers.append(server)
         found: Address = (self._host, server.sockets[0].getsockname()[1])
         return found
@@ -62,17 +67,17 @@ class Proxy:
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
-    async def _serve(self, upstream: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, upstream: Upstream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
         try:
-            broker_reader, broker_writer = await asyncio.open_connection(*upstream)
+            address, broker_reader, broker_writer = await upstream.connect()
         except OSError:
             writer.close()
             return
-        link = Connection(self, Link(self.cluster, upstream), writer, broker_writer)
+        link = Connection(self, Link(self.cluster, address), upstream, writer, broker_writer)
         pumps = [asyncio.ensure_future(link.requests(reader)), asyncio.ensure_future(link.replies(broker_reader))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +85,7 @@ class Proxy:
             for pump in pumps:
                 pump.cancel()
             outcomes = await asyncio.gather(*pumps, return_exceptions=True)
-            self._note(upstream, outcomes)
+            self._note(address, outcomes)
             link.lost()
             for each in (writer, broker_writer):
                 each.close()
@@ -93,11 +98,11 @@ class Proxy:
             if isinstance(outcome, Exception) and not isinstance(outcome, OSError | DecodeError):
                 self.failure = outcome
 
-    async def lead_here(self, name: str, reply: Any) -> Any:
+    async def lead_here(self, name: str, reply: Any, upstream: Upstream) -> Any:
         """The reply with our ports, opened where they are new."""
         for address in addresses(name, reply):
             if address not in self._ours and len(self._ours) < BROKERS:
-                self._ours[address] = await self.listen(address)
+                self._ours[address] = await self.listen(upstream.at(address))
         return rewritten(name, reply, lambda address: self._ours.get(address, address))
 
     def observe(self, link: Link, name: str, request: Any) -> Finish | None:
@@ -110,8 +115,10 @@ class Proxy:
 class Connection:
     """The two directions between a client and a broker."""
 
-    def __init__(self, proxy: Proxy, link: Link, client: asyncio.StreamWriter, broker: asyncio.StreamWriter) -> None:
-        self._proxy, self._link = proxy, link
+    def __init__(
+        self, proxy: Proxy, link: Link, upstream: Upstream, client: asyncio.StreamWriter, broker: asyncio.StreamWriter
+    ) -> None:
+        self._proxy, self._link, self._upstream = proxy, link, upstream
         self._client, self._broker = client, broker
         self._pending: dict[int, Request] = {}
 
@@ -167,7 +174,7 @@ class Connection:
             request.finish(reply)
         if reply is None or name not in REWRITTEN:
             return frame
-        mended = followed(reply) if name == "ApiVersions" else await self._proxy.lead_here(name, reply)
+        mended = followed(reply) if name == "ApiVersions" else await self._proxy.lead_here(name, reply, self._upstream)
         if mended == reply:
             return frame
         try:

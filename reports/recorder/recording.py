@@ -7,7 +7,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from spec.formats.history import Config, Event, header
+from spec.formats.history import NEMESIS, Config, Event, header
 from spec.formats.verdict import UsageError
 
 HEADER_BYTES: Final = 1024  # blanks up to here keep room for a header that grows
@@ -63,6 +63,10 @@ class Recording:
     def tell(self, f: str, **fields: Any) -> None:
         """What is known without anybody's having asked for it."""
         self._append("recorder", "info", f, fields)
+
+    def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
+        """What somebody does to the cluster, as a chaos run tells it."""
+        self._append(NEMESIS, "info", f, {"value": value, "node": node})
 
     def unrecorded(self, reason: str) -> None:
         """A line that no auditor can use: something happened that may matter, and was not understood."""

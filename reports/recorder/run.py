@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import IO, Final
 
 from reports.recorder.addresses import Address
@@ -11,38 +13,57 @@ from reports.recorder.exchange import Cluster
 from reports.recorder.proxy import Proxy
 from reports.recorder.recording import Recording
 from reports.recorder.settings import learn
+from reports.recorder.upstream import Upstream
 from spec.formats.verdict import UsageError
 from spec.interruption import ENDS
 
 EVERY_S: Final = 0.5
+TRIES: Final = 60
+"""How often a cluster that does not answer is asked for the settings of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where clients come in, and where they are led to. `tls` is what they meet."""
+
+    listen: Address
+    upstream: Upstream
+    tls: ssl.SSLContext | None = None
+    groups: Collection[str] = ()
 
 
 async def record(
-    listen: Address, upstream: Address, sink: IO[bytes], groups: Collection[str], say: Callable[[str], object]
-) -> Recording:
-    """Pass on and record until interrupted. UsageError when the port to listen on cannot be had."""
-    recording = Recording(sink, time.time_ns() // 1_000_000)
-    cluster = Cluster(recording, groups)
-    proxy = Proxy(cluster, listen[0])
-    ended = asyncio.Event()
-    for number in ENDS:
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    ends: Ends, recording: Recording, ended: asyncio.Event, listening: Callable[[Address], object]
+) -> None:
+    """Pass on and record until `ended`. UsageError when the port to listen on cannot be had."""
+    cluster = Cluster(recording, ends.groups)
+    proxy = Proxy(cluster, ends.listen[0], ends.tls)
     try:
-        host, port = await proxy.listen(upstream, listen[1])
+        address = await proxy.listen(ends.upstream, ends.listen[1])
     except OSError as error:
-        what = f"cannot listen on {listen[0]}:{listen[1]} ({error.strerror})"
+        what = f"cannot listen on {ends.listen[0]}:{ends.listen[1]} ({error.strerror})"
         raise UsageError(what, where="--listen", mend="choose a port that is free, or 0") from error
-    say(f"recording: clients connect to {host}:{port}; Ctrl-C ends it")
-    asked: set[str] = set()
+    listening(address)
+    asked: dict[str, int] = {}
     while not ended.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), EVERY_S)
         if proxy.failure is not None:
             raise proxy.failure
         recording.flush()
-        for topic in sorted(cluster.topics_seen - asked):
-            asked.add(topic)
-            await learn(upstream, topic, recording)
+        for topic in sorted(topic for topic in cluster.topics_seen if asked.get(topic, 0) < TRIES):
+            answered = await learn(ends.upstream, topic, recording)
+            asked[topic] = TRIES if answered else asked.get(topic, 0) + 1
     await proxy.close()
     recording.flush()
-    return recording
+
+
+async def record_until_interrupted(ends: Ends, recording: Recording, listening: Callable[[Address], object]) -> None:
+    ended = asyncio.Event()
+    for number in ENDS:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await record(ends, recording, ended, listening)
+
+
+def begun(sink: IO[bytes]) -> Recording:
+    return Recording(sink, time.time_ns() // 1_000_000)

@@ -10,8 +10,8 @@ from reference.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from reports.recorder.addresses import Address
 from reports.recorder.recording import Recording
+from reports.recorder.upstream import Upstream
 from spec.formats.history import Config
 
 TOPIC: Final = 2
@@ -21,17 +21,20 @@ REPLY_LIMIT: Final = 16 << 20  # bytes
 A_DAY_MS: Final = 86_400_000
 
 
-async def learn(upstream: Address, topic: str, recording: Recording) -> None:
-    """What the broker tells goes into the header; a broker that refuses leaves it as it is."""
+async def learn(upstream: Upstream, topic: str, recording: Recording) -> bool:
+    """What the broker tells goes into the header; one that refuses leaves it as it is. False if none answered."""
     try:
         settings = await asyncio.wait_for(_describe(upstream, topic), TIMEOUT_S)
         recording.know(**told_by(recording.config, settings))
-    except (OSError, DecodeError, EOFError, ValueError, TimeoutError):
-        return
+    except (OSError, EOFError):
+        return False
+    except (DecodeError, ValueError):
+        return True
+    return True
 
 
-async def _describe(upstream: Address, topic: str) -> dict[str, str | None]:
-    reader, writer = await asyncio.open_connection(*upstream)
+async def _describe(upstream: Upstream, topic: str) -> dict[str, str | None]:
+    _, reader, writer = await upstream.connect()
     try:
         resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=None)
         writer.write(encode_request(DescribeConfigsRequest(resources=(resource,)), VERSION, 0, "highwater-record"))

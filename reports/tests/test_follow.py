@@ -1,25 +1,31 @@
 """While files come the verdict is that of what came; in the end it is that of the whole."""
 
+import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from reports.audit import AuditResult, audit
-from reports.follow import END, follow
+from reports.engines import Engine, Pool
+from reports.follow import END, Arrivals, follow, looked_for
+from reports.pipeline import Spark
+from reports.streaming import Streamed
 from reports.synth.write import synth
 from spec.formats.verdict import UsageError
 
-PIECES = 5
+pytestmark = pytest.mark.timeout(900)  # Spark starts slowly on a busy machine
+PIECES = {"local": 5, "spark": 2}
 PLANTED = {3: 1, 4: 1, 17: 1, 25: 1}
 
 
-def pieces(folder: Path) -> list[bytes]:
+def pieces(folder: Path, count: int = 5) -> list[bytes]:
     """A history, cut in the middle of operations."""
     synth(folder / "history.ndjson", operations=1_500, seed=9, planted=PLANTED)
     lines = (folder / "history.ndjson").read_bytes().splitlines(keepends=True)
-    size = -(-len(lines) // PIECES)
+    size = -(-len(lines) // count)
     return [b"".join(lines[start : start + size]) for start in range(0, len(lines), size)]
 
 
@@ -29,10 +35,31 @@ def put(folder: Path, name: str, data: bytes) -> None:
     hidden.rename(folder / name)
 
 
-def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path) -> None:
-    coming = tmp_path / "coming"
+@pytest.fixture(
+    params=[pytest.param("local"), pytest.param("spark", marks=pytest.mark.xdist_group("spark"))], scope="module"
+)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "local":
+        yield Pool()
+        return
+    spark = Spark()
+    try:
+        session = spark.session()
+    except UsageError as error:
+        pytest.skip(f"no Spark here: {error}")
+    yield spark
+    session.stop()
+
+
+def arrivals_of(engine: Engine) -> Arrivals:
+    return Streamed(engine) if isinstance(engine, Spark) else looked_for
+
+
+def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path, engine: Engine) -> None:
+    coming = tmp_path / "co [m] ing"
     coming.mkdir()
-    rest = dict(enumerate(pieces(tmp_path)))
+    count = PIECES["spark" if isinstance(engine, Spark) else "local"]
+    rest = dict(enumerate(pieces(tmp_path, count)))
     so_far: list[AuditResult] = []
     put(coming, "0", rest.pop(0))
 
@@ -42,15 +69,32 @@ def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path) ->
         number = len(so_far)
         put(coming, str(number), rest.pop(number)) if rest else (coming / END).touch()
 
-    whole = follow(coming, tell)
+    (coming / "no file").mkdir()
+    (coming / "empty").touch()
+    whole = follow(coming, tell, None, engine, arrivals_of(engine))
     batch = audit(tmp_path / "history.ndjson")
     assert msgspec.to_builtins(whole.findings) == msgspec.to_builtins(batch.findings)
     assert (whole.verdict, whole.operations) == (batch.verdict, batch.operations)
     assert {finding.rule: finding.count for finding in whole.findings} == PLANTED
     counts = [result.operations for result in so_far]
-    assert len(so_far) == PIECES
+    assert len(so_far) == count
     assert counts == sorted(set(counts))
     assert all({finding.rule for finding in result.findings} <= {5, *PLANTED} for result in so_far)
+
+
+def test_an_interruption_ends_it_with_the_verdict_of_what_came(tmp_path: Path, engine: Engine) -> None:
+    coming = tmp_path / "coming"
+    coming.mkdir()
+    first, second = pieces(tmp_path, 2)
+    put(coming, "a b%20c", first)
+
+    def tell(_: AuditResult) -> None:
+        put(coming, "later", second)
+        signal.raise_signal(signal.SIGINT)
+
+    found = follow(coming, tell, None, engine, arrivals_of(engine))
+    (tmp_path / "first.ndjson").write_bytes(first)
+    assert found.findings == audit(tmp_path / "first.ndjson").findings
 
 
 def test_it_waits_for_who_has_not_begun(tmp_path: Path) -> None:

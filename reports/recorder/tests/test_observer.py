@@ -2,10 +2,17 @@
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reference.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from reference.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from reference.wire.messages.fetch import (
@@ -36,6 +43,7 @@ from reference.wire.messages.produce import (
     TopicProduceResponse,
 )
 from reference.wire.records import build_batch, stamp
+from reports.audit import audit
 from reports.importers.native import read
 from reports.importers.quarantine import Quarantine
 from reports.recorder.addresses import addresses, rewritten
@@ -79,6 +87,11 @@ class Story:
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.sink.getvalue().splitlines()[1:]]
+
+    def violations(self, path: Path) -> list[str]:
+        """In what was recorded so far."""
+        path.write_bytes(self.sink.getvalue())
+        return [each.name for each in audit(path).findings if each.severity == "violation"]
 
     def told(self, *names: str) -> list[tuple[Any, ...]]:
         return [tuple(event.get(name) for name in names) for event in self.events()]
@@ -214,6 +227,31 @@ def test_only_the_groups_that_are_wanted_are_recorded() -> None:
     story.link.cluster.groups = ("wanted",)
     assert story.observer.request(story.link, "OffsetCommit", OffsetCommitRequest(group_id="other")) is None
     assert story.events() == []
+
+
+def test_what_members_of_an_epoch_are_granted_is_held_against_each_other(tmp_path: Path) -> None:
+    story = Story()
+    story.link.cluster.topics[b"i" * 16] = "t"
+
+    def beat(member: str, epoch: int, partitions: tuple[int, ...] | None, instance: str | None = None) -> None:
+        parts = (TopicPartitions(topic_id=b"i" * 16, partitions=partitions or ()),)
+        granted = None if partitions is None else Assignment(topic_partitions=parts)
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, instance_id=instance)
+        story.ask(request, ConsumerGroupHeartbeatResponse(member_id=member, member_epoch=epoch, assignment=granted))
+
+    beat("a", 1, (0, 1), instance="static a")
+    beat("a", 1, None)
+    beat("a", 2, (0,))
+    beat("b", 2, (1,))
+    granted = [each for each in story.events() if each["type"] == "ok"]
+    assert [(each["f"], each["member_id"], each.get("instance_id"), each["generation_id"], each["value"])
+            for each in granted] == [
+        ("sync", "a", "static a", 1, ["t-0", "t-1"]), ("sync", "a", "static a", 2, ["t-0"]),
+        ("sync", "b", None, 2, ["t-1"]),
+    ]  # fmt: skip
+    assert story.violations(tmp_path / "history.ndjson") == []
+    beat("b", 2, (0, 1))
+    assert story.violations(tmp_path / "history.ndjson") == ["double-ownership"]
 
 
 def test_addresses_lead_to_us() -> None:

@@ -1,0 +1,167 @@
+"""Clients to be recorded: confluent-kafka and kafka-python write to one topic and read it, each in a group of its own.
+
+They connect to $BOOTSTRAP. SIGTERM, or --seconds, ends the writing; then the topic is read from its start.
+
+    highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+TOPIC = "orders"
+PARTITIONS, REPLICAS = 4, 3
+FLUSH_S, READ_S = 60.0, 400.0
+stop = threading.Event()
+
+
+def paced(rate: int) -> Iterator[int]:
+    """Numbers from 0 on, so many a second, until it is time to stop."""
+    started, number = time.monotonic(), 0
+    while not stop.is_set():
+        due = int((time.monotonic() - started) * rate)
+        for _ in range(min(due - number, rate)):
+            yield number
+            number += 1
+        number = max(number, due - rate)  # what a slow cluster held up by more than a second is left out
+        stop.wait(0.02)
+
+
+def make_topic(bootstrap: str) -> None:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    wanted = NewTopic(TOPIC, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        admin.create_topics([wanted])[TOPIC].result(60)
+    except KafkaException as error:
+        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+            raise
+
+
+def write_with_confluent(bootstrap: str, rate: int) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    settings = {
+        "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "delivery.timeout.ms": 60_000,
+    }  # fmt: skip
+    producer = Producer(settings, logger=quiet)
+    for number in paced(rate):
+        try:
+            producer.produce(TOPIC, b"confluent %d" % number, partition=number % PARTITIONS)
+        except BufferError:  # its queue is full
+            producer.poll(0.1)
+        except KafkaException:  # a fatal error ends an idempotent producer
+            producer = Producer(settings, logger=quiet)
+        producer.poll(0)
+    producer.flush(FLUSH_S)
+
+
+def write_with_kafka_python(bootstrap: str, rate: int) -> None:
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+    def make() -> Any:
+        return KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=20)
+
+    producer = make()
+    for number in paced(rate):
+        try:
+            producer.send(TOPIC, b"kafka-python %d" % number, partition=number % PARTITIONS)
+        except KafkaError:
+            producer.close(timeout=1)
+            producer = make()
+    producer.flush(FLUSH_S)
+    producer.close(timeout=1)
+
+
+def read_with_confluent(bootstrap: str, protocol: str) -> None:
+    from confluent_kafka import Consumer
+
+    settings = {
+        "bootstrap.servers": bootstrap, "group.id": "confluent", "group.protocol": protocol,
+        "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1_000,
+    }  # fmt: skip
+    consumers = [Consumer(settings, logger=quiet) for _ in range(2)]
+    for consumer in consumers:
+        consumer.subscribe([TOPIC])
+    while not stop.is_set():
+        for consumer in consumers:
+            consumer.consume(500, 0.1)
+    for consumer in consumers:
+        consumer.close()
+
+
+def read_with_kafka_python(bootstrap: str) -> None:
+    from kafka import KafkaConsumer
+    from kafka.errors import KafkaError
+
+    consumer = KafkaConsumer(
+        TOPIC, bootstrap_servers=bootstrap, group_id="kafka-python", auto_offset_reset="earliest",
+        auto_commit_interval_ms=1_000,
+    )  # fmt: skip
+    while not stop.is_set():
+        try:
+            consumer.poll(timeout_ms=200)
+        except KafkaError:
+            continue
+    consumer.close(autocommit=False)
+
+
+def read_all(bootstrap: str) -> int:
+    """From the start to where the topic ends now: what is lost shows here."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "last", "enable.auto.commit": False})
+    parts = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(part, 30)[1] for part in parts]
+    consumer.assign(parts)
+    until, read = time.monotonic() + READ_S, 0
+    while any(here.offset < end for here, end in zip(consumer.position(parts), ends, strict=True) if end):
+        if time.monotonic() > until:
+            sys.exit("the topic could not be read to its end")
+        read += len(consumer.consume(5_000, 0.5))
+    consumer.close()
+    return read
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--rate", type=int, default=100, help="records a second of each library")
+    asked.add_argument("--seconds", type=float, help="end by yourself")
+    asked.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of confluent's group")
+    told = asked.parse_args()
+    bootstrap = os.environ["BOOTSTRAP"]
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    make_topic(bootstrap)
+    work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
+        (write_with_confluent, (bootstrap, told.rate)),
+        (write_with_kafka_python, (bootstrap, told.rate)),
+        (read_with_confluent, (bootstrap, told.protocol)),
+        (read_with_kafka_python, (bootstrap,)),
+    ]
+    threads = [threading.Thread(target=each, args=args, daemon=True) for each, args in work]
+    for thread in threads:
+        thread.start()
+    stop.wait(told.seconds)
+    stop.set()
+    for thread in threads:
+        thread.join(FLUSH_S + 30)
+    print(f"read to the end: {read_all(bootstrap):,} records", flush=True)
+
+
+if __name__ == "__main__":
+    quiet = logging.getLogger("two libraries")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    main()
