@@ -1,6 +1,6 @@
-"""Clients to be recorded: confluent-kafka and kafka-python write to one topic and read it, each in a group of its own.
+"""Clients to be recorded: confluent-kafka and kafka-python, each with a topic that it writes, and reads in a group.
 
-They connect to $BOOTSTRAP. SIGTERM, or --seconds, ends the writing; then the topic is read from its start.
+They connect to $BOOTSTRAP. SIGTERM, or --seconds, ends the writing; then the topics are read from their start.
 
     highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
 """
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-TOPIC = "orders"
+ORDERS, INVOICES = "orders", "invoices"
 PARTITIONS, REPLICAS = 4, 3
 FLUSH_S, READ_S = 60.0, 400.0
 stop = threading.Event()
@@ -34,17 +34,19 @@ def paced(rate: int) -> Iterator[int]:
         stop.wait(0.02)
 
 
-def make_topic(bootstrap: str) -> None:
+def make_topics(bootstrap: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    wanted = NewTopic(TOPIC, PARTITIONS, REPLICAS, config={"min.insync.replicas": "2"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    try:
-        admin.create_topics([wanted])[TOPIC].result(60)
-    except KafkaException as error:
-        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-            raise
+    config = {"min.insync.replicas": "2"}
+    asked = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in (ORDERS, INVOICES)])
+    for answer in asked.values():
+        try:
+            answer.result(60)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
 
 
 def write_with_confluent(bootstrap: str, rate: int) -> None:
@@ -56,7 +58,7 @@ def write_with_confluent(bootstrap: str, rate: int) -> None:
     producer = Producer(settings, logger=quiet)
     for number in paced(rate):
         try:
-            producer.produce(TOPIC, b"confluent %d" % number, partition=number % PARTITIONS)
+            producer.produce(ORDERS, b"order %d" % number, partition=number % PARTITIONS)
         except BufferError:  # its queue is full
             producer.poll(0.1)
         except KafkaException:  # a fatal error ends an idempotent producer
@@ -75,7 +77,7 @@ def write_with_kafka_python(bootstrap: str, rate: int) -> None:
     producer = make()
     for number in paced(rate):
         try:
-            producer.send(TOPIC, b"kafka-python %d" % number, partition=number % PARTITIONS)
+            producer.send(INVOICES, b"invoice %d" % number, partition=number % PARTITIONS)
         except KafkaError:
             producer.close(timeout=1)
             producer = make()
@@ -92,7 +94,7 @@ def read_with_confluent(bootstrap: str, protocol: str) -> None:
     }  # fmt: skip
     consumers = [Consumer(settings, logger=quiet) for _ in range(2)]
     for consumer in consumers:
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([ORDERS])
     while not stop.is_set():
         for consumer in consumers:
             consumer.consume(500, 0.1)
@@ -105,7 +107,7 @@ def read_with_kafka_python(bootstrap: str) -> None:
     from kafka.errors import KafkaError
 
     consumer = KafkaConsumer(
-        TOPIC, bootstrap_servers=bootstrap, group_id="kafka-python", auto_offset_reset="earliest",
+        INVOICES, bootstrap_servers=bootstrap, group_id="kafka-python", auto_offset_reset="earliest",
         auto_commit_interval_ms=1_000,
     )  # fmt: skip
     while not stop.is_set():
@@ -117,17 +119,17 @@ def read_with_kafka_python(bootstrap: str) -> None:
 
 
 def read_all(bootstrap: str) -> int:
-    """From the start to where the topic ends now: what is lost shows here."""
+    """From the start to where the topics end now: what is lost shows here."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "last", "enable.auto.commit": False})
-    parts = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
+    parts = [TopicPartition(topic, number, 0) for topic in (ORDERS, INVOICES) for number in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(part, 30)[1] for part in parts]
     consumer.assign(parts)
     until, read = time.monotonic() + READ_S, 0
     while any(here.offset < end for here, end in zip(consumer.position(parts), ends, strict=True) if end):
         if time.monotonic() > until:
-            sys.exit("the topic could not be read to its end")
+            sys.exit("the topics could not be read to their ends")
         read += len(consumer.consume(5_000, 0.5))
     consumer.close()
     return read
@@ -135,16 +137,17 @@ def read_all(bootstrap: str) -> int:
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--rate", type=int, default=100, help="records a second of each library")
+    asked.add_argument("--orders", type=int, default=100, help="a second, by confluent-kafka")
+    asked.add_argument("--invoices", type=int, default=100, help="a second, by kafka-python")
     asked.add_argument("--seconds", type=float, help="end by yourself")
     asked.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of confluent's group")
     told = asked.parse_args()
     bootstrap = os.environ["BOOTSTRAP"]
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    make_topic(bootstrap)
+    make_topics(bootstrap)
     work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-        (write_with_confluent, (bootstrap, told.rate)),
-        (write_with_kafka_python, (bootstrap, told.rate)),
+        (write_with_confluent, (bootstrap, told.orders)),
+        (write_with_kafka_python, (bootstrap, told.invoices)),
         (read_with_confluent, (bootstrap, told.protocol)),
         (read_with_kafka_python, (bootstrap,)),
     ]

@@ -101,7 +101,7 @@ class Workload:
                 nemesis.heal()
                 self.say("healed; waiting for the cluster to settle")
                 self._settle(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.beside else [])])
-                if self.guests is not None:
+                if self.guests is not None and not stop.is_set():
                     self.guests.finish()
                 stop.wait(1.0)  # clients get to finish what was open
             finally:

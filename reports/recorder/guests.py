@@ -5,6 +5,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,9 @@ class Guests:
         self._thread = threading.Thread(target=self._record, daemon=True)
         self._failure: BaseException | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-m", "conformance.targets.guardian"], stdin=subprocess.PIPE, start_new_session=True
+        )
 
     @property
     def complaint(self) -> str | None:
@@ -60,10 +64,14 @@ class Guests:
                     ENDURING + self._command, shell=True, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
+            assert self._guardian.stdin is not None
+            self._guardian.stdin.write(b"%d\n" % self._process.pid)
+            self._guardian.stdin.flush()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._signal(signal.SIGKILL)
+        self._guardian.communicate()
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()

@@ -106,7 +106,7 @@ def test_it_waits_for_who_has_not_begun(tmp_path: Path) -> None:
     for number, piece in enumerate(pieces(tmp_path)):
         put(coming, str(number), piece)
     (coming / END).touch()
-    reader.join(timeout=120)
+    reader.join(timeout=600)
     assert found[0].findings == audit(tmp_path / "history.ndjson").findings
 
 
