@@ -36,11 +36,17 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The severity of a finding in a history with this configuration."""
         if self.severity is Severity.INFORMATION:
             return Severity.INFORMATION
-        if any(_holds(condition, config) for condition in self.expected_when):
+        if self.allowed_by(config):
             return Severity.EXPECTED
-        if any(getattr(config, key) is None for key in self.needs):
-            return Severity.UNDECIDED
-        return Severity.VIOLATION
+        return Severity.UNDECIDED if self.untold(config) else Severity.VIOLATION
+
+    def allowed_by(self, config: Config) -> list[str]:
+        """The settings under which a correct Kafka shows it too."""
+        return [condition for condition in self.expected_when if _holds(condition, config)]
+
+    def untold(self, config: Config) -> list[str]:
+        """The settings that would decide, and that nobody told."""
+        return [key for key in self.needs if getattr(config, key) is None]
 
 
 def _holds(condition: str, config: Config) -> bool:

@@ -13,7 +13,7 @@ from reports.page.interests import Interests
 from reports.page.picture import picture
 from reports.page.story import Story, tell
 from reports.page.watch import Watched, watch
-from reports.page.words import SEVERITIES, counts, lines, unavailability, verdict_words
+from reports.page.words import SEVERITIES, because, counts, lines, unavailability, verdict_words
 from spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page
@@ -40,7 +40,7 @@ def show_history(
             tell(len(stories) + number, finding, evidence, watched.interests, windows)
             for number, evidence in enumerate(finding.witnesses)
         ]
-        findings.append(_finding(finding, told, watched))
+        findings.append(_finding(finding, told, watched, result))
         stories += told
     return {
         "result": result,
@@ -64,7 +64,7 @@ def show_history(
     }
 
 
-def _finding(finding: Finding, stories: list[Story], watched: Watched) -> dict[str, Any]:
+def _finding(finding: Finding, stories: list[Story], watched: Watched, result: AuditResult) -> dict[str, Any]:
     anomaly = anomalies().get(finding.rule)  # none for registers, sets and counters
     places = [watched.interests.place_of(evidence) for evidence in finding.witnesses]
     pictures = [picture(place) if place is not None else None for place in places]
@@ -73,6 +73,7 @@ def _finding(finding: Finding, stories: list[Story], watched: Watched) -> dict[s
         "name": finding.name,
         "severity": finding.severity,
         "sentence": finding.sentence,
+        "because": because(finding.severity, anomaly, result) if anomaly else None,
         "count": finding.count,
         "clauses": anomaly.clauses if anomaly else (),
         "guards": anomaly.guards if anomaly else (),

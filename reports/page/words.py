@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reports.anomalies import Severity, anomalies
+from reports.anomalies import Anomaly, Severity, anomalies
 from reports.audit import AuditResult, Finding
 from reports.page.faults import Window
 from reports.page.outages import SHORTEST_S, SHOWN, Outage, Outages
@@ -39,6 +39,20 @@ def verdict_words(result: AuditResult) -> str:
     expected = _named(result, Severity.EXPECTED)
     shown = f"; {expected}, which these settings allow" if expected else ""
     return f"Nothing that the settings promise was broken{shown}. {looked}."
+
+
+def because(severity: Severity, anomaly: Anomaly, result: AuditResult) -> str | None:
+    """Why a finding counts as less than a violation."""
+    if severity is Severity.EXPECTED:
+        return f"A correct Kafka may show this with {', '.join(anomaly.allowed_by(result.config))}."
+    if severity is Severity.UNDECIDED and (untold := anomaly.untold(result.config)):
+        options = " ".join(f"--config {key}=…" for key in untold)
+        return (
+            f"A violation or not: that depends on {', '.join(untold)}, which the history does not tell; {options} does."
+        )
+    if severity is Severity.UNDECIDED:
+        return "A violation or not: what could not be read of the history may explain it."
+    return None
 
 
 def lines(count: int) -> str:

@@ -42,6 +42,26 @@ def test_the_verdict_in_a_sentence(tmp_path: Path, history: Any, changes: dict[s
     assert spoken(tmp_path, history(), msgspec.structs.replace(PROMISED, **changes)).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "spoilt", "words"),
+    [
+        ({"acks": "1"}, False, "A correct Kafka may show this with acks=1."),
+        ({"acks": None}, False, "depends on acks, which the history does not tell; --config acks=… does."),
+        ({}, True, "what could not be read of the history may explain it."),
+        ({}, False, None),
+    ],
+    ids=["expected", "undecided", "not read", "violation"],
+)
+def test_what_counts_as_less_than_a_violation_says_why(
+    tmp_path: Path, overrides: dict[str, Any], spoilt: bool, words: str | None
+) -> None:
+    path = broken().write(tmp_path / "history.ndjson")
+    path.write_bytes(path.read_bytes() + b"{garbage\n" * spoilt)
+    page = report_history(str(path), audit(path, overrides=overrides), tmp_path / "page.html").read_text()
+    reasons = ("A correct Kafka may", "A violation or not")
+    assert (words in page) if words else not any(each in page for each in reasons)
+
+
 def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path) -> None:
     path = healthy().write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b"{garbage\n")
