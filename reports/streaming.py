@@ -44,9 +44,10 @@ class Streamed:
                         told = str(query.exception() or "it was stopped").strip().splitlines()[0]
                         raise UsageError(f"the stream ended: {told}", where=str(folder)) from None
                     continue
-                files = sorted(folder / name for name in names)
+                files = {folder / name for name in names} - seen  # a stream may tell a file twice
                 seen.update(files)
-                yield files
+                if files:
+                    yield sorted(files)
                 judged.set()
         finally:
             self._over.set()
