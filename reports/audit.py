@@ -28,6 +28,8 @@ from spec.formats.run import write_json
 from spec.formats.verdict import Verdict, worst
 
 WITNESSES_SHOWN = 8
+PLACES_SHOWN: Final = 4
+"""Where one read has a value, if it has it more than once."""
 IN_MEMORY_BYTES: Final = 256 << 20
 """Of NDJSON: some million operations, which take as much again."""
 PACKED: Final = 12  # how much smaller a compressed history is
@@ -272,7 +274,10 @@ def _value_at(ops: Operations, offset: int, history: Ingested) -> list[str]:
     here = np.flatnonzero(ops.record_offset == offset)
     if not len(here):
         return []
-    return [f"value {history.values.text(int(ops.record_value[here[0]]))} at offset {offset}"]
+    value = ops.record_value[here[0]]
+    places = ops.record_offset[ops.record_value == value][:PLACES_SHOWN].tolist()
+    where = f"offset {offset}" if len(places) == 1 else f"offsets {' and '.join(map(str, places))}"
+    return [f"value {history.values.text(int(value))} at {where}"]
 
 
 def write_verdict(folder: Path, result: AuditResult) -> Path:
