@@ -79,8 +79,9 @@ class Log:
             for number, mop in enumerate(mops)
             if mop[0] == ":send"
         ]
-        for lane, (topic, partition, _), value in sends:
-            emit(lane, "invoke", "send", topic=topic, partition=partition, value=value, txn=txn)
+        for number, (lane, (topic, partition, _), value) in enumerate(sends):
+            place = number if txn else None
+            emit(lane, "invoke", "send", topic=topic, partition=partition, value=value, txn=txn, sequence=place)
         polls = len(mops) - len(sends)
         if polls:
             emit(process, "invoke", "poll", txn=txn)
@@ -102,12 +103,12 @@ class Log:
                 self._quarantine.add(f"the micro-operations that were invoked expected, not {str(mops)[:60]}")
                 return
             mops = []
-        error = op.get(":error")
-        self._sent(opened, [mop for mop in mops if mop[0] == ":send"], kind, None if error is None else str(error))
+        error = None if op.get(":error") is None else str(op[":error"])
+        self._sent(opened, [mop for mop in mops if mop[0] == ":send"], kind, error)
         if opened.polls:
             self._polled(op, [mop for mop in mops if mop[0] == ":poll"], opened, kind)
         if opened.txn:
-            self._emit(f"{process} end", kind, "end_txn", txn=opened.txn)
+            self._emit(f"{process} end", kind, "end_txn", txn=opened.txn, error=error)
 
     def _sent(self, opened: Opened, mops: list[Any], kind: str, error: str | None) -> None:
         """A send of a transaction is in the log when its offset is known, whatever became of the transaction."""

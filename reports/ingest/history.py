@@ -13,6 +13,7 @@ from reports.importers.formats import History, open_history
 from reports.importers.quarantine import Quarantine
 from reports.ingest.builder import OWN_NUMBER, Builder, Values
 from reports.ingest.lives import Former, Lives, after, key_of
+from reports.ingest.outcomes import status_of
 from reports.ingest.steps import Steps
 from reports.tables import Tables
 from spec.formats.history import NEMESIS, Config, Event
@@ -21,7 +22,6 @@ from spec.formats.verdict import UsageError
 if TYPE_CHECKING:
     from reports.dataset.reader import Partitions
 
-STATUS = {"ok": Status.OK, "fail": Status.FAIL, "info": Status.INFO}
 KINDS = {
     "send": Kind.SEND, "poll": Kind.READ, "fetch": Kind.READ, "list_offsets": Kind.LIST_OFFSETS,
     "log_dump": Kind.DUMP, "delete_records": Kind.DELETE,
@@ -68,6 +68,7 @@ class Run:
     began: Began | None = None
     group: str | None = None
     since: int = 0  # the last event before the assignment
+    reset: bool = False  # it took `auto.offset.reset`
 
 
 class Ingest:
@@ -83,7 +84,7 @@ class Ingest:
         self.pending = 0  # rows and records not yet taken
         self._runs: dict[int | str, Run] = {}
         self._numbers: dict[object, int] = {}
-        self._starts: dict[tuple[int | str, Key], int] = {}
+        self._starts: dict[int | str, dict[Key, int]] = {}
         self._fresh: set[tuple[int | str, Key]] = set()
         self._last: dict[int | str, int] = {}
         self._lives = Lives()
@@ -144,24 +145,28 @@ class Ingest:
         """Reading begins anew for this process; an assignment may say where."""
         if event.type == "invoke":
             return
+        if event.f == "crash" and (left_open := self._open.pop(event.process, None)) is not None:
+            self._complete(left_open, None)
         run = self._runs.setdefault(event.process, Run())
         run.number += 1
         run.since = self._last.get(event.process, event.index)
         positions = event.positions or {}
         told = event.position is not None or event.positions is not None
+        run.reset = event.f == "reset"
         if event.f == "assign":
             run.group = event.group
         if event.f == "reset" or (event.f == "assign" and event.group is not None and not told):
             run.began = Began.RESUMED
         else:
             run.began = Began.TOLD if event.f in {"assign", "seek"} else None
+        starts = self._starts.setdefault(event.process, {})
         for key in event.value or []:
             position = positions.get(key, event.position)
-            self._starts.pop((event.process, key), None)
+            starts.pop(key, None)
             if position is not None:
-                self._starts[event.process, key] = position
+                starts[key] = position
             self._fresh.add((event.process, key))
-            self._steps.forget(event.process, key)
+            self._steps.stands_at(event.process, key, position)
         self._steps.membership(event, self._last.get(event.process, event.index), self._calm(event))
 
     def _calm(self, event: Event) -> int:
@@ -185,21 +190,33 @@ class Ingest:
             raise UsageError(
                 f"line {invoke.index + 1}: {invoke.f!r} names no topic and partition", mend="add topic and partition"
             )
-        position = told.position if told.position is not None else UNKNOWN
+        asked = told.position if told.position is not None else invoke.position
+        position = asked if asked is not None else UNKNOWN
         records = self._records(done.value, position) if done is not None and kind in WITH_RECORDS else []
         self._place(topic, number, invoke, done, kind, position, records)
 
     def _complete_poll(self, invoke: Event, done: Event | None) -> None:
         """One row for each partition that a poll returned records of; an empty poll proves nothing."""
         found = done.value if done is not None and isinstance(done.value, dict) else {}
+        unsure = done is None or done.type == "info" or (done.type == "fail" and bool(found or invoke.txn))
+        starts = self._starts.get(invoke.process, {})
         for key, pairs in found.items():
-            position = self._starts.pop((invoke.process, key), UNKNOWN)
+            position = starts.pop(key, UNKNOWN)
             topic, _, number = key.rpartition("-")
             if not number.isdigit():
                 raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", mend='say "topic-0"')
             self._place(topic, int(number), invoke, done, Kind.READ, position, self._records(pairs, UNKNOWN))
         if not found:
             self.operations += 1
+        if unsure:
+            self._lose_place(invoke.process, (done or invoke).index)
+
+    def _lose_place(self, process: int | str, index: int) -> None:
+        """A poll that did not end well may have gone on over more than it told."""
+        run = self._runs.setdefault(process, Run())
+        run.number, run.began = run.number + 1, None
+        self._starts.pop(process, None)
+        self._steps.lose_place(process, run.group, index)
 
     def _records(self, pairs: Any, position: int) -> list[tuple[int, int]]:
         number = self.values.number
@@ -215,7 +232,7 @@ class Ingest:
     ) -> None:  # fmt: skip
         """Into the columns of the partition, of the life of its topic that the operation is of."""
         self.operations += 1
-        status = STATUS[done.type] if done is not None else Status.INFO
+        status = status_of(invoke, done)
         life: int | None = 0
         if self._lives.windows:
             told = done or invoke
@@ -235,6 +252,7 @@ class Ingest:
         offset = told.offset if told.offset is not None and told.offset >= 0 else UNKNOWN
         if kind is Kind.DELETE:
             offset = invoke.offset if invoke.offset is not None else int(NEVER)
+        leader_epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
         run = self._runs.get(invoke.process)
         ok = status is Status.OK
         writes = kind is Kind.SEND
@@ -250,7 +268,7 @@ class Ingest:
             self.values.number(invoke.value) if writes else UNKNOWN,
             position,
             told.high_watermark if told.high_watermark is not None and ok else UNKNOWN,
-            told.leader_epoch if told.leader_epoch is not None else UNKNOWN,
+            leader_epoch if leader_epoch is not None else UNKNOWN,
             self._quiet,
             len(records),
         )
@@ -275,7 +293,7 @@ class Ingest:
             UNKNOWN, UNKNOWN, UNKNOWN,
             transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             producer,
-            invoke.sequence if invoke.sequence is not None and producer != UNKNOWN else UNKNOWN,
+            invoke.sequence if invoke.sequence is not None else UNKNOWN,
             key,
             invoke.timestamp_ms if invoke.timestamp_ms is not None else UNKNOWN,
             UNKNOWN, UNKNOWN, UNKNOWN,
@@ -295,7 +313,7 @@ class Ingest:
         self, invoke: Event, told: Event, run: Run | None, key: Key, records: list[tuple[int, int]]
     ) -> tuple[int, ...]:
         """The same, of a read."""
-        isolation = invoke.isolation or told.isolation
+        isolation, node = invoke.isolation or told.isolation, told.node or invoke.node
         dated = told.high_watermark is not None
         group = invoke.group or (run.group if run is not None else None)
         began = self._given(invoke, told, run, key, group, records) if invoke.f == "poll" else UNKNOWN
@@ -305,7 +323,7 @@ class Ingest:
             ISOLATIONS[isolation],
             self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
-            self._number(("node", told.node)) if told.node is not None else UNKNOWN,
+            self._number(("node", node)) if node is not None else UNKNOWN,
             self._number(("group", group)) if group is not None else UNKNOWN,
             began,
             told.time_ns // 1_000_000 if dated else UNKNOWN,
@@ -325,7 +343,7 @@ class Ingest:
             self._fresh.discard((invoke.process, key))
             if run.began is not None and not self._steps.resumes(invoke, told, group, key, records, run):
                 began = run.began
-        self._steps.was_given(invoke.process, group, key, records[-1][0] + 1)
+        self._steps.was_given(invoke.process, group, key, records[-1][0] + 1, told.index)
         return began
 
     @property

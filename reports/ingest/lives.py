@@ -29,6 +29,7 @@ class Former(NamedTuple):
 class Lives:
     windows: dict[str, list[Window]] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
+    told: dict[str, dict[str, int]] = field(default_factory=dict)  # by topic, ids that metadata told
 
     def delete(self, topic: str, index: int) -> None:
         windows = self.windows.setdefault(topic, [])
@@ -66,8 +67,14 @@ class Lives:
         return Former(first, windows[int(number) - 1].deleted) if marked and windows else None
 
     def rename(self, key: str, topic_id: str | None, invoked: int, returned: int) -> str:
-        """The key of its life; while it is between two, one of its own for each moment."""
+        """The key of its life; while it is between two, one of its own for each moment.
+
+        Of a topic of which nobody saw the deletion each id is a life.
+        """
         topic, _, partition = key.rpartition("-")
+        if topic not in self.windows and topic_id is not None:
+            ids = self.told.setdefault(topic, {})
+            return key_of(topic, int(partition), ids.setdefault(topic_id, len(ids)))
         life = self.of(topic, topic_id, invoked, returned)
         return f"{key} (event {invoked})" if life is None else key_of(topic, int(partition), life)
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reports.columns import NEVER, UNKNOWN, Fate, Status
 from reports.ingest.lives import Lives
+from reports.ingest.outcomes import status_of
 from reports.tables import Step, Tables
 from spec.formats.history import Event
 
 if TYPE_CHECKING:
     from reports.ingest.history import Run
 
-STATUS: Final = {"ok": Status.OK, "fail": Status.FAIL, "info": Status.INFO}
 BY_KEY: Final = {"commit", "committed", "send_offsets"}
 LISTS: Final = {"sync", "delete_offsets"}
 BEGINNINGS_OF_A_LIFE: Final = {"kill", "restart", "bounce"}
@@ -24,11 +24,14 @@ class Steps:
 
     def __init__(self, tables: Tables, number: Callable[[object], int], lives: Lives) -> None:
         self._tables, self._number, self._lives = tables, number, lives
-        self._positions: dict[tuple[int | str, str], int] = {}
+        self._positions: dict[int | str, dict[str, int]] = {}  # where each process has read to
         self._asked: dict[tuple[str, str], int] = {}  # the largest offset that anybody tried to commit
         self._given: dict[tuple[str, str], int] = {}  # where a group's reading had come to
+        self._given_at: dict[tuple[str, str], int] = {}  # and the event that told so
+        self._unsure_polls: dict[str, int] = {}  # the last event at which a member may have been given more
         self._node_lives: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
+        self._unsure: set[int] = set()  # transactions whose commit may have come through: a later refusal says nothing
 
     def _group(self, group: str) -> str:
         again = self._incarnations.get(group, 0)
@@ -36,26 +39,39 @@ class Steps:
 
     # -- what readers did --------------------------------------------------------------------------
 
-    def forget(self, process: int | str, key: str) -> None:
-        self._positions.pop((process, key), None)
+    def stands_at(self, process: int | str, key: str, position: int | None) -> None:
+        """Reading begins there, somewhere if nobody tells."""
+        mine = self._positions.setdefault(process, {})
+        if position is None or position < 0:
+            mine.pop(key, None)
+        else:
+            mine[key] = position
 
-    def was_given(self, process: int | str, group: str | None, key: str, position: int) -> None:
-        self._positions[process, key] = position
+    def lose_place(self, process: int | str, group: str | None, index: int) -> None:
+        self._positions.pop(process, None)
+        if group is not None:
+            self._unsure_polls[group] = index
+
+    def was_given(self, process: int | str, group: str | None, key: str, position: int, index: int) -> None:
+        self.stands_at(process, key, position)
         if group is not None:
             self._given[group, key] = max(self._given.get((group, key), 0), position)
+            self._given_at[group, key] = index
 
     def resumes(
         self, invoke: Event, done: Event, group: str | None, key: str, records: list[tuple[int, int]], run: "Run"
     ) -> bool:
-        """Notes where a member went on; true when somebody had the group go on beyond where it had come."""
+        """Notes where a member went on; true when the group may have come further than its reads tell."""
         if group is None or run.began is None or run.began.name != "RESUMED":
             return False
-        self._tables.add(
+        if not run.reset:
+            self._tables.add(
             Step(
                 "resume", run.since, done.index, self._number(invoke.process), Status.OK, key, records[0][0],
                 group=self._group(group),
-            )
-        )  # fmt: skip
+            ))  # fmt: skip
+        if self._unsure_polls.get(group, UNKNOWN) > self._given_at.get((group, key), UNKNOWN):
+            return True
         return self._asked.get((group, key), UNKNOWN) > self._given.get((group, key), 0)
 
     def membership(self, event: Event, since: int, calm_ms: int) -> None:
@@ -93,7 +109,7 @@ class Steps:
                 self._asked[where] = max(self._asked.get(where, UNKNOWN), offset)
 
     def complete(self, invoke: Event, done: Event | None, calm_ms: int) -> None:
-        status = STATUS[done.type] if done is not None else Status.INFO
+        status = status_of(invoke, done)
         told = done or invoke
         if invoke.f == "end_txn":
             self._end(invoke, status)
@@ -102,7 +118,7 @@ class Steps:
             self._topic(invoke, told, status)
             return
         for subject, number, epoch in _subjects(invoke, told):
-            if invoke.f == "metadata" and self._lives.windows:
+            if invoke.f == "metadata" and (self._lives.windows or told.topic_id is not None):
                 subject = self._lives.rename(subject, told.topic_id, invoke.index, told.index)  # noqa: PLW2901
             self._tables.add(self._step(invoke, done, status, calm_ms, subject, number, epoch))
         if invoke.f == "delete_offsets" and not invoke.value and status is not Status.FAIL:
@@ -128,7 +144,7 @@ class Steps:
             member=told.instance_id or invoke.instance_id or told.member_id or invoke.member_id or "",
             node=f"{node}, life {life}" if life else node,
             txn=self._tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
-            position=self._positions.get((invoke.process, subject), UNKNOWN),
+            position=self._positions.get(invoke.process, {}).get(subject, UNKNOWN),
             at_ms=told.time_ns // 1_000_000,
             calm_ms=calm_ms,
             text=str(told.value.get("state", "")) if invoke.f == "group" and isinstance(told.value, dict) else "",
@@ -139,11 +155,14 @@ class Steps:
             return
         transactions = self._tables.transactions
         number = transactions.number(invoke.txn)
-        if invoke.value == "commit" and status is Status.OK:
+        if invoke.value != "commit":
+            if status is Status.OK and transactions.fate[number] != Fate.COMMITTED:
+                transactions.fate[number] = Fate.ABORTED
+        elif status is Status.OK:
             transactions.fate[number] = Fate.COMMITTED
-        elif transactions.fate[number] != Fate.COMMITTED and (
-            status is (Status.FAIL if invoke.value == "commit" else Status.OK)
-        ):
+        elif status is Status.INFO:
+            self._unsure.add(number)
+        elif transactions.fate[number] != Fate.COMMITTED and number not in self._unsure:
             transactions.fate[number] = Fate.ABORTED
 
     def _topic(self, invoke: Event, told: Event, status: Status) -> None:
@@ -155,6 +174,10 @@ class Steps:
                 self._lives.ids[told.topic_id] = len(self._lives.windows.get(invoke.topic, ()))
         elif invoke.f == "delete_topic" and status is Status.FAIL:
             self._lives.keep(invoke.topic)
+        elif invoke.f == "delete_topic":  # what groups committed for it goes some time later
+            self._tables.add(
+                Step("delete_topic", invoke.index, int(NEVER), self._number(invoke.process), status, invoke.topic)
+            )
 
 
 def _or_unknown(value: int | None) -> int:

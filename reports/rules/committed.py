@@ -16,8 +16,7 @@ def aborted_reads(view: View) -> Found:
     ops = view.ops
     if not view.told_txn and not np.any(ops.status[view.sends] == Status.FAIL):
         return none_of(17)
-    gone = (ops.status == Status.FAIL) | (ops.fate == Fate.ABORTED)
-    bad = np.flatnonzero(view.committed_read & (view.writer != NOBODY) & gone[view.writer])
+    bad = np.flatnonzero(view.committed_read & (view.writer != NOBODY) & view.gone[view.writer])
     bad = bad[first_of_each(view.writer[bad])]
     return Found(17, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
 

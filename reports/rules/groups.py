@@ -28,9 +28,12 @@ def committed_offsets(tables: Tables) -> Iterator[Told]:
     proved before needs a commit of just that, which may have come later than the proof."""
     steps = [step for step in tables.of("commit", "committed", "send_offsets", "resume", "delete_offsets")
              if step.status is not Status.FAIL]  # fmt: skip
-    cleared = [step for step in steps if step.f == "delete_offsets" and not step.subject]
-    for (group, _), mine in _by(steps, "group", "subject"):
-        yield from _offsets_of_one(tables, mine, [each for each in cleared if each.group == group])
+    groups = [step for step in steps if step.f == "delete_offsets" and not step.subject]
+    topics = list(tables.of("delete_topic"))
+    for (group, key), mine in _by(steps, "group", "subject"):
+        cleared = [each for each in groups if each.group == group]
+        cleared += [each for each in topics if each.subject == key.rpartition("-")[0]]
+        yield from _offsets_of_one(tables, mine, cleared)
 
 
 def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step]) -> Iterator[Told]:
@@ -47,7 +50,8 @@ def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step]) -> I
     if not suspects:
         return
     writes = Writes((s.number, s.invoked, _effect(s)) for s in written)
-    clears = Writes((UNKNOWN, s.invoked, _effect(s)) for s in [*kept, *cleared] if s.f == "delete_offsets")
+    deleted = [*(s for s in kept if s.f == "delete_offsets"), *cleared]
+    clears = Writes((UNKNOWN, s.invoked, _effect(s)) for s in deleted)
     # Whoever commits without a record of it may have committed anything.
     strangers = any(s.f == "committed" and s.number != UNKNOWN and s.number not in writes for s in reads)
     for read, proof in suspects:
@@ -102,10 +106,13 @@ def ahead_of_position(tables: Tables) -> list[Step]:
 
 
 def zombie_commits(tables: Tables) -> Iterator[Told]:
-    """Rule 27. A generation is proved by what its coordinator has stored: a SyncGroup's answer, an accepted commit."""
-    steps = [s for s in tables.of("commit", "sync") if s.status is Status.OK and s.epoch >= 0]
-    for _, mine in _by(steps, "group"):
-        commits = [step for step in mine if step.f == "commit"]
+    """Rule 27. A generation is proved by what its coordinator has stored: a SyncGroup's answer, an accepted commit.
+
+    Offsets of a transaction count as a commit if they came with a member (KIP-447).
+    """
+    steps = [s for s in tables.of("commit", "sync", "send_offsets") if s.status is Status.OK and s.epoch >= 0]
+    for _, mine in _by([s for s in steps if s.f != "send_offsets" or s.member], "group"):
+        commits = [step for step in mine if step.f != "sync"]
         blamed = set()
         for late, early in falls(mine, commits):
             if (late.invoked, late.returned) not in blamed:

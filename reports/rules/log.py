@@ -35,7 +35,7 @@ def duplicates(view: View) -> tuple[Found, Found]:
     a, b = a[once], b[once]
     first = first_of_each(seen.value[a])
     a, b = a[first], b[first]
-    excused = np.isin(seen.value[a], _under_two_epochs(view))
+    excused = np.isin(seen.value[a], np.concatenate([_under_two_epochs(view), _tried_again(view)]))
     return (
         Found(2, seen.row[a[~excused]], seen.row[b[~excused]], seen.offset[b[~excused]]),
         Found(2, seen.row[a[excused]], seen.row[b[excused]], seen.offset[b[excused]], information=True),
@@ -52,6 +52,13 @@ def _under_two_epochs(view: View) -> Ints:
     known = known[np.argsort(ops.value[known], kind="stable")]
     again, other = ops.value[known[1:]] == ops.value[known[:-1]], ops.producer[known[1:]] != ops.producer[known[:-1]]
     return np.concatenate([unsure, ops.value[known[1:][again & other]]])
+
+
+def _tried_again(view: View) -> Ints:
+    """Values of a transaction that was taken back, sent once more in another."""
+    again = view.sent_again
+    values: Ints = view.ops.value[again[view.ops.fate[again] == Fate.ABORTED]]
+    return values
 
 
 def phantom_reads(view: View) -> tuple[Found, Found]:
@@ -78,17 +85,19 @@ def lost_and_unseen(view: View) -> tuple[Found, Found]:
     ops, sends = view.ops, view.sends
     status = ops.status[sends]
     in_any_read = view.read_somewhere[sends]
-    proven = (status == Status.OK) | ((status == Status.INFO) & np.isin(ops.value[sends], _unsure_values(view)))
-    committed = proven & ~in_any_read & (ops.value[sends] != TOMBSTONE)
+    dead = ops.value[sends] == TOMBSTONE
+    proven = (status == Status.INFO) & ~dead & np.isin(ops.value[sends], _unsure_values(view))
+    committed = (proven | (status == Status.OK)) & ~in_any_read & ~(dead & view.promise.compaction)
     if view.told_txn:
         committed &= (ops.txn[sends] == UNKNOWN) | (ops.fate[sends] == Fate.COMMITTED)
     missing = sends[committed]
     if not len(missing):
         return none_of(4), none_of(5)
-    offset = view.last_offset_of(ops.value[missing])
+    offset = np.where(dead[committed], ops.offset[missing], view.last_offset_of(ops.value[missing]))
     due = (offset != UNKNOWN) & (offset >= view.log_start)
     missing, offset = _latest_of_key(view, missing[due], offset[due])
     covered, by = view.cover.look_up(offset)
+    covered &= ~np.isin(missing, view.stuck[1])  # the end is stuck before them: that is rule 30
     return (
         Found(4, missing[covered], by[covered], offset[covered]),
         Found(5, missing[~covered], alone(missing[~covered]), offset[~covered], information=True),
@@ -139,12 +148,22 @@ def send_disorder(view: View) -> tuple[Found, Found]:
 
 
 def _nonmonotonic_sends(view: View) -> Found:
+    """Of a process, one after the other; of a transaction, as it called send()."""
     ops = view.ops
     rows = view.acked[np.argsort(ops.process[view.acked], kind="stable")]
     before, after = rows[:-1], rows[1:]
     wrong = (ops.process[before] == ops.process[after]) & (ops.offset[after] <= ops.offset[before])
     wrong &= ops.returned[before] < ops.invoked[after]
-    return Found(10, after[wrong], before[wrong], ops.offset[after[wrong]])
+    if not ops.tells("txn", "sequence"):
+        return Found(10, after[wrong], before[wrong], ops.offset[after[wrong]])
+    rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & (ops.sequence[view.acked] != UNKNOWN)]
+    rows = rows[ops.producer[rows] == UNKNOWN]  # of a producer that is known tells rule 12
+    rows = rows[np.lexsort((ops.sequence[rows], ops.txn[rows]))]
+    first, second = rows[:-1], rows[1:]
+    inside = (ops.txn[first] == ops.txn[second]) & (ops.offset[second] <= ops.offset[first])
+    after, before = np.concatenate([after[wrong], second[inside]]), np.concatenate([before[wrong], first[inside]])
+    once = first_of_each(after)
+    return Found(10, after[once], before[once], ops.offset[after[once]])
 
 
 def _append_inversions(view: View) -> Found:

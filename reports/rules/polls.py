@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
-from reports.rules.found import NOBODY, Found, Mask, first_of_each, none_of, running_maximum
+from reports.rules.found import NOBODY, Found, Mask, distinct, first_of_each, none_of, running_maximum
 from reports.rules.view import View
 
 
@@ -57,12 +57,9 @@ def passed_over(view: View) -> tuple[Found, ...]:
     if not len(gaps.row):
         return ()
     ops, reading = view.ops, view.reading
-    earlier, later = _seen_before_and_after(view, gaps)
     if view.promise.compaction:
-        back = later != NOBODY
-        back &= ops.invoked[later] > ops.returned[gaps.row]
-        first = first_of_each(gaps.offset[back])
-        return (Found(35, later[back][first], gaps.row[back][first], gaps.offset[back][first]),)
+        return _back_again(view, gaps)
+    earlier, later = _seen_before_and_after(view, gaps)
     # A client may lose its place; who names the place, or reads all when it is quiet, tells what the log holds.
     full = (ops.position[gaps.row] != UNKNOWN) | (ops.quiet[gaps.row] == 1)
     gone = full & (later == NOBODY) & (earlier != NOBODY)
@@ -75,6 +72,40 @@ def passed_over(view: View) -> tuple[Found, ...]:
         Found(6, gaps.row[gone][first], earlier[gone][first], gaps.offset[gone][first]),
         Found(8, here.row[~here.inside][outside], before[~here.inside][outside], here.offset[~here.inside][outside]),
         Found(9, here.row[here.inside][inside], other[here.inside][inside], here.offset[here.inside][inside]),
+    )
+
+
+def _back_again(view: View, gaps: Gaps) -> tuple[Found, Found]:
+    """Rule 35: gone, and there again at the same replica. Each cleans by itself, so another may still have it."""
+    ops = view.ops
+    epoch = np.where(ops.leader_epoch == UNKNOWN, UNKNOWN, ops.leader_epoch + (1 << 32))
+    replica = np.where(ops.node == UNKNOWN, epoch, ops.node)
+    read = np.flatnonzero(view.solid & np.isin(ops.record_offset, gaps.offset))
+    offset, row = ops.record_offset[read], view.record_row[read]
+
+    def again(of: Ints) -> tuple[Mask, Ints]:
+        """The last read by the same that told the offset, if it began after the gap."""
+        places, who = distinct(gaps.offset), distinct(of)
+
+        def pair(offsets: Ints, rows: Ints) -> Ints:
+            both: Ints = np.searchsorted(places, offsets) * len(who) + np.searchsorted(who, of[rows])
+            return both
+
+        told, due = pair(offset, row), pair(gaps.offset, gaps.row)
+        pairs = distinct(told)
+        last = np.full(len(pairs), NOBODY)
+        np.maximum.at(last, np.searchsorted(pairs, told), row)
+        slot = np.minimum(np.searchsorted(pairs, due), len(pairs) - 1)
+        return (pairs[slot] == due) & (ops.invoked[last[slot]] > ops.returned[gaps.row]), last[slot]
+
+    same, by_same = again(replica)
+    same &= replica[gaps.row] != UNKNOWN
+    other, by_any = again(np.zeros(len(ops), np.int64))
+    other &= ~np.isin(gaps.offset, gaps.offset[same])
+    first, second = (np.flatnonzero(mask)[first_of_each(gaps.offset[mask])] for mask in (same, other))
+    return (
+        Found(35, by_same[first], gaps.row[first], gaps.offset[first]),
+        Found(35, by_any[second], gaps.row[second], gaps.offset[second], information=True),
     )
 
 

@@ -135,11 +135,21 @@ def regressions(view: View) -> tuple[Found, ...]:
     ops = view.ops
     ends = _ends(view)
     within, across = _split(16, view, ends, _as_upper(view, ends))
-    listing = (ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN)
-    after, before, told = sweep(ends.where(listing), _as_upper(view, ends.where(listing)))
-    fell = ops.leader_epoch[after] > ops.leader_epoch[before]
-    found = within, Found(16, after[fell], before[fell], told[fell]), across
+    listing = ends.where((ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN))
+    found = within, _fell_from_epoch_to_epoch(view, listing), across
     if not ops.tells("last_stable_offset"):
         return found
     stable = _stable_ends(view)
     return *found, *_split(16, view, stable, _as_upper(view, stable))
+
+
+def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> Found:
+    """A smaller end than a leader of an earlier epoch had told. Nearly always the first sweep finds none."""
+    epoch, upper = view.ops.leader_epoch, _as_upper(view, listing)
+    suspects = upper.where(np.isin(upper.row, sweep(listing, upper)[0]))
+    parts = [
+        sweep(listing.where(epoch[listing.row] < each), suspects.where(epoch[suspects.row] == each))
+        for each in distinct(epoch[suspects.row])
+    ]
+    first, second, told = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    return Found(16, first, second, told)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reports.columns import TOMBSTONE, UNKNOWN, Ints, Kind, Status
+from reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from reports.rules.found import Found, distinct, first_of_each, none_of, running_maximum
 from reports.rules.view import View
 
@@ -38,7 +38,8 @@ def outlived_tombstones(view: View) -> Found:
     ops = view.ops
     if not ops.tells("key") or not view.promise.compaction:
         return none_of(35)
-    dead = view.acked[(ops.value[view.acked] == TOMBSTONE) & (ops.key[view.acked] != UNKNOWN)]
+    certain = (ops.txn[view.acked] == UNKNOWN) | (ops.fate[view.acked] == Fate.COMMITTED)
+    dead = view.acked[(ops.value[view.acked] == TOMBSTONE) & (ops.key[view.acked] != UNKNOWN) & certain]
     dead = dead[np.lexsort((ops.offset[dead], ops.key[dead]))]
     if not len(dead):
         return none_of(35)
@@ -128,22 +129,5 @@ def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints
 
 def stuck_ends(view: View) -> Found:
     """Rule 30, of a partition: faults are over, and the end does not come to what the same leader acknowledged."""
-    ops, patience = view.ops, view.promise.patience_ms
-    told = np.flatnonzero(
-        (ops.quiet == 1)
-        & (ops.status == Status.OK)
-        & (ops.high_watermark != UNKNOWN)
-        & (ops.kind != Kind.DUMP)
-        & (ops.leader_epoch != UNKNOWN)
-    )
-    if not len(told) or patience < 0:
-        return none_of(30)
-    told = told[np.argsort(ops.returned[told])]
-    last = told[-1]
-    epoch = ops.leader_epoch[last]
-    acked = view.acked[(ops.leader_epoch[view.acked] == epoch) & (ops.quiet[view.acked] == 0)]
-    beyond = acked[ops.offset[acked] >= ops.high_watermark[last]]
-    waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[acked].max(initial=0)))
-    if not len(beyond) or waited <= patience or np.any(ops.leader_epoch[told] != epoch):
-        return none_of(30)
-    return Found(30, told[-1:], beyond[:1], ops.offset[beyond[:1]])
+    last, beyond = view.stuck
+    return Found(30, last, beyond[: len(last)], view.ops.offset[beyond[: len(last)]])

@@ -84,19 +84,55 @@ class View:
         return acked
 
     @cached_property
+    def gone(self) -> Mask:
+        """Of each row: a send that was refused or taken back."""
+        gone: Mask = (self.ops.status == Status.FAIL) | (self.ops.fate == Fate.ABORTED)
+        return gone
+
+    @cached_property
     def _sends_by_value(self) -> tuple[Ints, Ints]:
+        """Of those with one value first what may be in the log."""
         ops = self.ops
         rows = self.sends[ops.value[self.sends] != TOMBSTONE]
         rows = rows[np.argsort(ops.value[rows], kind="stable")]
-        return rows, ops.value[rows]
+        known = ops.value[rows]
+        if np.any(known[1:] == known[:-1]):
+            rows = rows[np.lexsort((rows, self.gone[rows], known))]
+        return rows, known
 
-    def writer_of(self, values: Ints) -> Ints:
-        """The first send of each value; `NOBODY` where there is none, and for tombstones."""
+    @cached_property
+    def sent_again(self) -> Ints:
+        """Sends of values that were sent more than once, as a client does that tries again by itself."""
+        rows, known = self._sends_by_value
+        same = known[1:] == known[:-1]
+        return rows[np.append(same, False) | np.append(False, same)] if np.any(same) else NOTHING
+
+    def _writer_of(self, offsets: Ints, values: Ints) -> Ints:
+        """A send of each value, that which was told the offset if any; `NOBODY` for tombstones and where none is."""
         rows, known = self._sends_by_value
         if not len(rows):
             return np.full(len(values), NOBODY)
         slot = np.minimum(np.searchsorted(known, values), len(rows) - 1)
-        return np.where(known[slot] == values, rows[slot], NOBODY)
+        writer: Ints = np.where(known[slot] == values, rows[slot], NOBODY)
+        if len(self.sent_again):
+            again = np.flatnonzero(np.isin(values, self.ops.value[self.sent_again]))
+            exact = self._told_so(offsets[again], values[again])
+            writer[again] = np.where(exact == NOBODY, writer[again], exact)
+        return writer
+
+    def _told_so(self, offsets: Ints, values: Ints) -> Ints:
+        """Of values that were sent again, the first send that was told this offset, `NOBODY` if none was."""
+        ops = self.ops
+        rows = self.sent_again[(ops.status[self.sent_again] == Status.OK) & (ops.offset[self.sent_again] != UNKNOWN)]
+        if not len(rows):
+            return np.full(len(values), NOBODY)
+        places, each = np.unique(np.stack([ops.value[rows], ops.offset[rows]]), axis=1, return_index=True)
+        pairs = np.concatenate([places, np.stack([values, offsets])], axis=1)
+        _, same = np.unique(pairs, axis=1, return_inverse=True)
+        told = np.full(len(same), NOBODY)
+        told[same[: len(each)]] = rows[each]
+        found: Ints = told[same[len(each) :]]
+        return found
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -112,7 +148,7 @@ class View:
     @cached_property
     def writer(self) -> Ints:
         """The send that wrote each record."""
-        return self.writer_of(self.ops.record_value)
+        return self._writer_of(self.ops.record_offset, self.ops.record_value)
 
     @cached_property
     def committed_read(self) -> Mask:
@@ -142,16 +178,20 @@ class View:
     @cached_property
     def read_somewhere(self) -> Mask:
         """Of each row: a send whose value a successful read told."""
-        told = np.zeros(len(self.ops), bool)
-        good = (self.ops.status == Status.OK)[self.record_row] & self.read_value & (self.writer != NOBODY)
-        told[self.writer[good]] = True
-        return told
+        return self._told((self.ops.status == Status.OK)[self.record_row] & self.read_value)
 
     @cached_property
     def in_committed_read(self) -> Mask:
         """Of each row: a send whose value a successful read told that was, or may have been, read_committed."""
-        told = np.zeros(len(self.ops), bool)
-        told[self.writer[self.committed_read & (self.writer != NOBODY)]] = True
+        return self._told(self.committed_read)
+
+    def _told(self, records: Mask) -> Mask:
+        """Of each row: a send of a value among these records, whoever sent it; of a tombstone its place counts."""
+        ops, told = self.ops, np.zeros(len(self.ops), bool)
+        told[self.writer[records & (self.writer != NOBODY)]] = True
+        told[self.sent_again] = np.isin(ops.value[self.sent_again], ops.record_value[records])
+        dead = self.acked[ops.value[self.acked] == TOMBSTONE]
+        told[dead] = np.isin(ops.offset[dead], ops.record_offset[records & (ops.record_value == TOMBSTONE)])
         return told
 
     @cached_property
@@ -244,3 +284,18 @@ class View:
         if len(untold):
             offset[untold] = self.last_offset_of(self.ops.value[self.sends[untold]])
         return offset
+
+    @cached_property
+    def stuck(self) -> tuple[Ints, Ints]:
+        """The last row that told an end when all was quiet, and what its leader had acknowledged beyond; if any."""
+        ops, patience = self.ops, self.promise.patience_ms
+        told = (ops.quiet == 1) & (ops.status == Status.OK) & (ops.kind != Kind.DUMP)
+        rows = np.flatnonzero(told & (ops.high_watermark != UNKNOWN) & (ops.leader_epoch != UNKNOWN))
+        if not len(rows) or patience < 0:
+            return NOTHING, NOTHING
+        last = rows[np.argmax(ops.returned[rows])]
+        acked = self.acked[(ops.leader_epoch[self.acked] == ops.leader_epoch[last]) & (ops.quiet[self.acked] == 0)]
+        beyond = acked[ops.offset[acked] >= ops.high_watermark[last]]
+        waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[acked].max(initial=0)))
+        moved = np.any(ops.leader_epoch[rows] != ops.leader_epoch[last])
+        return (NOTHING, NOTHING) if moved or not len(beyond) or waited <= patience else (np.array([last]), beyond)

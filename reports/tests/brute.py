@@ -48,16 +48,19 @@ class Brute:
         self.acked = [r for r in self.sends if r.status == Status.OK and r.offset != UNKNOWN]
         self.reads = [r for r in self.rows if r.kind == Kind.READ]
         self.good = [r for r in self.reads if r.status == Status.OK]
-        self.writer: dict[int, Row] = {}
-        for send in self.sends:
-            if send.value != TOMBSTONE:
-                self.writer.setdefault(send.value, send)
+        self.values = {send.value for send in self.sends} - {TOMBSTONE}
         self.log_start = max(
             [0, *(r.log_start_offset for r in self.rows)]
             + [r.offset for r in self.rows if r.kind == Kind.DELETE and r.status != Status.FAIL]
         )
 
     # -- what everybody needs ----------------------------------------------------------------------
+
+    def writer(self, offset: int, value: int) -> Row | None:
+        """Who was told the offset, else who may have written the value, else who tried in vain."""
+        mine = [s for s in self.sends if s.value == value != TOMBSTONE]
+        told = [s for s in mine if s.status == Status.OK and s.offset == offset]
+        return min(told or mine, key=lambda s: (not told and in_vain(s), s.number), default=None)
 
     def told(self) -> list[tuple[int, int]]:
         return [(r.offset, r.value) for r in self.acked] + [pair for r in self.reads for pair in r.records]
@@ -81,8 +84,8 @@ class Brute:
     def committed_reads(self) -> list[Row]:
         return [r for r in self.good if r.isolation != Isolation.READ_UNCOMMITTED]
 
-    def solid(self, read: Row, value: int) -> bool:
-        writer = self.writer.get(value)
+    def solid(self, read: Row, offset: int, value: int) -> bool:
+        writer = self.writer(offset, value)
         if writer is None or writer.txn == UNKNOWN or writer.fate == Fate.COMMITTED:
             return True
         if read.isolation == Isolation.READ_COMMITTED:
@@ -90,7 +93,7 @@ class Brute:
         return any(each == value for r in self.committed_reads() for _, each in r.records)
 
     def solid_records(self) -> list[tuple[Row, int]]:
-        return [(r, offset) for r in self.good for offset, value in r.records if self.solid(r, value)]
+        return [(r, offset) for r in self.good for offset, value in r.records if self.solid(r, offset, value)]
 
     def before(self, read: Row) -> Row | None:
         """The read with records of the same process and run before it."""
@@ -153,6 +156,21 @@ class Brute:
         return found + [(r, r.offset + 1) for r in self.acked if self.promise.acks_all]
 
 
+def in_vain(send: Row) -> bool:
+    return send.status == Status.FAIL or send.fate == Fate.ABORTED
+
+
+def replica(read: Row) -> tuple[int, ...]:
+    """Who answered: a node, or the leader of an epoch; nobody knows if neither is told."""
+    return (read.node, 0) if read.node != UNKNOWN else (read.leader_epoch,)
+
+
+def told_of(send: Row, reads: list[Row]) -> bool:
+    """Did one of these tell its value, of a tombstone at its place?"""
+    there = [o for r in reads for o, v in r.records if v == send.value]
+    return send.offset in there if send.value == TOMBSTONE else bool(there)
+
+
 def broken(lower: list[tuple[Row, int]], upper: list[tuple[Row, int]], *, epoch: bool) -> Iterator[int]:
     for late, z in upper:
         for early, least in lower:
@@ -180,33 +198,34 @@ def _(b: Brute) -> Iterator[int]:
 def _(b: Brute) -> Iterator[int]:
     former = {r.value for r in b.rows if r.kind == Kind.FORMER}
     for read in b.reads:
-        yield from (v for _, v in read.records if v not in b.writer and v != TOMBSTONE and v not in former)
+        yield from (v for _, v in read.records if v not in b.values and v != TOMBSTONE and v not in former)
 
 
 @rule(38)
 def _(b: Brute) -> Iterator[int]:
     former = {r.value for r in b.rows if r.kind == Kind.FORMER}
     for read in b.reads:
-        yield from (v for _, v in read.records if v not in b.writer and v in former and v != TOMBSTONE)
+        yield from (v for _, v in read.records if v not in b.values and v in former and v != TOMBSTONE)
 
 
 def _missing(b: Brute) -> Iterator[tuple[Row, int, bool]]:
     for send in b.sends:
         value = send.value
-        unsure = any(v == value for r in b.reads if r.status != Status.OK for _, v in r.records)
+        dead = value == TOMBSTONE
+        unsure = not dead and any(v == value for r in b.reads if r.status != Status.OK for _, v in r.records)
         proven = send.status == Status.OK or (send.status == Status.INFO and unsure)
-        read = any(v == value for r in b.good for _, v in r.records)
         decided = send.txn == UNKNOWN or send.fate == Fate.COMMITTED
-        offset = b.last_offset(value)
-        first = b.writer.get(value)
-        read = read and first is not None and first.number == send.number
-        if value == TOMBSTONE or not proven or read or not decided or offset == UNKNOWN or offset < b.log_start:
+        offset = send.offset if dead else b.last_offset(value)
+        if dead and b.promise.compaction:
+            continue
+        if not proven or told_of(send, b.good) or not decided or offset == UNKNOWN or offset < b.log_start:
             continue
         if b.promise.compaction:
             later = [s for s in b.sends if s.key == send.key and b.send_offset(s) > offset]
             if send.key == UNKNOWN or later:
                 continue
-        yield send, offset, any(begin <= offset < end for _, begin, end in b.covers())
+        stuck = any(send is each for _, each in _stuck(b))
+        yield send, offset, not stuck and any(begin <= offset < end for _, begin, end in b.covers())
 
 
 @rule(4)
@@ -233,6 +252,10 @@ def _(b: Brute) -> Iterator[int]:
         before = [a for a in b.acked if a.process == c.process and a.number < c.number]
         if before and before[-1].returned < c.invoked and c.offset <= before[-1].offset:
             yield c.number
+    named = [s for s in b.acked if s.producer == UNKNOWN and UNKNOWN not in (s.txn, s.sequence)]
+    for a, c in pairwise(sorted(named, key=lambda s: (s.txn, s.sequence, s.number))):
+        if a.txn == c.txn and c.offset <= a.offset:
+            yield c.number
 
 
 @rule(13)
@@ -240,6 +263,7 @@ def _(b: Brute) -> Iterator[int]:
     """With those that rule 10 tells, too."""
     upper = [(s, b.send_offset(s)) for s in b.sends if s.status != Status.FAIL and b.send_offset(s) != UNKNOWN]
     yield from broken([(a, a.offset + 1) for a in b.acked], upper, epoch=False)
+    yield from RULES[10](b)
 
 
 # -- polls -------------------------------------------------------------------------------------------
@@ -332,9 +356,10 @@ def _(b: Brute) -> Iterator[int]:
 @rule(15)
 def _(b: Brute) -> Iterator[int]:
     for read in b.reads:
-        for _, value in read.records:
-            if value in b.writer and read.returned < b.writer[value].invoked:
-                yield b.writer[value].number
+        for offset, value in read.records:
+            send = b.writer(offset, value)
+            if send is not None and read.returned < send.invoked:
+                yield send.number
     if not b.promise.unclean_election:
         upper = [(s, b.send_offset(s)) for s in b.sends if s.status != Status.FAIL and b.send_offset(s) != UNKNOWN]
         lower = [(r, r.cells[name]) for name in ENDS for r in b.ends(name)] + [
@@ -350,13 +375,8 @@ def _(b: Brute) -> Iterator[int]:
         yield from broken(told, told, epoch=True)
     listed = [(r, r.high_watermark) for r in b.ends() if r.kind == Kind.LIST_OFFSETS and r.leader_epoch != UNKNOWN]
     for late, z in listed:
-        # The witness is the first that told the largest end; only its epoch is looked at.
-        before = [(early, high) for early, high in listed if early.returned < late.invoked]
-        if before:
-            most = max(high for _, high in before)
-            first = min((early for early, high in before if high == most), key=lambda r: r.returned)
-            if most > z and late.leader_epoch > first.leader_epoch:
-                yield late.number
+        if any(r.returned < late.invoked and end > z and r.leader_epoch < late.leader_epoch for r, end in listed):
+            yield late.number
 
 
 # -- transactions ------------------------------------------------------------------------------------
@@ -365,17 +385,17 @@ def _(b: Brute) -> Iterator[int]:
 @rule(17)
 def _(b: Brute) -> Iterator[int]:
     for read in b.committed_reads():
-        for _, value in read.records:
-            send = b.writer.get(value)
-            if send is not None and (send.status == Status.FAIL or send.fate == Fate.ABORTED):
+        for offset, value in read.records:
+            send = b.writer(offset, value)
+            if send is not None and in_vain(send):
                 yield send.number
 
 
 @rule(18)
 def _(b: Brute) -> Iterator[int]:
     for read in b.committed_reads():
-        for _, value in read.records:
-            send = b.writer.get(value)
+        for offset, value in read.records:
+            send = b.writer(offset, value)
             if send is not None and read.txn == send.txn != UNKNOWN:
                 yield send.number
 
@@ -384,8 +404,8 @@ def _(b: Brute) -> Iterator[int]:
 def _(b: Brute) -> Iterator[int]:
     """By transaction."""
     for read in b.committed_reads():
-        for _, value in read.records:
-            send = b.writer.get(value)
+        for offset, value in read.records:
+            send = b.writer(offset, value)
             if send is None or send.txn == UNKNOWN or send.fate == Fate.ABORTED or read.txn == send.txn:
                 continue
             if read.returned < send.ended:
@@ -409,8 +429,7 @@ def _(b: Brute) -> Iterator[int]:
 @rule(20)
 def _(b: Brute) -> Iterator[int]:
     for send in b.sends:
-        seen = any(v == send.value for r in b.committed_reads() for _, v in r.records)
-        seen = seen and send.value in b.writer and b.writer[send.value].number == send.number
+        seen = told_of(send, b.committed_reads())
         offset = b.send_offset(send)
         if send.txn == UNKNOWN or send.fate == Fate.ABORTED or seen or offset < max(b.log_start, 0):
             continue
@@ -442,6 +461,24 @@ def _(b: Brute) -> Iterator[int]:
 # -- storage -----------------------------------------------------------------------------------------
 
 
+def _stuck(b: Brute) -> Iterator[tuple[Row, Row]]:
+    """The last answer of a quiet end, and what its leader had acknowledged beyond."""
+    told = [r for r in b.rows if r.kind != Kind.DUMP and r.status == Status.OK and r.quiet == 1]
+    told = [r for r in told if UNKNOWN not in (r.high_watermark, r.leader_epoch)]
+    if not told or len({r.leader_epoch for r in told}) > 1:
+        return
+    last = max(told, key=lambda r: r.returned)
+    mine = [s for s in b.acked if s.leader_epoch == last.leader_epoch and s.quiet == 0]
+    since = max([0, *(s.at_ms for s in mine)])
+    if min(last.calm_ms, last.at_ms - since) > b.promise.patience_ms >= 0:
+        yield from ((last, s) for s in mine if s.offset >= last.high_watermark)
+
+
+@rule(30)
+def _(b: Brute) -> Iterator[int]:
+    yield from (last.number for last, _ in _stuck(b))
+
+
 @rule(34)
 def _(b: Brute) -> Iterator[int]:
     p = b.promise
@@ -467,15 +504,16 @@ def _(b: Brute) -> Iterator[int]:
     if not b.promise.compaction:
         return
     for read, offset in b.gaps():
-        last = max(b.seen(offset), key=lambda r: r.returned)
-        if last.invoked > read.returned:
+        if any(r.invoked > read.returned and replica(r) == replica(read) != (UNKNOWN,) for r in b.seen(offset)):
             yield offset
-    dead = [s for s in b.acked if s.value == TOMBSTONE and s.key != UNKNOWN]
+    certain = [s for s in b.acked if s.txn == UNKNOWN or s.fate == Fate.COMMITTED]
+    dead = [s for s in certain if s.value == TOMBSTONE and s.key != UNKNOWN]
 
     def key_of(offset: int, value: int) -> int:
         if value == TOMBSTONE:
             return next((d.key for d in dead if d.offset == offset), UNKNOWN)
-        return b.writer[value].key if value in b.writer else UNKNOWN
+        writer = b.writer(offset, value)
+        return writer.key if writer is not None else UNKNOWN
 
     for read in b.good:
         newest = {key_of(o, v): (o, v) for o, v in read.records}

@@ -43,6 +43,7 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
         compaction=chance.random() < 0.2,
         retention_ms=chance.choice([-1, 10]),
         transaction_timeout_ms=chance.choice([-1, 8]),
+        patience_ms=chance.choice([-1, 2]),
     )
     return operations(rows), promise
 
@@ -86,6 +87,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
         "calm_ms": chance.randrange(30),
         "quiet": int(chance.random() < 0.2),
         "log_start_offset": chance.choice([UNKNOWN, UNKNOWN, 0, 1]),
+        "node": chance.choice([UNKNOWN, UNKNOWN, 0, 1]),
     }
     if kind is Kind.DELETE:
         return row | {"offset": chance.randrange(3), "log_start_offset": UNKNOWN}

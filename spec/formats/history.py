@@ -6,14 +6,16 @@ owns several processes.  Faults are `info` events of process `nemesis`.  The fir
 
 What `f` may be, and what its events carry beside `topic` and `partition` (a key such as "topic-0" is both in one).
 Everything may be left out that nobody was told; a rule that needs it then finds nothing, or cannot decide.
-Where a client retries inside, `fail` is for what was refused for certain; all else that went wrong is `info`.
+Where a client retries inside, `fail` is for what was refused for certain; all else that went wrong is `info`.  A `fail`
+whose `error` leaves that open (a time-out, a lost connection, not the leader ...) counts as `info`.
 
 Records
 ==============  =============================================================================
 send            invoke `value` (unique in its partition; null: a tombstone), `key`, `timestamp_ms` of the record if
                 known, `txn`, `producer_id`, `producer_epoch`, `sequence` (place among the send() calls of that
-                producer in that partition); ok: `offset` (-1 when unknown), `leader_epoch` if told.  With `txn`, ok
-                says that it is in the log; what becomes of it says `end_txn`
+                producer in that partition, or of that transaction where the producer is not known); ok: `offset`
+                (-1 when unknown), `leader_epoch` if told.  With `txn`, ok says that it is in the log; what becomes of
+                it says `end_txn`
 poll            ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned; `txn` when read to
                 be processed in that transaction, `group`, `isolation` where it differs from the header's
 fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,

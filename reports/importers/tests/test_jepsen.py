@@ -248,3 +248,28 @@ def test_a_workload_that_is_not_known_is_an_error(tmp_path: Path) -> None:
     run.op(0, "txn", [[":append", 1, 2]], [[":append", 1, 2]])
     with pytest.raises(UsageError, match="no workload that is known"):
         opened(tmp_path, run)
+
+
+@pytest.mark.parametrize(("offsets", "blamed"), [((0, 1), False), ((1, 0), True), ((3, 3), True)])
+def test_the_sends_of_one_operation_stand_in_its_order(
+    tmp_path: Path, offsets: tuple[int, int], *, blamed: bool
+) -> None:
+    run = Run()
+    told = [[":send", 0, [offset, value]] for value, offset in enumerate(offsets)]
+    run.op(0, "txn", [[":send", 0, 0], [":send", 0, 1]], told)
+    assert ("nonmonotonic-send" in violations(audited(tmp_path, run))) == blamed
+
+
+@pytest.mark.parametrize(
+    ("error", "blamed"),
+    [(None, True), (":invalid-record", True), ("not-leader-or-follower", False), ("request timed out", False)],
+)
+def test_a_failure_whose_error_leaves_the_outcome_open_is_none(
+    tmp_path: Path, error: str | None, *, blamed: bool
+) -> None:
+    run = Run()
+    run.op(0, "send", [[":send", 0, 1]], [[":send", 0, 1]], "fail", **({"error": error} if error else {}))
+    run.assign(5, 0, **FROM_THE_START)
+    run.poll(5, 0, (0, 1))
+    result = audited(tmp_path, run, isolation="read_committed")
+    assert ("aborted-read" in violations(result)) == blamed
