@@ -38,6 +38,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m reports.soak --minutes 10
 	@$(BIN)/python -m reports.soak_rules
+	@$(BIN)/python -m reports.soak_synth --ops 100000
 	@$(BIN)/python -m reports.soak_guards
 	@$(BIN)/python -m reports.soak_cluster
 	@$(BIN)/highwater chaos reference:3 --seconds 600

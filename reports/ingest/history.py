@@ -145,8 +145,9 @@ class Ingest:
         """Reading begins anew for this process; an assignment may say where."""
         if event.type == "invoke":
             return
-        if event.f == "crash" and (left_open := self._open.pop(event.process, None)) is not None:
-            self._complete(left_open, None)
+        left_open = self._open.get(event.process)
+        if event.f == "crash" and left_open is not None and left_open.f == "poll":
+            self._lose_place(event.process, event.index)
         run = self._runs.setdefault(event.process, Run())
         run.number += 1
         run.since = self._last.get(event.process, event.index)

@@ -40,9 +40,9 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
         acks_all=chance.random() < 0.8,
         unclean_election=chance.random() < 0.2,
         retention=chance.random() < 0.2,
-        compaction=chance.random() < 0.2,
+        compaction=chance.random() < 0.3,
         retention_ms=chance.choice([-1, 10]),
-        transaction_timeout_ms=chance.choice([-1, 8]),
+        transaction_timeout_ms=chance.choice([-1, 1]),
         patience_ms=chance.choice([-1, 2]),
     )
     return operations(rows), promise
@@ -94,7 +94,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
     if kind is Kind.LIST_OFFSETS or chance.random() < 0.6:
         row["high_watermark"] = end
     if chance.random() < 0.4:
-        row["last_stable_offset"] = chance.randint(0, end)
+        row["last_stable_offset"] = chance.choice([0, chance.randint(0, end)])
     if kind is Kind.LIST_OFFSETS:
         return row
     begin = chance.randint(0, end)
@@ -110,7 +110,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
         row |= {
             "run": chance.choice([0, 0, 0, 1]),
             "group": chance.choice([UNKNOWN, 0, 0, 1]),
-            "began": chance.choice([UNKNOWN, 1, 1, 2]),
+            "began": chance.choice([UNKNOWN, 1, 1, 1, 2]),
             "txn": chance.choice([UNKNOWN, UNKNOWN, *range(TXNS)]),
         }
     return row

@@ -18,7 +18,6 @@ from reports.columns import (
     ROW_COLUMNS,
     TOMBSTONE,
     UNKNOWN,
-    Began,
     Fate,
     Ints,
     Isolation,
@@ -40,19 +39,16 @@ class Finding(NamedTuple):
 
 
 PROMISED: Final = ("acks_all", "unclean_election", "retention", "compaction")
-LIMITS: Final = ("retention_ms", "transaction_timeout_ms", "patience_ms", "started_ms")
 SCHEMA: Final = ", ".join(
     [
         "history bigint, row bigint, told_txn boolean",
         *(f"{name} boolean" for name in PROMISED),
-        *(f"{name} bigint" for name in (*LIMITS, *ROW_COLUMNS)),
+        *(f"{name} bigint" for name in ROW_COLUMNS),
         *(f"{name} array<bigint>" for name in RECORDS),
     ]
 )
 OK, FAIL, INFO = Status.OK, Status.FAIL, Status.INFO
-WRITER: Final = "struct(row, status, fate, txn, invoked, key)"
-CERTAIN: Final = f"(txn = {UNKNOWN} or fate = {Fate.COMMITTED})"
-REPLICA: Final = f"if(node = {UNKNOWN}, if(leader_epoch = {UNKNOWN}, null, leader_epoch + (1L << 32)), node)"
+WRITER: Final = "struct(row, status, fate, txn, invoked)"
 IN_VAIN: Final = f"(status = {FAIL} or fate = {Fate.ABORTED})"
 
 VIEWS: Final = {
@@ -64,10 +60,10 @@ VIEWS: Final = {
         select history, value, offset, min_by({WRITER}, row) as exact from acked
         where value <> {TOMBSTONE} group by history, value, offset""",
     "told": f"""
-        select history, value, row, place, offset, status, isolation, txn, invoked, returned, replica,
+        select history, value, row, place, offset, status, isolation, invoked, returned,
             coalesce(exact, writer) as writer, status = {OK} and isolation <> {Isolation.READ_UNCOMMITTED} as committed
         from (
-            select history, row, status, isolation, txn, invoked, returned, place, {REPLICA} as replica,
+            select history, row, status, isolation, invoked, returned, place,
                 record.record_offset as offset, record.record_value as value
             from ops lateral view posexplode(arrays_zip(record_offset, record_value)) as place, record
             where kind = {Kind.READ})
@@ -91,40 +87,36 @@ VIEWS: Final = {
             greatest(0, max(log_start_offset), max(if(kind = {Kind.DELETE} and status <> {FAIL}, offset, 0))) as start
         from ops group by history""",
     "reading": f"""
-        select *, if(group = {UNKNOWN}, -2 - process, group) as who,
-            case when position <> {UNKNOWN} then position else coalesce(before.last + 1, {UNKNOWN}) end as begins
+        select *, case when position <> {UNKNOWN} then position else coalesce(before.last + 1, {UNKNOWN}) end as begins
         from (
-            select *, lag(struct(row, first, last, fate, txn)) over (
-                partition by history, process, run order by row) as before
+            select *, lag(struct(row, last, fate, txn)) over (partition by history, process, run order by row) as before
             from (
                 select *, record_offset[0] as first, element_at(record_offset, -1) as last
                 from ops where kind = {Kind.READ} and status = {OK} and record_count > 0))""",
     "covered": f"""
-        select history, isolation, start,
+        select history, start,
             if(quiet = 1 and high_watermark <> {UNKNOWN} and end >= high_watermark, {NEVER}, end) as end
         from (
-            select history, isolation, quiet, high_watermark,
-                if(begins = {UNKNOWN} or retention, first, begins) as start, last + 1 as end from reading
+            select history, quiet, high_watermark, if(begins = {UNKNOWN} or retention, first, begins) as start,
+                last + 1 as end from reading
             union all
-            select history, isolation, quiet, high_watermark, position, position from ops
+            select history, quiet, high_watermark, position, position from ops
             where kind = {Kind.READ} and status = {OK} and record_count = 0 and position <> {UNKNOWN})""",
-    "solid": f"""
-        select * from (select *, bool_or(committed) over (partition by history, value) as visible from told)
+    "known": f"""
+        select history, offset, min(returned) as earliest, max(returned) as latest
+        from (select *, bool_or(committed) over (partition by history, value) as visible from told)
         where status = {OK} and (writer is null or writer.txn = {UNKNOWN} or writer.fate = {Fate.COMMITTED}
-            or isolation = {Isolation.READ_COMMITTED} or visible)""",
-    "known": """
-        select history, offset, min(returned) as earliest, max(returned) as latest from solid
+            or isolation = {Isolation.READ_COMMITTED} or visible)
         group by history, offset""",
     "gaps": f"""
-        select history, process, run, row, returned, replica, compaction, offset, offset > first as inside,
+        select history, process, run, row, offset, offset > first as inside,
             (position <> {UNKNOWN} or quiet = 1) and earliest < invoked and latest <= invoked as gone
         from (
-            select r.history, process, run, row, first, position, quiet, invoked, returned, {REPLICA} as replica,
-                compaction, k.offset, earliest, latest
+            select r.history, process, run, row, first, position, quiet, invoked, k.offset, earliest, latest
             from reading r join starts s on r.history = s.history join known k on r.history = k.history
                 and k.offset >= greatest(start, if(begins = {UNKNOWN} or retention, first, begins))
                 and k.offset <= last
-            where not array_contains(record_offset, k.offset))""",
+            where not compaction and not array_contains(record_offset, k.offset))""",
     "missing": f"""
         select s.history, row, last_offset as offset
         from sends s join starts b on s.history = b.history
@@ -141,42 +133,6 @@ VIEWS: Final = {
             on s.history = t.history and s.offset = t.offset
         where value = {TOMBSTONE} and status = {OK} and offset <> {UNKNOWN} and offset >= start and not compaction
             and (txn = {UNKNOWN} or fate = {Fate.COMMITTED})""",
-    "stuck": f"""
-        select history, last.row as end, row, offset
-        from (
-            select s.history, row, offset, last, patience_ms,
-                greatest(0, max(at_ms) over (partition by s.history)) as at
-            from acked s join (
-                select history, max_by(struct(row, leader_epoch, high_watermark, calm_ms, at_ms), returned) as last
-                from ops
-                where kind <> {Kind.DUMP} and status = {OK} and quiet = 1 and high_watermark <> {UNKNOWN}
-                    and leader_epoch <> {UNKNOWN}
-                group by history having count(distinct leader_epoch) = 1) q on s.history = q.history
-                and leader_epoch = last.leader_epoch and quiet = 0)
-        where offset >= last.high_watermark and least(last.calm_ms, last.at_ms - at) > patience_ms
-            and patience_ms >= 0""",
-    "passed": """
-        select m.history, m.row, m.offset from missing m left semi join covered c
-            on m.history = c.history and start <= m.offset and m.offset < end
-            left anti join stuck on m.history = stuck.history and m.row = stuck.row""",
-    "begun": f"""
-        select history, txn, min_by(struct(row, place), struct(place, row)) as first,
-            max(greatest(if(fate = {Fate.COMMITTED}, ended, {UNKNOWN}), if(status = {OK}, after, {UNKNOWN}))) as latest
-        from (
-            select s.history, s.row, s.place, s.txn, s.fate, s.status, s.ended,
-                if(any_value(s.unclean_election) or not any_value(s.acks_all), s.invoked,
-                    greatest(s.invoked, max(t.invoked))) as after
-            from sends s left join sends t on s.history = t.history and t.place <= s.place
-                and t.status <> {FAIL} and t.place <> {UNKNOWN}
-            where s.txn <> {UNKNOWN} and s.place <> {UNKNOWN}
-            group by s.history, s.row, s.place, s.txn, s.fate, s.status, s.ended, s.invoked)
-        group by history, txn""",
-    "released": f"""
-        select history, row, txn, returned, last + 1 as z from reading where isolation = {Isolation.READ_COMMITTED}
-        union all
-        select history, row, txn, returned, last_stable_offset from ops
-        where kind <> {Kind.SEND} and status = {OK} and last_stable_offset <> {UNKNOWN}""",
-    "dead": f"select * from acked where value = {TOMBSTONE} and key <> {UNKNOWN} and {CERTAIN}",
     "own_disorder": f"""
         select history, row, min_by(other, inside) as other, offset
         from (
@@ -204,7 +160,7 @@ VIEWS: Final = {
         group by history, offset having bool_and(later)""",
 }
 
-KEPT: Final = ("told", "sends", "reading", "gaps")
+KEPT: Final = ("told", "sends", "reading")
 """Views that many findings need: worked out once."""
 
 
@@ -285,17 +241,21 @@ FINDINGS: Final = {
             select history, value, min_by(struct(row, offset), struct(row, place)) as first
             from told where writer is null and value <> {TOMBSTONE} group by history, value)
         left join (select distinct history, value from ops where kind = {Kind.FORMER}) former using (history, value)""",
-    "4": "select history, 4, row, offset, false from passed",
-    "5": "select history, 5, row, offset, true from missing left anti join passed using (history, row)",
+    "4": """
+        select m.history, 4, row, offset, false from missing m left semi join covered c
+        on m.history = c.history and start <= offset and offset < end""",
+    "5": """
+        select m.history, 5, row, offset, true from missing m left anti join covered c
+        on m.history = c.history and start <= offset and offset < end""",
     "6": """
-        select history, 6, min_by(row, struct(process, run, row)), offset, false from gaps where gone and not compaction
+        select history, 6, min_by(row, struct(process, run, row)), offset, false from gaps where gone
         group by history, offset""",
     "7": f"""
         select history, 7, row, first, false from reading
         where first <= before.last and position = {UNKNOWN}
             and not (before.fate = {Fate.ABORTED} and before.txn <> txn)""",
     "8, 9": """
-        select history, if(inside, 9, 8), row, min(offset), false from gaps where not gone and not compaction
+        select history, if(inside, 9, 8), row, min(offset), false from gaps where not gone
         group by history, row, inside""",
     "9": """
         select history, 9, row, min_by(offset, place), false
@@ -336,158 +296,9 @@ FINDINGS: Final = {
             select history, min_by(struct(row, offset), struct(row, place)) as first
             from told where committed and (writer.status = {FAIL} or writer.fate = {Fate.ABORTED})
             group by history, writer.row)""",
-    "11": f"""
-        select b.history, 11, b.row, b.offset, true
-        from (
-            select *, lag(offset) over (partition by history, txn order by offset, row) as previous
-            from acked where txn <> {UNKNOWN}) b
-        left semi join acked s on s.history = b.history and s.offset > previous and s.offset < b.offset""",
-    "12": f"""
-        select history, 12, row, offset, false
-        from (
-            select *, lag(struct(offset, sequence)) over (
-                partition by history, producer order by sequence, row) as before
-            from acked where producer <> {UNKNOWN} and sequence <> {UNKNOWN})
-        where before.sequence < sequence and offset < before.offset""",
-    "18": f"""
-        select history, 18, first.row, first.offset, false
-        from (
-            select history, min_by(struct(row, offset), struct(row, place)) as first
-            from told where committed and txn <> {UNKNOWN} and txn = writer.txn group by history, writer.row)""",
-    "19": f"""
-        with early as (
-            select t.history, writer.txn, min_by(struct(t.row, s.place), struct(t.row, t.place)) as first
-            from told t join sends s on t.history = s.history and writer.row = s.row
-            where committed and writer.txn <> {UNKNOWN} and writer.fate <> {Fate.ABORTED} and t.txn <> writer.txn
-                and t.returned < s.ended
-            group by t.history, writer.txn)
-        select history, 19, first.row, first.place, false from early
-        union all
-        select b.history, 19, max_by(r.row, struct(z, -returned, -r.row)), any_value(first.place), false
-        from (select * from begun left anti join early using (history, txn)) b join released r
-            on b.history = r.history and returned < latest and z > first.place and r.txn <> b.txn
-        group by b.history, b.txn""",
-    "20": f"""
-        select s.history, 20, s.row, s.place, false
-        from sends s join starts b on s.history = b.history
-            left semi join covered c on s.history = c.history and c.start <= place and place < end
-                and c.isolation = {Isolation.READ_COMMITTED}
-            left anti join told t on s.history = t.history and committed and s.value = t.value
-                and (s.value <> {TOMBSTONE} or s.status = {OK} and s.offset = t.offset)
-        where s.txn <> {UNKNOWN} and s.fate <> {Fate.ABORTED} and place >= b.start""",
-    "22": f"""
-        select history, 22, row, min(offset), false
-        from (
-            select t.history, t.row, t.offset, r.txn,
-                lag(r.txn) over (partition by t.history, group, t.offset order by r.txn, t.row, t.place) as before
-            from told t join reading r on t.history = r.history and t.row = r.row
-            where fate = {Fate.COMMITTED} and group <> {UNKNOWN})
-        where txn <> before group by history, row""",
-    "23": f"""
-        select history, 23, row, first, true from reading
-        where before.fate = {Fate.ABORTED} and before.txn <> txn and first <> before.first""",
-    "29": f"""
-        select history, 29, max_by(row, struct(returned, row)), last_stable_offset, false
-        from (
-            select *, first_value(struct(at_ms, high_watermark)) over (
-                partition by history, last_stable_offset order by returned, row) as first
-            from ops
-            where status = {OK} and last_stable_offset <> {UNKNOWN} and high_watermark <> {UNKNOWN}
-                and last_stable_offset < high_watermark)
-        where least(at_ms - first.at_ms, calm_ms) > transaction_timeout_ms and transaction_timeout_ms >= 0
-            and high_watermark > first.high_watermark
-        group by history, last_stable_offset""",
-    "30": "select history, 30, any_value(end), min_by(offset, row), false from stuck group by history",
-    "33": f"""
-        select history, 33, row, min(offset), false
-        from (
-            select r.history, r.who, r.row, any_value(r.first) as first,
-                greatest(max(m.last) + 1, any_value(start)) as due
-            from reading r join starts s on r.history = s.history join reading m on r.history = m.history
-                and r.who = m.who and m.returned < r.invoked
-            where r.began = {Began.RESUMED} and r.before is null
-            group by r.history, r.who, r.row having max(m.last) + 1 < any_value(r.first)) jump
-        join known using (history)
-        left anti join (select history, who, explode(record_offset) as offset from reading) given
-            using (history, who, offset)
-        where due <= offset and offset < first
-        group by history, row""",
-    "34": f"""
-        select history, 34, min(row), min_by(youngest.offset, row), false
-        from (
-            select t.history, t.row, t.log_start_offset, any_value(t.retention) as retention,
-                max_by(struct(w.timestamp_ms, w.offset), struct(w.timestamp_ms, -w.offset, -w.row)) as youngest,
-                any_value(t.started_ms + t.at_ms) as now, any_value(t.retention_ms) as limit
-            from ops t join acked w on t.history = w.history and w.offset < t.log_start_offset
-                and (not t.retention or w.timestamp_ms <> {UNKNOWN})
-            left anti join ops d on t.history = d.history and d.kind = {Kind.DELETE} and d.status <> {FAIL}
-                and d.invoked < t.returned and d.offset >= t.log_start_offset
-            where t.status = {OK} and t.log_start_offset > 0 and not (t.retention and t.retention_ms < 0)
-            group by t.history, t.row, t.log_start_offset)
-        where not retention or now - youngest.timestamp_ms < limit
-        group by history, log_start_offset""",
-    "35, again": """
-        with back as (
-            select g.history, g.process, g.run, g.row, g.offset, max(if(g.replica = s.replica, s.row, null)) as same,
-                max_by(s.invoked, if(g.replica = s.replica, s.row, null)) > any_value(g.returned) as is_same,
-                max(s.row) as other, max_by(s.invoked, s.row) > any_value(g.returned) as is_other
-            from gaps g join solid s on g.history = s.history and g.offset = s.offset
-            where g.compaction
-            group by g.history, g.process, g.run, g.row, g.offset),
-        violations as (
-            select history, offset, min_by(same, struct(process, run, row)) as row from back where is_same
-            group by history, offset)
-        select history, 35, row, offset, false from violations
-        union all
-        select history, 35, min_by(other, struct(process, run, row)), offset, true
-        from back left anti join violations using (history, offset) where is_other
-        group by history, offset""",
-    "35, outlived": f"""
-        select r.history, 35, r.row, newest.offset, false
-        from (
-            select t.history, t.row, t.key, max_by(struct(t.offset, t.value), t.place) as newest
-            from (
-                select told.history, row, place, told.offset, value,
-                    if(value = {TOMBSTONE}, of_dead, writer.key) as key
-                from told left join (
-                    select history, offset, min(key) as of_dead from dead group by history, offset) d
-                    on told.history = d.history and told.offset = d.offset
-                where status = {OK}) t
-            group by t.history, t.row, t.key) n
-        join reading r on n.history = r.history and n.row = r.row
-        left semi join dead on n.history = dead.history and n.key = dead.key
-            and dead.offset > newest.offset and dead.offset <= r.last
-        where compaction and newest.value <> {TOMBSTONE}""",
-    "36": f"""
-        with dumps as (
-            select history, row, high_watermark as high, compaction,
-                greatest(position, if(retention, start, 0)) as begin
-            from ops join starts using (history)
-            where kind = {Kind.DUMP} and status = {OK} and high_watermark <> {UNKNOWN}),
-        held as (
-            select * from (
-                select history, row, place, record.record_offset as offset, record.record_value as value
-                from ops lateral view posexplode(arrays_zip(record_offset, record_value)) as place, record
-                where kind = {Kind.DUMP})
-            join dumps using (history, row) where offset < high),
-        differing as (
-            select history, offset, min(if(row <> first.row, row, null)) as row
-            from (
-                select *, first_value(struct(row, value)) over (
-                    partition by history, offset order by row, place) as first from held)
-            group by history, offset having bool_or(value <> first.value) and bool_or(row <> first.row)),
-        lacking as (
-            select h.history, h.offset, min(d.row) as row
-            from held h join dumps d on h.history = d.history and d.begin <= h.offset and h.offset < d.high
-                left anti join held mine on mine.history = d.history and mine.row = d.row and mine.offset = h.offset
-            where not d.compaction
-            group by h.history, h.offset)
-        select history, 36, row, offset, false from differing
-        union all
-        select history, 36, row, offset, false from lacking left anti join differing using (history, offset)""",
 }
 """By rule, and what of it: (history, rule, culprit's row, offset, information)."""
-RULES: Final = frozenset({*range(1, 21), 22, 23, 29, 30, 33, 34, 35, 36, 38})
+RULES: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17, 38})
 
 
 def sql_findings(session: Any, folder: Path, histories: Sequence[tuple[Operations, Promise]]) -> Counter[Finding]:
@@ -514,7 +325,7 @@ def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
     columns["history"] = np.repeat(np.arange(len(views)), sizes)
     columns["row"] = np.concatenate([np.arange(size) for size in sizes])
     columns["told_txn"] = np.repeat([view.told_txn for view in views], sizes)
-    columns |= {name: np.repeat([getattr(view.promise, name) for view in views], sizes) for name in PROMISED + LIMITS}
+    columns |= {name: np.repeat([getattr(view.promise, name) for view in views], sizes) for name in PROMISED}
     ends = pa.array(np.concatenate([[0], np.cumsum(columns["record_count"])]).astype(np.int32))
     columns |= {name: pa.ListArray.from_arrays(ends, pa.array(joined(name))) for name in RECORDS}
     return pa.table(columns)

@@ -24,6 +24,13 @@ def test_every_guard_is_shown_or_says_why_a_history_cannot_show_it() -> None:
     assert all(anomalies()[int(row["rule"])].name == row["name"] for row in ROWS.values())
 
 
+def test_an_anomaly_lists_the_guards_whose_absence_shows_so() -> None:
+    known = set(load_guards())
+    assert all(set(anomaly.guards) <= known for anomaly in anomalies().values())
+    unlisted = {guard for guard, row in ROWS.items() if guard not in anomalies()[int(row["rule"])].guards}
+    assert unlisted == set()
+
+
 @pytest.mark.parametrize("guard", ONE_OF_EACH.values())
 def test_the_history_shows_what_the_guard_keeps_away(guard: str, tmp_path: Path) -> None:
     assert wrong(guard, ROWS[guard], tmp_path) == ""

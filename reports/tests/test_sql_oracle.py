@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def planted(folder: Path) -> list[tuple[Operations, Promise]]:
 
 @pytest.mark.xdist_group("spark")
 def test_numpy_and_sql_find_the_same_rows(session: Any, tmp_path: Path) -> None:
-    histories = planted(tmp_path / "dataset") + [random_operations(random.Random(seed)) for seed in range(RANDOM)]
+    told = planted(tmp_path / "dataset") + [random_operations(random.Random(seed)) for seed in range(RANDOM)]
+    # An end that is stuck (rule 30) is not said in SQL; without patience nothing is.
+    histories = [(ops, replace(promise, patience_ms=-1)) for ops, promise in told]
     table = tmp_path / "table"
     table.mkdir()
     kernel, sql = kernel_findings(histories), sql_findings(session, table, histories)
