@@ -4,6 +4,7 @@ Every measurement is a process of its own: `python -m reports.bench_audit WHAT F
 """
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -36,7 +37,7 @@ MEASURED: Final = {"partitions": "per-partition rules", "audit": "all 38 rules",
 
 
 def measure(what: str, folder: Path) -> dict[str, Any]:
-    """Wall and CPU seconds, of this process and all its workers."""
+    """The verdict, and after how many seconds."""
     from reports.audit import audit
     from reports.dataset.reader import Partitions
     from reports.engines import Pool, engine_for
@@ -51,36 +52,48 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
         verdict = f"{found} candidates"
     else:
         verdict = str(audit(folder, engine=engine_for("spark" if what == "spark" else "local")).verdict)
-    mine, workers = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {
-        "verdict": verdict,
-        "seconds": time.perf_counter() - started,
-        "cpu_s": sum(each.ru_utime + each.ru_stime for each in (mine, workers)),
-    }
+    return {"verdict": verdict, "seconds": time.perf_counter() - started}
 
 
 def measured(what: str, folder: Path) -> dict[str, Any]:
-    """In a process of its own, and with the most memory that it and its workers held at once, in MB."""
+    """In a process of its own: with CPU seconds of it and all below it, and the most they held at once, in MB."""
     command = [sys.executable, "-m", "reports.bench_audit", what, str(folder)]
-    most_kb = 0
+    most_kb, cpu_s = 0, dict[int, float]()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         while child.poll() is None:
-            most_kb = max(most_kb, _memory_kb(child.pid))
+            family = _family(child.pid)
+            most_kb = max(most_kb, sum(_memory_kb(pid) for pid in family))
+            cpu_s |= {pid: max(cpu_s.get(pid, 0.0), _cpu_s(pid)) for pid in family}
             time.sleep(LOOK_S)
         assert child.stdout is not None
         told: dict[str, Any] = json.loads(child.stdout.read())
-    return told | {"memory_mb": most_kb / 1e3}
+    return told | {"cpu_s": sum(cpu_s.values()), "memory_mb": most_kb / 1e3}
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all below it, whichever of its threads began them."""
+    try:
+        below = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # it ended meanwhile
+        return []
+    return [pid, *(member for children in below for child in children for member in _family(int(child)))]
 
 
 def _memory_kb(pid: int) -> int:
-    """Of a process and all below it; what several share is divided among them."""
+    """What several processes share is divided among them."""
     try:
-        mine = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:  # it ended meanwhile
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
         return 0
-    share = next((int(line.split()[1]) for line in mine.splitlines() if line.startswith("Pss:")), 0)
-    return share + sum(_memory_kb(int(each)) for each in below)
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        cells = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(cells[11]) + int(cells[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # -- by size -----------------------------------------------------------------------------------------
