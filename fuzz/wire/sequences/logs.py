@@ -16,6 +16,7 @@ from reference.wire.records import batch_headers, build_batch, decode_records
 STAMP: Final = 1_700_000_000_000
 FETCH_BYTES: Final = 1 << 20
 STEPS: Final = (3, 9)
+LOOKS_MAX: Final = 200
 UNCOMMITTED, COMMITTED = 0, 1
 OUT_OF_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -75,7 +76,13 @@ def play(stage: Stage) -> None:
 
 
 def idempotent(stage: Stage, line: Line, transactional_id: str | None = None) -> Producer:
-    answer = stage.call(line, InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000))
+    """A new life of the name, if it has one: what an earlier one has left open is aborted meanwhile."""
+    asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    version = stage.version(InitProducerIdRequest)
+    for _ in range(LOOKS_MAX):
+        answer = stage.call(line, asked, version)
+        if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            break
     stage.accepted(answer.error_code)
     stage.require(answer.producer_id >= 0, f"producer id {answer.producer_id}")
     return Producer(answer.producer_id, answer.producer_epoch, transactional_id=transactional_id)
