@@ -21,7 +21,7 @@ from fuzz.wire.corpus import Corpus, read_state
 from fuzz.wire.findings import read_finding, write_finding
 from fuzz.wire.inquest import what_is_wrong
 from fuzz.wire.lab import Lab
-from fuzz.wire.oracles import Oracle
+from fuzz.wire.oracles import Oracle, judge
 from fuzz.wire.page import page
 from fuzz.wire.pool import sound_frame
 from fuzz.wire.process import MEGABYTE, Process, listener, place_of
@@ -32,9 +32,10 @@ from fuzz.wire.shrink import shrink
 from fuzz.wire.watched import Client
 from highwater import app
 from reference.wire.errors import CompressionError, ErrorCode
-from reference.wire.framing import encode_response
+from reference.wire.framing import encode_request, encode_response
 from reference.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from reference.wire.messages.produce import ProduceRequest, ProduceResponse
 from reference.wire.records import decode_records
 from reference.wire.registry import APIS, api_of
 from spec.formats.verdict import ExitCode, UsageError
@@ -93,6 +94,13 @@ def test_shrinking_keeps_only_what_breaks() -> None:
     assert least.cuts == ()
     assert len(least.frames[0]) == 4 + 8
     assert shrink([culprit], lambda cases: False, 5) == [culprit]
+
+
+@pytest.mark.parametrize(("acks", "broken"), [(0, Oracle.CORRELATION), (1, None), (-1, None)])
+def test_acks_0_wants_no_answer(acks: int, broken: Oracle | None) -> None:
+    asked = encode_request(ProduceRequest(acks=acks), 9, 7, "test")
+    told, _ = judge(asked, encode_response(ProduceResponse(), 9, 7)[4:])
+    assert (told.oracle if told is not None else None) == broken
 
 
 def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:

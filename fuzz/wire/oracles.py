@@ -107,11 +107,20 @@ def judge(frame: bytes, answer: bytes) -> tuple[Broken | None, tuple[int, ...]]:
         _, body = decode_response(api, version, answer)
     except DecodeError as error:
         return Broken(Oracle.DECODE, f"{api.name} v{version}: {error}"), ()
+    if key == PRODUCE and _wants_none(frame):
+        return Broken(Oracle.CORRELATION, f"{api.name} v{version}: an answer to acks 0, which wants none"), ()
     codes = tuple(sorted(set(_codes(message_layout(api.response, version))(body))))
     strange = [code for code in codes if code not in ALLOWED[key]]
     if strange:
         return Broken(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
     return None, codes
+
+
+def _wants_none(frame: bytes) -> bool:
+    try:
+        return bool(read_request(frame[4:])[1].acks == 0)
+    except DecodeError:
+        return False
 
 
 def asked(frame: bytes) -> tuple[int, int]:
