@@ -5,6 +5,7 @@ Only of requests that change nothing. A request is asked before and after its li
 itself proves nothing.
 """
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,6 +29,9 @@ NO_USERS, NULL_USERS = b"\x01\x00", b"\x00\x00"
 """Both ask for all users (DescribeUserScramCredentialsRequest.json)."""
 CLOSED, SILENT = b"closed", b"silent"
 ANSWER_S: Final = 2.0
+PAUSE_S: Final = 0.01
+SLOWLY_SHARE: Final = 0.05
+"""Of the requests: so slowly that also a busy target reads their segments one by one. It costs, so not always."""
 
 
 @dataclass
@@ -37,11 +41,13 @@ class Asker:
     stage: Stage
     line: Line | None = None
 
-    def told(self, *segments: bytes) -> bytes:
+    def told(self, *segments: bytes, pause_s: float = 0.0) -> bytes:
         """The answer without its size, or that there was none."""
         line, self.line = self.line or self.stage.line(), None
         try:
-            for segment in segments:
+            for number, segment in enumerate(segments):
+                if number and pause_s:
+                    time.sleep(pause_s)
                 line.send(segment)
             answer = line.receive(ANSWER_S)
         except Closed:
@@ -69,8 +75,9 @@ def play(stage: Stage) -> None:
         first = asker.told(frame)
         if first == SILENT:
             raise Abandoned("no answer")
+        pause_s = PAUSE_S if stage.chance.random() < SLOWLY_SHARE else 0.0
         for what, segments in _likenesses(stage, api, version, frame):
-            other = asker.told(*segments)
+            other = asker.told(*segments, pause_s=pause_s)
             if not _same(other, first) and asker.told(frame) == first:
                 raise stage.violation(
                     f"{what}: {_words(other)} instead of {_words(first)}", Oracle.RELATION, api, version
