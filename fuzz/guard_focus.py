@@ -42,6 +42,7 @@ def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -
 
 
 MEMBERS_RESTART: Final = Focus(story=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
+CONTROLLERS_CHANGE: Final = Focus(story=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
 SAID_AGAIN: Final = tuple(
     fault(500, 5_500, "duplicate", f"member:{each}", direction="out", of="brokers", per_mille=900) for each in range(3)
 )
@@ -102,10 +103,11 @@ NEEDS: Final[dict[str, Needs]] = {
     "PreferOnlyInSync": Needs(
         Load(),
         Focus(story=(
-            fault(400, 600, "kill", "leader(t,0)"),
-            fault(500, 4_000, "cut", "1", direction="out", of="brokers", what="FetchRequest"),
+            fault(400, 1_200, "kill", "2"),
+            fault(500, 4_000, "cut", "2", direction="out", of="brokers", what="FetchRequest"),
         )),
         broker_settings={"leader_imbalance_check_interval_ms": 500},
+        assigned=LED_BY_2,
     ),
     "FenceStaleController": Needs(
         Load(),
@@ -253,11 +255,14 @@ NEEDS: Final[dict[str, Needs]] = {
             fault(1_220, 0, "expire", "controller"),
         )),
     ),
-    "VersionCas": Needs(MOVES, broker_settings=BY_ZOOKEEPER),
-    **dict.fromkeys(
-        ("BumpLeaderEpoch", "MoveLeaderToTarget", "PersistAssignmentLast", "PersistBeforeSend", "ShrinkBeforeDelete"),
-        Needs(MOVES),
+    "VersionCas": Needs(
+        MOVES,
+        Focus(story=tuple(fault(600 + 800 * n, 700, "pause", f"{2 + n % 3}") for n in range(6))),
+        broker_settings=BY_ZOOKEEPER,
     ),
+    **dict.fromkeys(("BumpLeaderEpoch", "MoveLeaderToTarget", "ShrinkBeforeDelete"), Needs(MOVES)),
+    **dict.fromkeys(("PersistAssignmentLast", "PersistBeforeSend"), Needs(MOVES, CONTROLLERS_CHANGE)),
+    "FencedLeavesIsr": Needs(Load(), Focus(story=(fault(500, 5_300, "cut", "2", of="store"),))),
     # groups
     **dict.fromkeys(
         ("AwaitAllMembers", "LeaderAssignsMembersOnly", "RejoinOnRebalance", "RequireMemberId", "RevokeBeforeJoin"),
