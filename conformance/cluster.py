@@ -30,6 +30,8 @@ T = TypeVar("T")
 POLL_S: Final = 0.05
 INVALID_CONFIG: Final = 40
 NOT_CONTROLLER: Final = 41
+DELETION_MS: Final = 3_000
+"""Sooner than we give up: a deletion that waits for a broker is answered in time."""
 NOT_YET_LEADER: Final = (3, 6)
 NOT_COORDINATING: Final = (14, 15, 16)
 DESCRIBE_GROUPS: Final = 15
@@ -166,7 +168,7 @@ class Cluster:
             raise Unsupported("DeleteTopics is not advertised")
         by_state = tuple(DeleteTopicState(name=name) for name in names)
         asked = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": names}
-        self.ask_controller(DeleteTopicsRequest(timeout_ms=5000, **asked))
+        self.ask_controller(DeleteTopicsRequest(timeout_ms=DELETION_MS, **asked))
 
     def ask_controller(self, request: object) -> Any:
         """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
