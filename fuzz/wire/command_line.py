@@ -84,12 +84,7 @@ def fuzz_command(
         summary["lines"] = lines_told(folder)
     write_json(results / "fuzz.json", summary)
     _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
-    if json_:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(summary).decode())
-    else:
-        _tell(summary, target)
+    _tell(summary, target, json_=json_)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
 
 
@@ -186,7 +181,12 @@ def _live(session: Any) -> str:
     )
 
 
-def _tell(summary: dict[str, Any], target: str) -> None:
+def _tell(summary: dict[str, Any], target: str, *, json_: bool) -> None:
+    if json_:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(summary).decode())
+        return
     for finding in summary["findings"]:
         typer.echo(f"{finding['id']}: {finding['message']}")
         if finding["place"]:

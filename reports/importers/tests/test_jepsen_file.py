@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reports.importers.edn import MAP, SET
@@ -27,12 +27,20 @@ def test_what_is_written_is_read(found: list[Any]) -> None:
 
 
 @given(st.binary(max_size=60))
+@example(b"\xcf")
 def test_bytes_are_read_to_their_end_or_refused(data: bytes) -> None:
-    """No other error, and no reading on past the end."""
-    reader = Reader(data)
+    """No other error, and no reading on past the end: a value takes a byte at least."""
+    reader, values_read = Reader(data), 0
     with contextlib.suppress(FressianError):
         while not reader.at_end:
             reader.read()
+            values_read += 1
+    assert values_read <= len(data)
+
+
+def test_a_footer_that_is_cut_short_is_refused() -> None:
+    with pytest.raises(FressianError, match="do not follow"):
+        assert Reader(b"\xcf").at_end
 
 
 def test_long_strings_come_in_chunks_and_caches_outgrow_their_short_codes() -> None:
