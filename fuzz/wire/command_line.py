@@ -199,7 +199,8 @@ def _tell(summary: dict[str, Any], target: str, *, json_: bool) -> None:
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
     typer.echo(
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
-        f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, seed {summary['seed']}: {verdict}"
+        f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, {summary['memory_peak_mb']} MB at most, "
+        f"seed {summary['seed']}: {verdict}"
     )
 
 

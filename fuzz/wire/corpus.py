@@ -35,6 +35,8 @@ class State(msgspec.Struct, kw_only=True):
     findings: list[dict[str, Any]] = []
     points: list[tuple[int, int, str, str, str, int]] = []
     growth: list[tuple[float, int, int]] = []
+    memory: list[tuple[float, int]] = []
+    """Seconds, and megabytes that the fuzzer itself held then."""
 
 
 class Corpus:

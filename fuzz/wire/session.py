@@ -1,5 +1,6 @@
 """The fuzzing loop: send, judge, look at the process, hold an inquest on what broke, and go on."""
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from fuzz.wire.inquest import SHRINK_S, Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
+from fuzz.wire.process import MEGABYTE, Process
 from fuzz.wire.sequences.playing import perform, possible, skipped, spoken
 from fuzz.wire.stream import Stream
 from spec.formats.verdict import UsageError
@@ -96,6 +98,7 @@ class Session:
         self._plays = possible(spoken(self.served))
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
+        self._own = Process(os.getpid(), None)
         self._processor, self._persist_every_s, self._kept = time.process_time(), PERSIST_EVERY_S, 0
         hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
         self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
@@ -293,14 +296,15 @@ class Session:
     def persist(self) -> None:
         """Everything that another run needs to go on."""
         self._persisted, self._kept = time.monotonic(), len(self.inquest.findings)
-        done = self.state
+        done, (memory, _) = self.state, self._own.memory()
         self.coverage.mark(done.seconds + self.totals.seconds, done.cases + self.totals.cases)
+        done.memory.append((round(done.seconds + self.totals.seconds, 1), memory // MEGABYTE))
         state = State(
             seed=self.seed, runs=done.runs + 1, cases=done.cases + self.totals.cases,
             sequences=done.sequences + self.totals.sequences, seconds=done.seconds + self.totals.seconds,
             avoid=sorted(self._stream.avoided), left_alone=sorted(self._stream.left_alone),
             seen=sorted(list(each) for each in self.inquest.seen),
-            findings=done.findings + [self._row(each) for each in self.inquest.findings],
+            findings=done.findings + [self._row(each) for each in self.inquest.findings], memory=done.memory,
         )  # fmt: skip
         write_state(self.folder, state, self.coverage, self.corpus)
 
@@ -323,6 +327,7 @@ class Session:
             "sequences_per_second": round(totals.sequences / totals.playing_s, 1) if totals.playing_s else 0.0,
             "seconds": round(totals.seconds, 1), "seed": self.seed,
             "ended": totals.ended, "restarts": self.lab.restarts, "coverage": len(self.coverage.points),
+            "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
             "skipped": skipped(), "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
