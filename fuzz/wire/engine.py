@@ -29,12 +29,16 @@ ANSWER_MAX: Final = 128 * 1024 * 1024
 CHUNK: Final = 1 << 17
 POLL_S: Final = 0.01
 IMPATIENCE_S: Final = 0.02
+SLOW_S: Final = 0.5
+"""The target is busy, and gets nothing more to do until it has answered."""
+WAITING_S: Final = 0.1
 KNOWN_DEADLINE_S: Final = 0.3
 """For what is known to hang: it need not be proven again."""
 SEALED_S: Final = 1.0
 """After the last answer on a connection that we have ended."""
 HALF_OPEN_MAX: Final = 40
-SUSPECTS: Final = 400
+SUSPECTS: Final = 2_000
+"""More than a turn sends."""
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
@@ -68,6 +72,7 @@ class Wire:
     head_since: float = 0.0
     sealed: bool = False  # nothing more may be sent
     apart: bool = False  # what it carries is cut into segments, which must stay apart
+    is_slow: bool = False  # its head has waited for long
 
 
 @dataclass
@@ -77,6 +82,7 @@ class Hooks:
     next_case: Callable[[], Case]
     on_answer: Callable[[Case, tuple[int, ...] | str], None]
     on_broken: Callable[[Broken, Case, list[Case]], None]
+    on_slow: Callable[[Case], None] = lambda case: None
     is_known: Callable[[Case], bool] = lambda case: False
 
 
@@ -94,7 +100,8 @@ class Engine:
         self._again: deque[Case] = deque()
         self._half_open: deque[socket.socket] = deque()
         self._recent: deque[Case] = deque(maxlen=SUSPECTS)
-        self._closers: deque[tuple[float, Case]] = deque(maxlen=SUSPECTS)
+        self._closers: deque[Case] = deque(maxlen=SUSPECTS)
+        self._behind: deque[Case] = deque(maxlen=SUSPECTS)
         self.move_to(address)
 
     def move_to(self, address: str) -> None:
@@ -110,6 +117,7 @@ class Engine:
         while self._half_open:
             self._half_open.popleft().close()
         self._closers.clear()
+        self._behind.clear()
         self._recent.clear()
         self._again.clear()
 
@@ -123,13 +131,21 @@ class Engine:
         while now < end and begun < budget:
             while len(self._wires) < CONNECTIONS:
                 self._connect()
+            is_busy = any(wire.is_slow for wire in self._wires.values())
             for wire in list(self._wires.values()):
-                if len(wire.flights) <= IN_FLIGHT // 2:
+                if len(wire.flights) <= IN_FLIGHT // 2 and not is_busy:
                     begun += self._fill(wire)
             self._poll(POLL_S)
             now = time.monotonic()
             self._sweep(now)
         return begun
+
+    @property
+    def is_waiting(self) -> bool:
+        """For an answer that is due: the target may be busy with it."""
+        now = time.monotonic()
+        heads = ((wire, wire.flights[0]) for wire in self._wires.values() if wire.flights)
+        return any(now - wire.head_since > WAITING_S and not self._may_be_silent(head) for wire, head in heads)
 
     def paused(self, seconds: float) -> None:
         """We were away for so long: nobody can be late for that."""
@@ -160,9 +176,14 @@ class Engine:
         raise TargetDown(f"refuses connections ({why})", self.suspects())
 
     def suspects(self) -> list[Case]:
-        """What was at the head of a connection that closed of late, or still is."""
+        """The likeliest first: what was at the head of a connection that closed of late, or still is, or behind one.
+
+        Who reads ahead of its answers may die of what no answer is due to yet.
+        """
         heads = [wire.flights[0].case for wire in self._wires.values() if wire.flights]
-        return [case for _, case in reversed(self._closers)] + heads
+        waiting = [flight.case for wire in self._wires.values() for flight in wire.flights]
+        every = [*reversed(self._closers), *heads, *reversed(self._behind), *waiting]
+        return list({id(case): case for case in every}.values())
 
     def recent(self) -> list[Case]:
         """What was sent last, the latest last."""
@@ -176,6 +197,7 @@ class Engine:
         wire.socket.close()
         waiting: dict[int, Case] = {id(flight.case): flight.case for flight in wire.flights}
         self._again.extend(waiting.values())
+        self._behind.extend(waiting.values())
         wire.flights.clear()
 
     # -- out -------------------------------------------------------------------------------------
@@ -313,10 +335,17 @@ class Engine:
 
     def _pop(self, wire: Wire, came: tuple[int, ...] | str) -> None:
         flight = wire.flights.popleft()
+        self._no_longer_slow(wire, flight.case)
         wire.head_since = time.monotonic()
         if flight.last:
             self._ends.discard(flight.case.kind)
             self.hooks.on_answer(flight.case, came)
+
+    def _no_longer_slow(self, wire: Wire, case: Case) -> None:
+        """Nothing is sent while one is; so who was answered last may be why the others were slow."""
+        was_slow, wire.is_slow = wire.is_slow, False
+        if was_slow and not any(other.is_slow for other in self._wires.values()):
+            self.hooks.on_slow(case)
 
     def _passed_over(self, wire: Wire, answer: bytes, broken: Broken) -> None:
         """A later request is answered first: the head was dropped, or will come out of turn. Or it is neither's."""
@@ -341,8 +370,9 @@ class Engine:
         """The target hung up: on the head, which is legal; what of its case is behind it goes with it."""
         if wire.flights:
             case = wire.flights[0].case
+            self._no_longer_slow(wire, case)
             self._ends.add(case.kind)
-            self._closers.append((time.monotonic(), case))
+            self._closers.append(case)
             self.hooks.on_answer(case, "closed")
             wire.flights = deque(flight for flight in wire.flights if flight.case is not case)
         self._drop(wire)
@@ -366,6 +396,7 @@ class Engine:
 
     def _hurry(self, wire: Wire, head: Flight, waited: float) -> None:
         allowed = self._patience(head)
+        wire.is_slow = waited > SLOW_S and not allowed.silent_ok
         known = not allowed.silent_ok and waited > KNOWN_DEADLINE_S and self.hooks.is_known(head.case)
         if waited < allowed.wait_s and not known:
             return

@@ -10,6 +10,7 @@ from typing import Final
 
 from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
+from fuzz.wire.engine import SLOW_S
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle, asked, read_request
@@ -27,6 +28,8 @@ SUSPECTS_MAX: Final = 60
 PARKED_AGAIN_S: Final = 0.02
 IMPATIENCE_S: Final = 0.3
 """With each frame, when it is the process that counts."""
+VAIN_MAX: Final = 3
+"""Searches among all that was sent, for what needs the target's past: they take seconds."""
 LOG_KEPT: Final = 4_000
 DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
@@ -63,6 +66,8 @@ class Inquest:
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     _kills: dict[str, Counter[int]] = field(default_factory=dict)
     """By place: how often a request of each key was to blame."""
+    _vain: Counter[Oracle] = field(default_factory=Counter)
+    """How often all suspects together did not do it again."""
     tries: int = 0
     last_log: str = ""
 
@@ -84,6 +89,7 @@ class Inquest:
         log = self.lab.said() if is_fatal else ""
         if not suspects or self.is_seen(broken, suspects[-1]) or self._knows_killer(broken, suspects, log):
             return None
+        self._ensure_alive()
         culprits = self._culprits(broken.oracle, suspects)
         if not culprits and not is_fatal:
             self.unconfirmed += 1
@@ -218,15 +224,35 @@ class Inquest:
         return (broken.oracle.value, api_name(case.key), str(case.version), what)
 
     def _culprits(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
-        """One alone, the latest first, or all together; nothing if it does not happen again.
+        """One alone, the latest first, or some together; nothing if it does not happen again.
 
         One after the other against one living target: a restart costs as much as a thousand frames.
         """
-        alone = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED | {Oracle.MEMORY} else suspects[-1:]
-        for case in alone:
+        if oracle is Oracle.MEMORY:
+            return self._together(oracle, suspects)
+        for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED else suspects[-1:]:
             if self.breaks([case], oracle):
                 return [case]
-        return suspects if len(suspects) > 1 and self.breaks(suspects, oracle) else []
+        return self._together(oracle, suspects) if len(suspects) > 1 else []
+
+    def _together(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
+        """The later half for as long as it is enough, or else the earlier."""
+        if self._vain[oracle] >= VAIN_MAX or not self.breaks(suspects, oracle):
+            self._vain[oracle] += 1
+            return []
+        while len(suspects) > 1:
+            middle = len(suspects) // 2
+            half = next((each for each in (suspects[middle:], suspects[:middle]) if self.breaks(each, oracle)), None)
+            if half is None:
+                break
+            suspects = half
+        return suspects
+
+    def is_slow(self, case: Case, deadline_s: float) -> bool:
+        """Does it keep the target busy for long, alone?"""
+        started = time.monotonic()
+        Replay(self.lab, deadline_s, PARKED_AGAIN_S).run([case])
+        return time.monotonic() - started > SLOW_S
 
     def like(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Does a candidate break the same, and not something else on the way to being small?
@@ -246,13 +272,13 @@ class Inquest:
         return same
 
     def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
-        self._ensure_alive()
         self.tries += 1
         deadline_s = min(self.deadline_s, IMPATIENCE_S) if oracle in FATAL else self.deadline_s
         broken = Replay(self.lab, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         self.last_log = self.lab.said() if broken is not None and broken.oracle in FATAL else ""
         if broken is not None and broken.oracle in RESTARTS:
             self.lab.restart()
+            self._ensure_alive()
         return broken is not None and broken.oracle is oracle
 
     def _breaks_anew(self, cases: list[Case], oracle: Oracle) -> bool:

@@ -21,6 +21,8 @@ SEGMENT_S: Final = 0.01
 LEAK_TURNS: Final = 150
 """A leak shows only in numbers: the steps are sent that often."""
 LOOKS_MAX: Final = 400
+OF_AN_ANSWER: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.ERROR_CODE})
+"""What the process is like needs no look."""
 
 
 def make_topics(address: str) -> None:
@@ -60,6 +62,8 @@ class Replay:
         broken = None
         for _ in range(LEAK_TURNS if oracle is Oracle.DESCRIPTORS else 1):
             broken = broken or self._steps(cases)
+        if broken is not None and broken.oracle is oracle in OF_AN_ANSWER:
+            return broken
         dead = self.lab.why_dead()
         if dead is not None:
             return Broken(Oracle.ALIVE, f"the target {dead}")

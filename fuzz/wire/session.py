@@ -20,7 +20,8 @@ from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
 from fuzz.wire.process import MEGABYTE, Process
-from fuzz.wire.sequences.playing import perform, possible, skipped, spoken
+from fuzz.wire.sequences.lanes import Lanes
+from fuzz.wire.sequences.playing import possible, skipped, spoken
 from fuzz.wire.stream import Stream
 from spec.formats.verdict import UsageError
 
@@ -96,11 +97,13 @@ class Session:
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
         self._others = spoken(advertised(self.against)) if self.against else {}
         self._plays = possible(spoken(self.served))
+        self._lanes = Lanes(spoken(self.served), self._next_play)
+        self._slow: list[Case] = []
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
         self._own = Process(os.getpid(), None)
         self._processor, self._persist_every_s, self._kept = time.process_time(), PERSIST_EVERY_S, 0
-        hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self.inquest.is_known)
+        hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self._on_slow, self.inquest.is_known)
         self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
 
     def _read_state(self) -> State:
@@ -154,6 +157,7 @@ class Session:
         except TargetDown as down:
             self.totals.sending_s += time.monotonic() - started
             self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
+        self._try_slow()
         self._play()
         self._read_log()
         self._compare()
@@ -166,8 +170,8 @@ class Session:
             time.sleep(min(ahead, TURN_S))
 
     def _look(self) -> None:
-        """Is it alive, and what did this turn cost it?"""
-        dead = self.lab.why_dead()
+        """Is it alive, if it is not busy with what it owes us, and what did this turn cost it?"""
+        dead = None if self._engine.is_waiting else self.lab.why_dead()
         if dead is not None:
             self._die(Broken(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
@@ -197,25 +201,32 @@ class Session:
 
     def _play(self) -> None:
         """Conversations with a model beside them, for a share of the turn."""
-        if not self._plays or self.totals.ended:
+        if not self._plays or self.totals.ended or self._engine.is_waiting:
             return
         with self._held_up():
             self._play_on(time.monotonic() + SEQUENCES_S)
 
     def _play_on(self, end: float) -> None:
-        served = spoken(self.served)
-        while time.monotonic() < end:
-            name = f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
-            started = time.monotonic()
-            try:
-                played = perform(name, self.lab.address, served)
-            except OSError:
-                return  # the next turn will find it dead
-            self.totals.playing_s += time.monotonic() - started
-            self.totals.sequences += played.finished
-            if played.violation is not None:
+        started = time.monotonic()
+        played = self._lanes.play(self.lab.address, end)
+        self.totals.playing_s += time.monotonic() - started
+        for name, each in played:
+            self.totals.sequences += each.finished or each.violation is not None
+            if each.violation is not None:
                 self._hit()
-                self.inquest.hold_sequence(name, played, self.totals.cases)
+                self.inquest.hold_sequence(name, each, self.totals.cases)
+
+    def _next_play(self) -> str:
+        return f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
+
+    def _try_slow(self) -> None:
+        """Who kept the target busy keeps it so again, alone: that is not sent any more."""
+        slow, self._slow = self._slow, []
+        for case in slow:
+            if case.mutation != NOTHING and not self.totals.ended:
+                with self._held_up():
+                    if self.inquest.is_slow(case, self.bounds.deadline_s):
+                        self._stream.avoid(case.kind)
 
     def _compare(self) -> None:
         """Some questions to both targets, where there are two."""
@@ -284,6 +295,9 @@ class Session:
     def _on_broken(self, broken: Broken, case: Case, history: list[Case]) -> None:
         if not self.inquest.is_seen(broken, case):
             self._broken.append((broken, case, history))
+
+    def _on_slow(self, case: Case) -> None:
+        self._slow.append(case)
 
     # -- what stays --------------------------------------------------------------------------------
 

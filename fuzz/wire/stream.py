@@ -57,10 +57,12 @@ class Stream:
 
     def avoid(self, kind: Kind) -> None:
         """Not again; in no API, once two places have shown that mutation and field's own name say what is wrong."""
-        self.avoided.add(kind)
         likeness = _likeness(kind)
+        if likeness[1] in ANYTHING:
+            return
+        self.avoided.add(kind)
         others = [each for each in self.avoided if each[0] != ANY_API and _likeness(each) == likeness]
-        if len(others) > 1 and likeness[1] not in ANYTHING:
+        if len(others) > 1:
             self.avoided.add(likeness)
 
     def _is_avoided(self, case: Case) -> bool:

@@ -60,12 +60,17 @@ class Played(NamedTuple):
     steps: int
 
 
-def perform(name: str, address: str, served: Spoken, without: Collection[int] = ()) -> Played:
-    """`name` is PLAY:SEED; steps of these numbers are left out. OSError when the target takes no connections."""
+def perform(
+    name: str, address: str, served: Spoken, without: Collection[int] = (), claims: dict[str, Stage] | None = None
+) -> Played:
+    """`name` is PLAY:SEED; steps of these numbers are left out. OSError when the target takes no connections.
+
+    Plays that are on at the same time share their `claims`.
+    """
     play, _, seed = name.partition(":")
     if play not in PLAYS or not seed:
         raise UsageError(f"no such sequence: {name}", mend=f"known: {', '.join(PLAYS)}, each with :SEED")
-    stage = Stage(address, served, random.Random(name), frozenset(without))
+    stage = Stage(address, served, random.Random(name), frozenset(without), claims={} if claims is None else claims)
     violation, finished = None, False
     try:
         PLAYS[play][0](stage)

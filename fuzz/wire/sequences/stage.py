@@ -55,6 +55,8 @@ class Stage:
     without: frozenset[int] = frozenset()
     steps_begun: int = 0
     said: list[tuple[str, int, Any]] = field(default_factory=list)
+    claims: dict[str, "Stage"] = field(default_factory=dict)
+    """Of all plays that are on at a time: who has what to itself."""
     _lines: list[Line] = field(default_factory=list)
     _last: tuple[Api, int] | None = None
 
@@ -80,6 +82,13 @@ class Stage:
     def close(self) -> None:
         for line in self._lines:
             line.close()
+        for name in [name for name, owner in self.claims.copy().items() if owner is self]:
+            del self.claims[name]
+
+    def claim(self, name: str) -> None:
+        """To have it to itself. Abandoned if another play does."""
+        if self.claims.setdefault(name, self) is not self:
+            raise Abandoned(f"another play is at {name}")
 
     def speaks(self, *keys: int) -> bool:
         return all(self._range(key) is not None for key in keys)
@@ -157,7 +166,10 @@ class Stage:
 
         Whether it was there must change nothing that is drawn later, or a replay on a fresh target would go elsewhere.
         """
+        is_drawn = not name
         name, seed = name or self.chance.choice(TOPICS), self.chance.getrandbits(64)
+        if is_drawn:
+            self.claim(name)
         asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         if self._end(line, name) is None:
             self.call(line, CreateTopicsRequest(topics=(asked,), timeout_ms=5_000))

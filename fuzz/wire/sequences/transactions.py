@@ -17,6 +17,7 @@ def play(stage: Stage) -> None:
     """Some transactions, each committed or aborted; in the end, perhaps, a second life that fences the first."""
     line = stage.line()
     topic, name = stage.topic(line), f"fuzz-transaction-{stage.chance.randrange(50)}"
+    stage.claim(name)
     stage.call(
         line, FindCoordinatorRequest(key=name, key_type=TRANSACTION), stage.version(FindCoordinatorRequest, at_least=1)
     )
