@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -233,7 +234,8 @@ def fuzz() -> str:
     from fuzz.wire.session import Bounds, Session
 
     with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        lab, told = Lab(target.bootstrap.split(",")[0], target, "kfake"), []
+        lab = Lab(target.bootstrap.split(",")[0], target, "kfake")
+        told: list[dict[str, Any]] = []
         for seconds, sound_share in ((FUZZ_LEARNING_S, 0.0), (FUZZ_S, 0.0), (FUZZ_S, 1.0)):
             bounds = Bounds(seconds, shrink_s=0, deadline_s=1.0, sound_share=sound_share)
             told.append(Session(lab, Path(folder), 1, bounds, resume=bool(told)).run())
