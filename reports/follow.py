@@ -22,7 +22,7 @@ from reports.importers import native
 from reports.importers.formats import History
 from reports.importers.quarantine import Quarantine
 from reports.importers.shape import sound
-from reports.importers.sources import numbered_lines
+from reports.importers.sources import blocks
 from reports.ingest.history import Ingest, read_events, replaced
 from spec.formats.verdict import UsageError
 from spec.interruption import ENDS
@@ -76,17 +76,17 @@ def follow(
         known: list[History] = []
         judged: list[AuditResult] = []
 
-        def lines() -> Iterator[bytes]:
+        def whole_lines() -> Iterator[bytes]:
             for files in found:
                 judged.clear()
                 for path in files:
-                    yield from numbered_lines(str(path), quarantine)
+                    yield from blocks(str(path), quarantine)
                 if known:
                     judged.append(pieces.verdict(known[0]))
                     tell(judged[0])
 
         with closing(arrivals(folder, stop)) as found:
-            config, events = native.read_lines(lines(), quarantine)
+            config, events = native.read_blocks(whole_lines(), quarantine)
             known.append(History("ndjson", replaced(config, overrides), sound(events, quarantine), quarantine))
             read_events(pieces.reading, known[0], str(folder), when_full=pieces.keep)
         return judged[0] if judged else pieces.verdict(known[0])

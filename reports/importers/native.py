@@ -1,13 +1,14 @@
 """Our own `history.ndjson`, also one that was cut, spoilt or put together by hand."""
 
+import io
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from reports.importers.quarantine import Quarantine
 from reports.importers.shape import Marked
-from reports.importers.sources import numbered_lines
+from reports.importers.sources import blocks
 from spec.formats.history import Config, Event
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -47,11 +48,12 @@ def recognises(head: bytes) -> bool:
 
 def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
     """The configuration of the header, if there is one, and the events."""
-    return read_lines(numbered_lines(where, quarantine), quarantine)
+    return read_blocks(blocks(where, quarantine), quarantine)
 
 
-def read_lines(lines: Iterator[bytes], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    events = _events(lines, quarantine)
+def read_blocks(found: Iterator[bytes], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
+    """The same, of blocks of whole lines; each is used before the next one is asked for."""
+    events = _events(found, quarantine)
     first = next(events, None)
     if first is None:
         return Config(), iter(())
@@ -69,22 +71,52 @@ def _again(first: Event, events: Iterator[Event]) -> Iterator[Event]:
     yield from events
 
 
-def _events(lines: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
-    decode = msgspec.json.Decoder(_Bounded).decode
+class _NoEvent(NamedTuple):
+    line: bytes
+    why: str
+
+
+def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
     due = 0
-    for line in lines:
+    for events in _decoded(found):
+        if isinstance(events, _NoEvent):
+            quarantine.line += 1
+            due += _quarantined(events, quarantine)
+            continue
+        for event in events:
+            quarantine.line += 1
+            index = event.index
+            if index != due:
+                if index < due:
+                    quarantine.add(f"index {index} where {due} was due: doubled or out of order")
+                    continue
+                quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
+            due = index + 1
+            yield event
+
+
+def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:
+    """The events of many lines at once; where one of the lines is no event, or blank, line by line."""
+    decoder = msgspec.json.Decoder(_Bounded)
+    for block in found:
         try:
-            event = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if line.strip():
-                cut = "" if line.endswith(b"\n") else " (the line is cut)"
-                quarantine.add(f"no event: {error}{cut}", matters=b'"process":"nemesis"' not in line)
-                due += 1
+            events = decoder.decode_lines(block)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            events = []
+        if len(events) == block.count(b"\n") + (not block.endswith(b"\n")):
+            yield events
             continue
-        if event.index < due:
-            quarantine.add(f"index {event.index} where {due} was due: doubled or out of order")
-            continue
-        if event.index > due:
-            quarantine.add(f"index {event.index} where {due} was due: {event.index - due} events are missing")
-        due = event.index + 1
-        yield event
+        for line in io.BytesIO(block):
+            try:
+                yield [decoder.decode(line)]
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                yield _NoEvent(line, str(error))
+
+
+def _quarantined(found: _NoEvent, quarantine: Quarantine) -> bool:
+    """Unless it is blank, which stands for no event."""
+    if not found.line.strip():
+        return False
+    cut = "" if found.line.endswith(b"\n") else " (the line is cut)"
+    quarantine.add(f"no event: {found.why}{cut}", matters=b'"process":"nemesis"' not in found.line)
+    return True

@@ -48,16 +48,16 @@ def sound(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
     convert = msgspec.convert
     latest = 0
     for event in events:
-        if event.time_ns < latest:
+        f, process, value, time_ns = event.f, event.process, event.value, event.time_ns
+        if time_ns < latest:
             quarantine.clock_steps_back += 1
-        latest = event.time_ns
-        f = event.f
-        if event.process == NEMESIS:
+        latest = time_ns
+        if process == NEMESIS:
             yield event
             continue
-        if event.value is not None and f in SHAPES:
+        if value is not None and f in SHAPES:
             try:
-                convert((event.value,), SHAPES[f])
+                convert((value,), SHAPES[f])
             except msgspec.ValidationError as error:
                 quarantine.add(f"{f}: {str(error).replace('$[0]', '$').removesuffix(' - at `$`')}")
                 continue
@@ -67,10 +67,10 @@ def sound(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
             if f in PLACED and (event.topic is None or event.partition is None):
                 quarantine.add(f"{f} names no topic and partition")
                 continue
-            opened[event.process] = f
+            opened[process] = f
             yield event
-        elif opened.get(event.process) == f:
-            del opened[event.process]
+        elif opened.get(process) == f:
+            del opened[process]
             yield event
         else:
-            quarantine.add(f"process {event.process} completes {f!r} that it has not invoked, or completed before")
+            quarantine.add(f"process {process} completes {f!r} that it has not invoked, or completed before")

@@ -3,13 +3,15 @@
 import struct
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
-from reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Ints, Operations
+from reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Operations
 
-_PACK: Final = struct.Struct(f"={len(STORED)}q").pack
+packed: Final = struct.Struct(f"={len(STORED)}q").pack
+"""A row, as `STORED` says. struct.error for what does not fit into 64 bits."""
 
 OWN_NUMBER: Final = 1 << 61
 
@@ -41,24 +43,18 @@ class Values:
 class Builder:
     """Rows of one partition, packed, until they are taken as columns."""
 
-    __slots__ = ("_offsets", "_rows", "_values")
+    __slots__ = ("_records", "_rows")
 
     def __init__(self) -> None:
-        self._rows, self._offsets, self._values = bytearray(), array("q"), array("q")
+        self._rows, self._records = bytearray(), array("q")
 
     def __len__(self) -> int:
         return len(self._rows) // (8 * len(STORED))
 
-    def add(self, row: tuple[int, ...], records: Sequence[tuple[int, int]] = ()) -> None:
-        """`row` is as `STORED` says. OverflowError for what does not fit into 64 bits."""
-        try:
-            self._rows += _PACK(*row)
-        except struct.error as error:
-            raise OverflowError(str(error)) from error
+    def add(self, row: bytes, records: Sequence[tuple[int, int]] = ()) -> None:
+        self._rows += row
         if records:
-            offsets, values = zip(*records, strict=True)
-            self._offsets.extend(offsets)
-            self._values.extend(values)
+            self._records.extend(chain.from_iterable(records))
 
     def take(self) -> Operations:
         """What was added since the last time; columns that tell nothing are left out."""
@@ -66,11 +62,8 @@ class Builder:
         columns: dict[str, Any] = {
             name: rows[:, place].astype(NARROW.get(name, np.int64)) for place, name in enumerate(STORED)
         }
+        records = np.frombuffer(self._records, np.int64).reshape(-1, 2)
         told = {name: each for name, each in columns.items() if name not in OPTIONAL or np.any(each != UNKNOWN)}
-        taken = Operations(**told, record_offset=_ints(self._offsets), record_value=_ints(self._values))
+        taken = Operations(**told, record_offset=records[:, 0].copy(), record_value=records[:, 1].copy())
         self.__init__()  # type: ignore[misc]
         return taken
-
-
-def _ints(data: "array[int]") -> Ints:
-    return np.frombuffer(data, np.int64) if data else np.zeros(0, np.int64)

@@ -1,6 +1,7 @@
 """Events to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
 
 import gc
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 from reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, row_of, stamped
 from reports.importers.formats import History, open_history
 from reports.importers.quarantine import Quarantine
-from reports.ingest.builder import OWN_NUMBER, Builder, Values
+from reports.ingest.builder import OWN_NUMBER, Builder, Values, packed
 from reports.ingest.lives import Former, Lives, after, key_of
 from reports.ingest.outcomes import status_of
 from reports.ingest.steps import Steps
@@ -22,11 +23,15 @@ from spec.formats.verdict import UsageError
 if TYPE_CHECKING:
     from reports.dataset.reader import Partitions
 
+# A member of an enumeration takes longer to name than all else that is done with it.
+SEND, READ, DELETE, OK = Kind.SEND, Kind.READ, Kind.DELETE, Status.OK
+NOT_RETURNED: Final = int(NEVER)
 KINDS = {
     "send": Kind.SEND, "poll": Kind.READ, "fetch": Kind.READ, "list_offsets": Kind.LIST_OFFSETS,
     "log_dump": Kind.DUMP, "delete_records": Kind.DELETE,
 }  # fmt: skip
 WITH_RECORDS = {Kind.READ, Kind.DUMP}
+OPERATIONS = KINDS.keys() | Steps.handled
 RESTARTS = {"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe"}
 Key = str  # "topic-0"
 AT_ONCE: Final = 1 << 19
@@ -79,6 +84,7 @@ class Ingest:
         self.faults: list[Event] = []
         self.operations = 0
         self.tables = Tables()
+        self._partitions: dict[Key, tuple[str, int]] = {}
         self._builders: dict[Key, Builder] = {}
         self._open: dict[int | str, Event] = {}
         self.pending = 0  # rows and records not yet taken
@@ -100,14 +106,15 @@ class Ingest:
     # -- events ------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        if event.process == NEMESIS:
+        process, f = event.process, event.f
+        if process == NEMESIS:
             self._nemesis(event)
             return
-        if event.f in RESTARTS:
-            self._restart(event)
-        elif event.f in KINDS or event.f in self._steps.handled:
+        if f in OPERATIONS:
             self._pair(event)
-        self._last[event.process] = event.index
+        elif f in RESTARTS:
+            self._restart(event)
+        self._last[process] = event.index
 
     def _nemesis(self, event: Event) -> None:
         self.faults.append(event)
@@ -119,9 +126,9 @@ class Ingest:
 
     def _pair(self, event: Event) -> None:
         if event.type == "invoke":
-            left_open = self._open.pop(event.process, None)
-            if left_open is not None:  # the process was reborn without an answer
-                self._complete(left_open, None)
+            opened = self._open.pop(event.process, None)
+            if opened is not None:  # the process was reborn without an answer
+                self._complete(opened, None)
             self._open[event.process] = event
             if event.f not in KINDS:
                 self._steps.begin(event)
@@ -176,11 +183,11 @@ class Ingest:
     # -- operations --------------------------------------------------------------------------------
 
     def _complete(self, invoke: Event, done: Event | None) -> None:
-        if invoke.f in self._steps.handled:
+        kind = KINDS.get(invoke.f)
+        if kind is None:
             self.operations += 1
             self._steps.complete(invoke, done, self._calm(done or invoke))
             return
-        kind = KINDS[invoke.f]
         if invoke.f == "poll":
             self._complete_poll(invoke, done)
             return
@@ -202,11 +209,14 @@ class Ingest:
         unsure = done is None or done.type == "info" or (done.type == "fail" and bool(found or invoke.txn))
         starts = self._starts.get(invoke.process, {})
         for key, pairs in found.items():
-            position = starts.pop(key, UNKNOWN)
-            topic, _, number = key.rpartition("-")
-            if not number.isdigit():
-                raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", mend='say "topic-0"')
-            self._place(topic, int(number), invoke, done, Kind.READ, position, self._records(pairs, UNKNOWN))
+            position = starts.pop(key, UNKNOWN) if starts else UNKNOWN
+            place = self._partitions.get(key)
+            if place is None:
+                topic, _, number = key.rpartition("-")
+                if not number.isdigit():
+                    raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", mend='say "topic-0"')
+                place = self._partitions[key] = topic, int(number)
+            self._place(*place, invoke, done, READ, position, self._records(pairs, UNKNOWN))
         if not found:
             self.operations += 1
         if unsure:
@@ -233,15 +243,16 @@ class Ingest:
     ) -> None:  # fmt: skip
         """Into the columns of the partition, of the life of its topic that the operation is of."""
         self.operations += 1
-        status = status_of(invoke, done)
+        status = OK if done is not None and done.type == "ok" else status_of(invoke, done)
         life: int | None = 0
         if self._lives.windows:
             told = done or invoke
-            end = done.index if done is not None else int(NEVER)
+            end = done.index if done is not None else NOT_RETURNED
             life = self._lives.of(topic, told.topic_id or invoke.topic_id, invoke.index, end)
         if life is not None:
-            self._add(key_of(topic, number, life), invoke, done, kind, status, position, records)
-        elif kind is Kind.SEND:  # it may be of either: whoever reads it there is not to be blamed
+            key = key_of(topic, number, life) if life else f"{topic}-{number}"
+            self._add(key, invoke, done, kind, status, position, records)
+        elif kind is SEND:  # it may be of either: whoever reads it there is not to be blamed
             for each in range(len(self._lives.windows[topic]) + 1):
                 self._add(key_of(topic, number, each), invoke, None, kind, Status.INFO, position, records)
 
@@ -249,50 +260,45 @@ class Ingest:
         self, key: Key, invoke: Event, done: Event | None, kind: Kind, status: Status, position: int,
         records: list[tuple[int, int]],
     ) -> None:  # fmt: skip
-        told = done or invoke
-        offset = told.offset if told.offset is not None and told.offset >= 0 else UNKNOWN
-        if kind is Kind.DELETE:
-            offset = invoke.offset if invoke.offset is not None else int(NEVER)
-        leader_epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
-        run = self._runs.get(invoke.process)
-        ok = status is Status.OK
-        writes = kind is Kind.SEND
-        numbers = self._numbers
-        head = (
-            invoke.index,
-            done.index if done is not None else int(NEVER),
-            numbers.setdefault(invoke.process, len(numbers)),
-            run.number if run is not None else 0,
-            kind,
-            status,
-            offset if ok or kind is Kind.DELETE else UNKNOWN,
-            self.values.number(invoke.value) if writes else UNKNOWN,
-            position,
-            told.high_watermark if told.high_watermark is not None and ok else UNKNOWN,
-            leader_epoch if leader_epoch is not None else UNKNOWN,
-            self._quiet,
-            len(records),
-        )
-        tail = self._written(invoke, told) if writes else self._read(invoke, told, run, key, records)
         builder = self._builders.get(key)
         if builder is None:
             builder = self._builders[key] = Builder()
         try:
-            builder.add(head + tail, records)
-            self.pending += 1 + len(records)
-        except OverflowError as error:
+            if kind is SEND:
+                builder.add(self._written(invoke, done, status, position), records)
+            else:
+                builder.add(self._read(key, invoke, done, kind, status, position, records), records)
+        except (struct.error, OverflowError) as error:
             raise UsageError(f"line {invoke.index + 1}: {error}", mend="numbers have 64 bits") from error
+        self.pending += 1 + len(records)
 
-    def _written(self, invoke: Event, told: Event) -> tuple[int, ...]:
-        """The columns from `last_stable_offset` on, of a send."""
-        transactions, producer, key = self.tables.transactions, UNKNOWN, UNKNOWN
+    def _written(self, invoke: Event, done: Event | None, status: Status, position: int) -> bytes:
+        """The row of a send."""
+        told, value, process, numbers = done or invoke, invoke.value, invoke.process, self._numbers
+        offset = told.offset if status is OK and told.offset is not None and told.offset >= 0 else UNKNOWN
+        epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
+        run = self._runs.get(process)
+        producer = key = UNKNOWN
         if invoke.producer_id is not None:
             producer = self._number((invoke.producer_id, invoke.producer_epoch))
         if invoke.key is not None:
             key = self._number(("key", invoke.key) if type(invoke.key) is str else ("other key", repr(invoke.key)))
-        return (
+        return packed(
+            invoke.index,
+            done.index if done is not None else NOT_RETURNED,
+            numbers.setdefault(process, len(numbers)),
+            run.number if run is not None else 0,
+            SEND,
+            status,
+            offset,
+            value if type(value) is int and 0 <= value < OWN_NUMBER else self.values.number(value),
+            position,
+            UNKNOWN,
+            epoch if epoch is not None else UNKNOWN,
+            self._quiet,
+            0,
             UNKNOWN, UNKNOWN, UNKNOWN,
-            transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
+            self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             producer,
             invoke.sequence if invoke.sequence is not None else UNKNOWN,
             key,
@@ -311,24 +317,43 @@ class Ingest:
         return 1 if self._gave_up.get(client, -1) >= invoke.index else UNKNOWN
 
     def _read(
-        self, invoke: Event, told: Event, run: Run | None, key: Key, records: list[tuple[int, int]]
-    ) -> tuple[int, ...]:
-        """The same, of a read."""
-        isolation, node = invoke.isolation or told.isolation, told.node or invoke.node
-        dated = told.high_watermark is not None
+        self, key: Key, invoke: Event, done: Event | None, kind: Kind, status: Status, position: int,
+        records: list[tuple[int, int]],
+    ) -> bytes:  # fmt: skip
+        """The row of anything else."""
+        told, process, numbers = done or invoke, invoke.process, self._numbers
+        offset, end, start = told.offset, told.high_watermark, told.log_start_offset
+        if kind is DELETE:
+            offset = invoke.offset if invoke.offset is not None else NOT_RETURNED
+        elif status is not OK or offset is None or offset < 0:
+            offset = UNKNOWN
+        epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
+        run, node, at_ms = self._runs.get(process), told.node or invoke.node, told.time_ns // 1_000_000
         group = invoke.group or (run.group if run is not None else None)
-        began = self._given(invoke, told, run, key, group, records) if invoke.f == "poll" else UNKNOWN
-        return (
+        return packed(
+            invoke.index,
+            done.index if done is not None else NOT_RETURNED,
+            numbers.setdefault(process, len(numbers)),
+            run.number if run is not None else 0,
+            kind,
+            status,
+            offset,
+            UNKNOWN,
+            position,
+            end if end is not None and status is OK else UNKNOWN,
+            epoch if epoch is not None else UNKNOWN,
+            self._quiet,
+            len(records),
             told.last_stable_offset if told.last_stable_offset is not None else UNKNOWN,
-            told.log_start_offset if told.log_start_offset is not None else UNKNOWN,
-            ISOLATIONS[isolation],
+            start if start is not None else UNKNOWN,
+            ISOLATIONS[invoke.isolation or told.isolation],
             self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
-            self._number(("node", node)) if node is not None else UNKNOWN,
-            self._number(("group", group)) if group is not None else UNKNOWN,
-            began,
-            told.time_ns // 1_000_000 if dated else UNKNOWN,
-            self._calm(told) if dated else UNKNOWN,
+            numbers.setdefault(("node", node), len(numbers)) if node is not None else UNKNOWN,
+            numbers.setdefault(("group", group), len(numbers)) if group is not None else UNKNOWN,
+            self._given(invoke, told, run, key, group, records) if records and invoke.f == "poll" else UNKNOWN,
+            at_ms if end is not None else UNKNOWN,
+            at_ms - self._fault_ms if end is not None else UNKNOWN,
             UNKNOWN,
         )  # fmt: skip
 
@@ -337,7 +362,7 @@ class Ingest:
         records: list[tuple[int, int]],
     ) -> int:  # fmt: skip
         """Notes what a poll was given; the first one after an assignment tells how it began."""
-        if not records or told is invoke:
+        if told is invoke:
             return UNKNOWN
         began = UNKNOWN
         if run is not None and (invoke.process, key) in self._fresh:

@@ -20,9 +20,9 @@ _AFTER_A_COMMIT: Final = re.compile(
 def status_of(invoke: Event, done: Event | None) -> Status:
     """Of an operation that never returned nobody knows."""
     if done is None:
-        return Status.INFO
+        return _STATUS["info"]
     if done.type == "fail" and done.error is not None:
         commits = invoke.f == "end_txn" and invoke.value == "commit"
         if _ANSWER_LOST.search(done.error) or (commits and _AFTER_A_COMMIT.search(done.error)):
-            return Status.INFO
+            return _STATUS["info"]
     return _STATUS[done.type]

@@ -120,6 +120,7 @@ def test_a_broken_line_is_named_and_one_of_the_nemesis_matters_not(tmp_path: Pat
 
 
 def test_memory_is_bounded_by_the_length_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "BLOCK", 10)
     monkeypatch.setattr(sources, "LINE_LIMIT", 100)
     monkeypatch.setattr(edn, "LINE_LIMIT", 100)
     found, quarantine = read(tmp_path, "{:a 1}\n{:b [" + "1 " * 500 + "]}\n{:a 1}\n{:c [\n" + "1\n" * 500)

@@ -8,9 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater import app
-from reports.importers import sources
+from reports.importers import native, sources
 from reports.importers.formats import FORMATS, open_history
 from reports.importers.inputs import histories
+from reports.importers.quarantine import Quarantine
 from reports.importers.tests.jepsen_runs import healthy, lines
 from reports.tests.histories import History
 from reports.tests.test_kernel import healthy as healthy_of_ours
@@ -122,6 +123,7 @@ def test_a_broken_line_of_the_nemesis_matters_not(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "BLOCK", 100)
     monkeypatch.setattr(sources, "LINE_LIMIT", 1000)
     path = healthy_of_ours().write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b"x" * 100_000)
@@ -139,3 +141,14 @@ def test_a_history_of_faults_alone_is_unknown(tmp_path: Path) -> None:
     history = History()
     history.phase("final")
     assert run(str(history.write(tmp_path / "history.ndjson")))[0] == 3
+
+
+def test_a_bad_line_among_many_is_named_by_its_number_and_the_lines_around_it_are_read(tmp_path: Path) -> None:
+    history = healthy_of_ours()
+    path = history.write(tmp_path / "history.ndjson")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:5], b"\n", b"{\n", *lines[5:], b"\xff"]))
+    found = Quarantine()
+    _, events = native.read(str(path), found)
+    assert sum(1 for _ in events) == len(lines) - 2  # without the header, and what stands where the bad line was due
+    assert [each.line for each in found.lines] == [7, 8, len(lines) + 3]
