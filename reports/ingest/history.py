@@ -2,7 +2,8 @@
 
 import gc
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -450,18 +451,25 @@ def _source(where: str) -> tuple[str, int, int]:
     return str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Reading makes no circles for the collector to look for."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def read_events(
     reading: Ingest, history: History, where: str, when_full: Callable[[Ingest], None] | None = None
 ) -> None:
-    """All events; `when_full` takes what was read whenever it is much. Nothing here makes circles to be collected."""
-    gc.disable()
-    try:
+    """All events; `when_full` takes what was read whenever it is much."""
+    with uncollected():
         for event in history.events:
             reading.take(event)
             if reading.pending >= AT_ONCE and when_full is not None:
                 when_full(reading)
-    finally:
-        gc.enable()
     quarantine = history.quarantine
     if not reading.touched and quarantine.lines:
         first = quarantine.lines[0]
