@@ -196,9 +196,10 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(3)
 def _(b: Brute) -> Iterator[int]:
-    former = {r.value for r in b.rows if r.kind == Kind.FORMER}
-    for read in b.reads:
-        yield from (v for _, v in read.records if v not in b.values and v != TOMBSTONE and v not in former)
+    """By who was told it first."""
+    known = b.values | {r.value for r in b.rows if r.kind == Kind.FORMER} | {TOMBSTONE}
+    for value in {v for r in b.reads for _, v in r.records} - known:
+        yield min(r.number for r in b.reads for _, v in r.records if v == value)
 
 
 @rule(38)
@@ -246,24 +247,35 @@ def _(b: Brute) -> Iterator[int]:
             yield c.number
 
 
-@rule(10)
-def _(b: Brute) -> Iterator[int]:
+def _own_disorder(b: Brute) -> list[tuple[Row, Row]]:
+    """A send, and that before it of the same process or in the same transaction; of each the first such."""
+    found = {}
     for c in b.acked:
         before = [a for a in b.acked if a.process == c.process and a.number < c.number]
         if before and before[-1].returned < c.invoked and c.offset <= before[-1].offset:
-            yield c.number
+            found[c.number] = c, before[-1]
     named = [s for s in b.acked if s.producer == UNKNOWN and UNKNOWN not in (s.txn, s.sequence)]
     for a, c in pairwise(sorted(named, key=lambda s: (s.txn, s.sequence, s.number))):
         if a.txn == c.txn and c.offset <= a.offset:
-            yield c.number
+            found.setdefault(c.number, (c, a))
+    return [*found.values()]
+
+
+@rule(10)
+def _(b: Brute) -> Iterator[int]:
+    yield from (send.number for send, _ in _own_disorder(b))
 
 
 @rule(13)
 def _(b: Brute) -> Iterator[int]:
-    """With those that rule 10 tells, too."""
-    upper = [(s, b.send_offset(s)) for s in b.sends if s.status != Status.FAIL and b.send_offset(s) != UNKNOWN]
-    yield from broken([(a, a.offset + 1) for a in b.acked], upper, epoch=False)
-    yield from RULES[10](b)
+    """What rule 10 tells, of both its sends, is not told again."""
+    blamed = {send.number for pair in _own_disorder(b) for send in pair}
+    for send in b.sends:
+        before = [a for a in b.acked if a.returned < send.invoked and a.offset >= b.send_offset(send) != UNKNOWN]
+        if before and send.status != Status.FAIL:
+            witness = max(before, key=lambda a: (a.offset, -a.returned))
+            if not blamed & {send.number, witness.number}:
+                yield send.number
 
 
 # -- polls -------------------------------------------------------------------------------------------
@@ -439,11 +451,12 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(22)
 def _(b: Brute) -> Iterator[int]:
+    """By the later of two transactions."""
     done = [r for r in b.good if r.fate == Fate.COMMITTED and r.group != UNKNOWN]
     for a in done:
         for c in done:
-            if a.group == c.group and a.txn < c.txn:
-                yield from {o for o, _ in a.records} & {o for o, _ in c.records}
+            if a.group == c.group and a.txn < c.txn and {o for o, _ in a.records} & {o for o, _ in c.records}:
+                yield c.txn
 
 
 @rule(29)

@@ -15,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.columns import NEVER, UNKNOWN, Fate, Kind, Operations, Status
-from reports.rules.found import Promise
-from reports.rules.partition import check
+from reports.rules import committed, log, register
+from reports.rules.found import Found, Promise
+from reports.rules.view import View
 from reports.tests.random_ops import operations
 
-RULES = {10, 13, 14, 15, 16, 19}
+FAMILIES = (
+    log.send_disorder, register.stale_reads, register.future_reads, register.regressions, committed.early_reads,
+)  # fmt: skip
+"""Rules 10, 13 to 16 and 19."""
 
 
 class Op(NamedTuple):
@@ -123,7 +127,18 @@ def columns(ops: list[Op]) -> Operations:
 
 
 def found(ops: list[Op]) -> bool:
-    return any(each.rule in RULES and not each.information for each in check(columns(ops), Promise()))
+    return bool(violated(ops, Promise()))
+
+
+def violated(ops: list[Op], promise: Promise) -> set[int]:
+    """The rules that find something."""
+    view = View(columns(ops), promise)
+    told = (each for family in FAMILIES for each in _findings(family(view)))
+    return {each.rule for each in told if len(each.first) and not each.information}
+
+
+def _findings(result: Found | tuple[Found, ...]) -> tuple[Found, ...]:
+    return (result,) if isinstance(result, Found) else result
 
 
 @given(st.randoms(use_true_random=False))
@@ -148,4 +163,4 @@ def test_a_transaction_is_open_as_long_as_what_it_sends_comes_behind_what_was_se
     ]
     assert not possible(ops)
     assert found(ops)
-    assert not any(each.rule in RULES for each in check(columns(ops), Promise(unclean_election=True)))
+    assert not violated(ops, Promise(unclean_election=True))

@@ -1,0 +1,55 @@
+"""What is in the log: rules 1 to 5, 10, 12, 13 and 38."""
+
+from typing import Final
+
+from reports.columns import UNKNOWN, Kind
+from reports.tests.sql.register import APPENDED, SENT, sweep
+from reports.tests.sql.words import LIVE
+
+
+def _first_pairs(major: str, minor: str) -> str:
+    """Of each `major` that two different `minor` stand with: the first two neighbours that differ."""
+    following = f"lead({minor}) over (partition by history, {major} order by at)"
+    return f"""
+        select history, subject, pair.row, pair.next
+        from (
+            select history, {major} as subject, min_by(struct(row, next), at) as pair
+            from (select *, {following} as next from seen) where next <> {minor} group by history, {major})"""
+
+
+FINDINGS: Final = {
+    "1": f"select history, 1, row, subject, false from ({_first_pairs('offset', 'value')})",
+    "2": f"""
+        select p.history, 2, row, next, d.value is not null
+        from (select *, subject as value from ({_first_pairs("value", "offset")})) p
+            left join doubtful d on p.history = d.history and p.value = d.value
+        where p.{LIVE}""",
+    "3, 38": f"""
+        select history, if(former.value is null, 3, 38), first.row, first.offset, false
+        from (
+            select history, value, min_by(struct(row, offset), struct(row, place)) as first
+            from told where writer is null and {LIVE} group by history, value)
+        left join (select distinct history, value from ops where kind = {Kind.FORMER}) former using (history, value)""",
+    # Reads passed the place: lost. None did: unseen. The end is stuck before it: rule 30.
+    "4, 5": """
+        select m.history, if(count(c.start) > 0 and count(stuck.row) = 0, 4, 5) as rule, m.row, m.offset,
+            rule = 5
+        from missing m
+            left join covered c on m.history = c.history and c.start <= m.offset and m.offset < c.end
+            left join stuck on m.history = stuck.history and m.row = stuck.row
+        group by m.history, m.row, m.offset""",
+    "10": "select history, 10, row, offset, false from own_disorder",
+    "12": f"""
+        select history, 12, row, offset, false
+        from (
+            select *, lag(struct(offset, sequence)) over (
+                partition by history, producer order by sequence, row) as before
+            from acked where producer <> {UNKNOWN} and sequence <> {UNKNOWN})
+        where before.sequence < sequence and offset < before.offset""",
+    # What rule 10 tells is not told again.
+    "13": f"""
+        with blamed as (select history, row from own_disorder union select history, other from own_disorder)
+        select history, 13, row, z, false
+        from ({sweep(APPENDED, SENT)}) left anti join blamed using (history, row)
+            left anti join (select history, row as witness from blamed) using (history, witness)""",
+}

@@ -1,0 +1,87 @@
+"""The rules of a partition in Spark SQL: said once more as windows and joins, and held to the NumPy form row by row.
+
+Many small histories lie side by side, told apart by the column `history`. Audit.md, section 6, shape a.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reports.columns import RECORDS, ROW_COLUMNS, Ints, Operations
+from reports.rules.found import Promise
+from reports.rules.partition import check
+from reports.rules.view import View
+from reports.tests.sql import log, polls, register, storage, transactions
+from reports.tests.sql.views import KEPT, VIEWS
+
+
+class Finding(NamedTuple):
+    history: int
+    rule: int
+    row: int
+    offset: int
+    information: bool
+
+
+PROMISED: Final = ("acks_all", "unclean_election", "retention", "compaction")
+LIMITS: Final = ("retention_ms", "transaction_timeout_ms", "patience_ms", "started_ms")
+SCHEMA: Final = ", ".join(
+    [
+        "history bigint, row bigint, told_txn boolean",
+        *(f"{name} boolean" for name in PROMISED),
+        *(f"{name} bigint" for name in (*LIMITS, *ROW_COLUMNS)),
+        *(f"{name} array<bigint>" for name in RECORDS),
+    ]
+)
+FINDINGS: Final = [
+    text for family in (log, polls, register, transactions, storage) for text in family.FINDINGS.values()
+]
+"""Each gives (history, rule, culprit's row, offset, information)."""
+RULES: Final = frozenset({*range(1, 21), 22, 23, 29, 30, 33, 34, 35, 36, 38})
+"""All that look at one partition; of rule 21 a partition knows edges, and no circle."""
+
+
+def sql_findings(session: Any, folder: Path, histories: Sequence[tuple[Operations, Promise]]) -> Counter[Finding]:
+    """In one job; the Parquet file that it reads is put into `folder`."""
+    pq.write_table(_table(histories), folder / "histories.parquet")
+    session.read.schema(SCHEMA).parquet(str(folder)).createOrReplaceTempView("ops")
+    for name, text in VIEWS.items():
+        session.sql(text).createOrReplaceTempView(name)
+        if name in KEPT:
+            session.catalog.cacheTable(name)
+    rows = session.sql(" union all ".join(f"({each})" for each in FINDINGS)).collect()
+    return Counter(Finding(*row) for row in rows)
+
+
+def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
+    """One row an operation, with its records as in a dataset; what a configuration promises stands in every row."""
+    views = [View(ops, promise) for ops, promise in histories]
+    sizes = [len(view.ops) for view in views]
+
+    def joined(name: str) -> Ints:
+        return np.concatenate([getattr(view.ops, name) for view in views])
+
+    columns: dict[str, Any] = {name: joined(name) for name in ROW_COLUMNS}
+    columns["history"] = np.repeat(np.arange(len(views)), sizes)
+    columns["row"] = np.concatenate([np.arange(size) for size in sizes])
+    columns["told_txn"] = np.repeat([view.told_txn for view in views], sizes)
+    columns |= {name: np.repeat([getattr(view.promise, name) for view in views], sizes) for name in PROMISED + LIMITS}
+    ends = pa.array(np.concatenate([[0], np.cumsum(columns["record_count"])]).astype(np.int32))
+    columns |= {name: pa.ListArray.from_arrays(ends, pa.array(joined(name))) for name in RECORDS}
+    return pa.table(columns)
+
+
+def kernel_findings(histories: Sequence[tuple[Operations, Promise]]) -> Counter[Finding]:
+    """Of the same rules."""
+    return Counter(
+        Finding(number, found.rule, row, offset, found.information)
+        for number, (ops, promise) in enumerate(histories)
+        for found in check(ops, promise)
+        if found.rule in RULES
+        for row, offset in zip(found.first.tolist(), found.offset.tolist(), strict=True)
+    )
