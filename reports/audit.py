@@ -23,7 +23,7 @@ from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.run import check_run
 from reports.rules.told import Told
 from reports.tables import Step
-from spec.formats.history import Config
+from spec.formats.history import Config, kinds_of_faults
 from spec.formats.run import write_json
 from spec.formats.verdict import Verdict, worst
 
@@ -78,6 +78,8 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: Quarantine
     rules: list[dict[str, Any]]
     findings: list[Finding]
+    faults: list[str] = []
+    """Their kinds."""
 
 
 def audit(
@@ -147,6 +149,7 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
         quarantine=history.quarantine,
         rules=rules,
         findings=findings,
+        faults=kinds_of_faults(history.faults),
     )
 
 

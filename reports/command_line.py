@@ -90,13 +90,7 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
     from reports.runs import audit_runs
 
     outcomes: list[Outcome] = []
-
-    def audit_and_note(path: str) -> "AuditResult":
-        result = audit_one(path)
-        outcomes.append(Outcome.of(result))
-        return result
-
-    verdict = audit_runs(paths, audit_and_note, json=json)
+    verdict = audit_runs(paths, audit_one, lambda result: outcomes.append(Outcome.of(result)), json=json)
     if html is not None:
         typer.echo(f"page: {compare_outcomes(outcomes, html)}", err=True)
     return verdict

@@ -11,13 +11,13 @@ import msgspec
 
 from reports.anomalies import Severity
 from reports.audit import AuditResult
-from reports.page.faults import NO_FAULT
 from reports.report import PAGE, write_page
+from reports.runs import Unreadable
+from spec.formats.history import Config
 from spec.formats.verdict import UsageError, Verdict
 
 RUNS_SHOWN = 2_000
-NO_FAULTS, ALL_GUARDS = "no fault", "all guards on"
-ENDINGS = (" over", "restart", "resume")
+NO_FAULTS, ALL_GUARDS = "none that was told", "all guards on"
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,11 +36,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     history: str
     operations: int = 0
     findings: list[Found] = []
+    faults: list[str] = []
+    config: Config = Config()
+    error: str = ""  # why nothing of it could be read
 
     @classmethod
-    def of(cls, result: AuditResult) -> "Outcome":
-        findings = [Found(name=f.name, rule=f.rule, severity=f.severity, count=f.count) for f in result.findings]
-        return cls(verdict=result.verdict, history=result.history, operations=result.operations, findings=findings)
+    def of(cls, result: AuditResult | Unreadable) -> "Outcome":
+        return msgspec.convert(result, cls, from_attributes=True)
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +135,7 @@ def _of_outcome(outcome: Outcome, page: Path) -> Compared:
     folder = Path(outcome.history).parent
     if (folder / "verdict.json").exists():
         return _run(folder, page, outcome)
-    return Compared(outcome.history, outcome, _faults_of(Path(outcome.history)))
+    return Compared(outcome.history, outcome, tuple(outcome.faults), target=outcome.config.source)
 
 
 def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
@@ -148,7 +150,12 @@ def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
     off = [value for flag, value in pairwise(command) if flag in {"--guard", "--guard-off"}]
     guards = {*about.get("guards_off", ()), *(each.removesuffix("=off") for each in off)}
     return Compared(
-        str(folder), outcome, _faults(folder), tuple(sorted(guards)), run.get("target", ""), _link(folder, page)
+        str(folder),
+        outcome,
+        _faults(folder) or tuple(outcome.faults),
+        tuple(sorted(guards)),
+        run.get("target") or outcome.config.source,
+        _link(folder, page),
     )
 
 
@@ -167,20 +174,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _faults(folder: Path) -> tuple[str, ...]:
-    """Kinds, from the schedule where there is one."""
-    schedule = _read(folder / "schedule.json")
-    if "faults" in schedule:
-        return tuple(sorted({fault["kind"] for fault in schedule["faults"]}))
-    return _faults_of(folder / "history.ndjson")
-
-
-def _faults_of(history: Path) -> tuple[str, ...]:
-    """From the events of the nemesis alone: there may be thousands of histories to look at."""
-    if history.suffix != ".ndjson" or not history.exists():
-        return ()
-    kinds = set()
-    with history.open("rb") as lines:
-        for line in lines:
-            if b'"process":"nemesis"' in line:
-                kinds.add(msgspec.json.decode(line)["f"])
-    return tuple(sorted(kind for kind in kinds - NO_FAULT if not kind.endswith(ENDINGS)))
+    """Kinds, from the schedule where there is one; a fault that was never due is among them."""
+    faults = _read(folder / "schedule.json").get("faults", ())
+    return tuple(sorted({fault["kind"] for fault in faults}))

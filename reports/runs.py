@@ -18,7 +18,13 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-def audit_runs(paths: list[str], audit_one: Callable[[str], AuditResult], *, json: bool) -> Verdict:
+def audit_runs(
+    paths: list[str],
+    audit_one: Callable[[str], AuditResult],
+    note: Callable[[AuditResult | Unreadable], None],
+    *,
+    json: bool,
+) -> Verdict:
     """Print a line for each history as soon as it is audited, or one object with all results; keep no history."""
     verdicts: list[Verdict] = []
     encoded: list[msgspec.Raw] = []
@@ -29,6 +35,7 @@ def audit_runs(paths: list[str], audit_one: Callable[[str], AuditResult], *, jso
             result: AuditResult | Unreadable = audit_one(path)
         except UsageError as error:
             result = Unreadable(verdict=Verdict.UNKNOWN, history=path, error=str(error))
+        note(result)
         verdicts.append(result.verdict)
         if json:
             encoded.append(msgspec.Raw(msgspec.json.encode(result)))

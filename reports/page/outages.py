@@ -10,6 +10,7 @@ from reports.page.operations import Operation
 SHORTEST_S = 0.05
 KEPT = 256  # of the longest of each partition
 SHOWN = 40
+FAULTS_SHOWN = 3
 
 
 class Gap(NamedTuple):
@@ -36,7 +37,9 @@ class _Partition:
 
 
 class Outage(NamedTuple):
-    window: Window
+    """And the faults around it; none if it was beside them all."""
+
+    windows: list[Window]
     partition: str
     gap: Gap
 
@@ -78,21 +81,20 @@ class Outages:
         return len(self._partitions)
 
     def longest(self) -> Outage | None:
-        """Of all, fault or not; the window is then empty."""
+        """Of all, fault or not."""
         found = [(max(p.gaps), key) for key, p in self._partitions.items() if p.gaps]
         if not found:
             return None
         gap, key = max(found)
-        return Outage(Window("", "", gap.start_s, gap.end_s), key, gap)
+        return Outage([], key, gap)
 
     def during(self, windows: list[Window]) -> list[Outage]:
-        """The longest of each partition that overlaps a fault, the longest first for each fault."""
-        found = []
+        """The longest of each partition that overlaps a fault, the longest first; one around many faults is one."""
+        found: dict[tuple[str, Gap], list[Window]] = {}
         for window in windows:
-            mine = []
             for key, partition in self._partitions.items():
                 gaps = [gap for gap in partition.gaps if window.overlaps(gap.start_s, gap.end_s)]
                 if gaps:
-                    mine.append(Outage(window, key, max(gaps)))
-            found += sorted(mine, key=lambda outage: -outage.gap.seconds)
-        return found
+                    found.setdefault((key, max(gaps)), []).append(window)
+        outages = [Outage(around, key, gap) for (key, gap), around in found.items()]
+        return sorted(outages, key=lambda outage: -outage.gap.seconds)

@@ -5,7 +5,7 @@ from typing import Any
 from reports.anomalies import Anomaly, Severity, anomalies
 from reports.audit import AuditResult, Finding
 from reports.page.faults import Window
-from reports.page.outages import SHORTEST_S, SHOWN, Outage, Outages
+from reports.page.outages import FAULTS_SHOWN, SHORTEST_S, SHOWN, Outage, Outages
 from reports.page.story import duration
 from spec.clauses import load_clauses
 from spec.formats.verdict import Verdict
@@ -91,14 +91,15 @@ def cited(findings: list[Finding]) -> dict[str, list[dict[str, str]]]:
 
 
 def unavailability(outages: Outages, windows: list[Window]) -> dict[str, Any]:
-    """The headline, and a row for each fault and partition."""
+    """The headline, and a row for each outage around faults."""
     found = outages.during(windows)
     return {
         "headline": _headline(outages, max(found, key=lambda each: each.gap.seconds, default=None)),
         "rows": [
-            {"fault": each.window.words, "from": each.window.start_s, "to": each.window.end_s,
-             "partition": each.partition, "length": duration(each.gap.seconds), "start": each.gap.start_s,
-             "end": each.gap.end_s, "over": each.gap.over} for each in found[:SHOWN]
+            {"faults": [_when(window) for window in each.windows[:FAULTS_SHOWN]],
+             "more": max(0, len(each.windows) - FAULTS_SHOWN), "partition": each.partition,
+             "length": duration(each.gap.seconds), "start": each.gap.start_s, "end": each.gap.end_s,
+             "over": each.gap.over} for each in found[:SHOWN]
         ],
         "left_out": max(0, len(found) - SHOWN),
     }  # fmt: skip
@@ -111,11 +112,22 @@ def _headline(outages: Outages, worst: Outage | None) -> str:
         return "Nobody wrote, so nobody can say how long writing was impossible."
     if longest is None:
         return f"Nobody was kept from writing for longer than {duration(SHORTEST_S)}."
-    around = f"{_lasted(worst)}, around: {worst.window.words}." if worst is not None else ""
+    around = f"{_lasted(worst)}, around: {_together(worst.windows)}." if worst is not None else ""
     if worst is not None and worst.gap.seconds >= longest.gap.seconds:
         return around
     beside = f"{_lasted(longest)}, from {longest.gap.start_s:.2f} s on, with no fault at that time."
     return f"{around} {beside}".strip()
+
+
+def _when(window: Window) -> str:
+    until = f" to {window.end_s:.2f}" if window.end_s > window.start_s else ""
+    return f"{window.words} ({window.start_s:.2f}{until} s)"
+
+
+def _together(windows: list[Window]) -> str:
+    words = list(dict.fromkeys(window.words for window in windows))
+    more = f" and {len(words) - FAULTS_SHOWN} more" if len(words) > FAULTS_SHOWN else ""
+    return ", ".join(words[:FAULTS_SHOWN]) + more
 
 
 def _lasted(outage: Outage) -> str:

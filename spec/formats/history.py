@@ -70,7 +70,7 @@ counter         add: invoke `value` (how much); read: ok `value`
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -136,6 +136,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance_id: str | None = None
     topic_id: str | None = None
     positions: dict[str, int] | None = None
+
+
+_NO_FAULT = {"phase", "header", "restart", "resume"}
+
+
+def kinds_of_faults(events: Iterable[Event]) -> list[str]:
+    """What the nemesis did, of its events; not what ended it."""
+    return sorted(
+        {event.f for event in events} - _NO_FAULT - {event.f for event in events if event.f.endswith(" over")}
+    )
 
 
 def header(config: Config) -> Event:

@@ -116,7 +116,16 @@ def test_each_fault_has_the_longest_outage_that_overlaps_it() -> None:
     restart = Event(index=91, time_ns=3 * S, process=NEMESIS, type="info", f="restart", node="1")
     found = watch([*events, kill, restart], Interests(NOTHING_FOUND), 100)
     ((outage,),) = [found.outages.during(found.windows)]
-    assert (outage.window.words, outage.gap.start_s, outage.gap.end_s) == ("broker 1 down", 1, 4)
+    assert ([each.words for each in outage.windows], outage.gap.start_s, outage.gap.end_s) == (["broker 1 down"], 1, 4)
+
+
+def test_an_outage_around_two_faults_is_told_once() -> None:
+    faults = [
+        Event(index=90 + at, time_ns=at * S, process=NEMESIS, type="info", f="kill", node=str(at)) for at in (2, 3)
+    ]
+    found = watch([*sends((0, 1, "ok"), (1, 9, "ok")), *faults], Interests(NOTHING_FOUND), 100)
+    ((outage,),) = [found.outages.during(found.windows)]
+    assert [each.words for each in outage.windows] == ["broker 2 down", "broker 3 down"]
 
 
 # -- numbers over time -------------------------------------------------------------------------------
