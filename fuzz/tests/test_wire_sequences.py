@@ -31,7 +31,9 @@ PLAYED = 12
 
 DEFECTS_OF_A_PLAY = {
     "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
+    "place": ("EpochIgnored", "EndForNever", "DeletesTooLittle", "StaleLeader", "BeyondTheEnd"),
     "group": ("GenerationRepeats", "CommitForgotten"),
+    "offsets": ("AbortCommits", "CommitMetadataLost"),
     "transaction": ("AbortedVisible", "CraftedTransaction"),
     "relation": ("UnknownTagRefused", "SplitFrameHang"),
     "walk": ("GenerationRepeats", "CommitForgotten"),

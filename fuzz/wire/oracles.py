@@ -109,6 +109,8 @@ def judge(frame: bytes, answer: bytes) -> tuple[Broken | None, tuple[int, ...]]:
         return Broken(Oracle.DECODE, f"{api.name} v{version}: {error}"), ()
     if key == PRODUCE and _wants_none(frame):
         return Broken(Oracle.CORRELATION, f"{api.name} v{version}: an answer to acks 0, which wants none"), ()
+    if getattr(body, "throttle_time_ms", 0) < 0:
+        return Broken(Oracle.INVARIANT, f"{api.name} v{version}: throttled for {body.throttle_time_ms} ms"), ()
     codes = tuple(sorted(set(_codes(message_layout(api.response, version))(body))))
     strange = [code for code in codes if code not in ALLOWED[key]]
     if strange:

@@ -34,7 +34,7 @@ STALE: Final = (
     ErrorCode.FENCED_INSTANCE_ID,
 )  # fmt: skip
 ONE_BY_ONE_UNTIL: Final = 2  # version of LeaveGroup
-BATCHED_SINCE: Final = 8  # version of OffsetFetch
+STABLE_SINCE, BATCHED_SINCE = 7, 8  # versions of OffsetFetch
 
 
 @dataclass(eq=False)
@@ -209,9 +209,8 @@ def stale_commit(stage: Stage, group: Group) -> None:
 
 
 def commit_of(stage: Stage, group: Group, member: Member, generation: int, offset: int) -> bool:
-    topic = OffsetCommitRequestTopic(
-        name=TOPICS[0], partitions=(OffsetCommitRequestPartition(committed_offset=offset),)
-    )
+    part = OffsetCommitRequestPartition(committed_offset=offset, committed_metadata=said_with(offset))
+    topic = OffsetCommitRequestTopic(name=TOPICS[0], partitions=(part,))
     answer = stage.call(
         member.line,
         OffsetCommitRequest(
@@ -225,22 +224,38 @@ def fetch(stage: Stage, group: Group) -> None:
     check_committed(stage, group, stage.chance.choice(group.members).line)
 
 
+def said_with(offset: int) -> str:
+    """What a member says with a commit."""
+    return f"of {offset}"
+
+
 def check_committed(stage: Stage, group: Group, line: Line) -> None:
     """What is fetched is what was committed last."""
-    version = stage.version(OffsetFetchRequest)
+    code, part = committed(stage, group, line)
+    stage.accepted(code)
+    seen = part.committed_offset if part is not None else -1
+    stage.require(seen == group.committed, f"committed offset {seen}, {group.committed} was accepted")
+    if part is not None and seen >= 0:
+        stage.require(part.metadata == said_with(seen), f"offset {seen} with the metadata {part.metadata!r}")
+
+
+def committed(stage: Stage, group: Group, line: Line, *, stable: bool = False) -> tuple[int, Any]:
+    """The error code of the whole, and what is told of the partition, if anything."""
+    version = stage.version(OffsetFetchRequest, at_least=STABLE_SINCE if stable else 0)
     if version >= BATCHED_SINCE:
         topics = (OffsetFetchRequestTopics(name=TOPICS[0], partition_indexes=(0,)),)
-        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group.name, topics=topics),))
+        request = OffsetFetchRequest(
+            groups=(OffsetFetchRequestGroup(group_id=group.name, topics=topics),), require_stable=stable
+        )
     else:
         request = OffsetFetchRequest(
-            group_id=group.name, topics=(OffsetFetchRequestTopic(name=TOPICS[0], partition_indexes=(0,)),)
+            group_id=group.name,
+            topics=(OffsetFetchRequestTopic(name=TOPICS[0], partition_indexes=(0,)),),
+            require_stable=stable,
         )
     answer = stage.call(line, request, version)
     whole = answer.groups[0] if version >= BATCHED_SINCE else answer
-    stage.accepted(whole.error_code)
-    part = whole.topics[0].partitions[0] if whole.topics else None
-    seen = part.committed_offset if part is not None else -1
-    stage.require(seen == group.committed, f"committed offset {seen}, {group.committed} was accepted")
+    return whole.error_code, whole.topics[0].partitions[0] if whole.topics else None
 
 
 def leave(stage: Stage, group: Group) -> None:

@@ -18,27 +18,32 @@ FETCH_BYTES: Final = 1 << 20
 STEPS: Final = (3, 9)
 LOOKS_MAX: Final = 200
 UNCOMMITTED, COMMITTED = 0, 1
+EPOCH_SINCE: Final = 9  # version of Fetch
 OUT_OF_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNKNOWN_PRODUCER_ID,
 )  # fmt: skip
 
 
+Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+"""Timestamp, key, value and headers of a record."""
+
+
 @dataclass
 class Log:
-    """The model of one partition from `base` on: `values` by offset, control records left out."""
+    """The model of one partition from `base` on: `rows` by offset, control records left out."""
 
     topic: str
     base: int
-    values: dict[int, bytes] = field(default_factory=dict)
+    rows: dict[int, Row] = field(default_factory=dict)
     end: int = 0
 
     def __post_init__(self) -> None:
         self.end = self.base
 
     def append(self, offset: int, values: list[bytes]) -> None:
-        for delta, value in enumerate(values):
-            self.values[offset + delta] = value
+        for delta, row in enumerate(rows_of(values)):
+            self.rows[offset + delta] = row
         self.end = offset + len(values)
 
 
@@ -55,11 +60,19 @@ class Producer:
     def batch(self, stage: Stage, values: list[bytes], sequence: int | None = None) -> bytes:
         numbered = self.sequence if sequence is None else sequence
         return build_batch(
-            [(STAMP + n, None, value, ()) for n, value in enumerate(values)],
+            rows_of(values),
             compression=stage.chance.choice((Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)),
             producer_id=self.producer_id, producer_epoch=self.epoch,
             base_sequence=numbered if self.producer_id >= 0 else -1, transactional=self.transactional_id is not None,
         )  # fmt: skip
+
+
+def rows_of(values: list[bytes]) -> list[Row]:
+    """What a record is made of follows from its value, so that more of it draws no more."""
+    return [
+        (STAMP + n, value[:2] if len(value) > 1 else None, value, (("h", value[:1]),) if len(value) == 8 else ())
+        for n, value in enumerate(values)
+    ]
 
 
 def play(stage: Stage) -> None:
@@ -164,27 +177,42 @@ def check(stage: Stage, line: Line, log: Log, start: int, isolation: int = UNCOM
     """What stands from an offset on is what the model has there."""
     part, found = fetched(stage, line, log.topic, start, isolation)
     stage.require(part.high_watermark <= log.end, f"high watermark {part.high_watermark}, {log.end} were appended")
-    expected = [(offset, value) for offset, value in sorted(log.values.items()) if offset >= start]
+    expected = [(offset, row) for offset, row in sorted(log.rows.items()) if offset >= start]
     stage.require(found == expected, f"fetched {_short(found)} from {start}, produced {_short(expected)}")
     return part
 
 
-def fetched(
-    stage: Stage, line: Line, topic: str, start: int, isolation: int = UNCOMMITTED
-) -> tuple[Any, list[tuple[int, bytes | None]]]:
-    """The partition's answer and its data records from the offset on, aborted ones left out for a committed reader."""
-    asked = FetchTopic(topic=topic, partitions=(FetchPartition(fetch_offset=start, partition_max_bytes=FETCH_BYTES),))
-    answer = stage.call(line, FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=isolation, topics=(asked,)))
+def ask_fetch(
+    stage: Stage, line: Line, topic: str, start: int, isolation: int = UNCOMMITTED, *,
+    most_bytes: int = FETCH_BYTES, epoch: int = -1,
+) -> Any:  # fmt: skip
+    """The partition's answer."""
+    part = FetchPartition(fetch_offset=start, partition_max_bytes=most_bytes, current_leader_epoch=epoch)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, isolation_level=isolation, topics=(FetchTopic(topic=topic, partitions=(part,)),)
+    )
+    version = stage.version(FetchRequest, at_least=EPOCH_SINCE if epoch >= 0 else 0)
+    answer = stage.call(line, request, version)
     stage.accepted(answer.error_code)
     if not answer.responses:
         raise Abandoned("an answer without the partition")
-    part = answer.responses[0].partitions[0]
+    return answer.responses[0].partitions[0]
+
+
+def fetched(
+    stage: Stage, line: Line, topic: str, start: int, isolation: int = UNCOMMITTED, most_bytes: int = FETCH_BYTES
+) -> tuple[Any, list[tuple[int, Row]]]:
+    """The partition's answer and its data records from the offset on, aborted ones left out for a committed reader."""
+    part = ask_fetch(stage, line, topic, start, isolation, most_bytes=most_bytes)
     stage.accepted(part.error_code)
     aborted = {each.producer_id: each.first_offset for each in part.aborted_transactions or ()}
     try:
-        return part, list(_records(part.records or b"", start, aborted if isolation == COMMITTED else {}))
+        found = list(_records(part.records or b"", start, aborted if isolation == COMMITTED else {}))
     except DecodeError as error:
         stage.violates(f"fetched records do not decode: {error}")
+    last = max((offset for offset, _ in found), default=-1)
+    stage.require(last < part.high_watermark, f"a record at {last}, the high watermark is {part.high_watermark}")
+    return part, found
 
 
 def _records(data: bytes, start: int, aborted: dict[int, int]) -> Any:
@@ -200,8 +228,8 @@ def _records(data: bytes, start: int, aborted: dict[int, int]) -> Any:
         elif header.producer_id not in skipping or not header.is_transactional:
             for record in decode_records(data, position)[1]:
                 if record.offset >= start:
-                    yield record.offset, record.value
+                    yield record.offset, (record.timestamp, record.key, record.value, record.headers)
 
 
 def _short(rows: Any) -> str:
-    return ", ".join(f"{offset}:{(value or b'').hex()[:12]}" for offset, value in rows[:6]) or "nothing"
+    return ", ".join(f"{offset}:{(row[2] or b'').hex()[:12]}" for offset, row in rows[:6]) or "nothing"

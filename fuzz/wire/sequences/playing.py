@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from fuzz.wire.line import advertised
 from fuzz.wire.oracles import API_VERSIONS, Broken, Oracle
-from fuzz.wire.sequences import groups, logs, relations, transaction_states, transactions, walks
+from fuzz.wire.sequences import groups, logs, places, relations, transaction_states, transactions, txn_offsets, walks
 from fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Bounds, behaviours
 from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
 from reference.wire.registry import APIS, Api
@@ -16,9 +16,11 @@ WALKS: Final[Mapping[str, tuple[Bounds, ...]]] = {"walk": EAGER, "cooperative": 
 OF_A_GROUP: Final = (8, 9, 10, 11, 12, 13, 14)
 PLAYS: Final[Mapping[str, tuple[Callable[[Stage], None], tuple[int, ...]]]] = {
     "log": (logs.play, (0, 1, 2, 19)),
+    "place": (places.play, (0, 1, 2, 3, 19)),
     "group": (groups.play, OF_A_GROUP),
     "relation": (relations.play, (3, 18)),
     "transaction": (transactions.play, (0, 1, 2, 19, 22, 24, 26)),
+    "offsets": (txn_offsets.play, (9, 10, 19, 22, 25, 26, 28)),
     "states": (transaction_states.play, (2, 10, 19, 22, 24, 26, 65)),
     "walk": (walks.play_eager, (*OF_A_GROUP, 15)),
     "cooperative": (walks.play_cooperative, (*OF_A_GROUP, 15)),

@@ -26,8 +26,8 @@ NOT_NOW: Final = frozenset({
 })  # fmt: skip
 """A client would try again: nothing is said of the model."""
 WRITTEN_FOR: Final[Mapping[int, tuple[int, int]]] = {
-    0: (3, 12), 1: (4, 12), 2: (1, 9), 8: (1, 8), 9: (1, 8), 10: (0, 2), 11: (1, 8), 22: (0, 4), 24: (0, 3),
-    26: (0, 4), 28: (0, 4), 19: (0, 7),
+    0: (3, 12), 1: (4, 12), 2: (1, 9), 3: (1, 12), 8: (1, 8), 9: (1, 8), 10: (0, 2), 11: (1, 8), 22: (0, 4), 24: (0, 3),
+    25: (0, 4), 26: (0, 4), 28: (0, 4), 19: (0, 7),
 }  # fmt: skip
 """Versions that the plays have words for: topics by name, one transaction at a time, classic groups."""
 

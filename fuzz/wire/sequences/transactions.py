@@ -57,7 +57,7 @@ def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     stage.accepted(answer.error_code)
     log.end = _await_marker(stage, line, log)
     _, seen = fetched(stage, line, log.topic, before, COMMITTED)
-    expected = [(offset, log.values[offset]) for offset in offsets] if committed else []
+    expected = [(offset, log.rows[offset]) for offset in offsets] if committed else []
     word = "committed" if committed else "aborted"
     stage.require(seen == expected, f"{len(seen)} of {len(offsets)} {word} records are given to a committed reader")
 

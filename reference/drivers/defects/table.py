@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reference.drivers.defects import answers, batches, lengths, requests
+from reference.drivers.defects import answers, batches, lengths, places, requests
 from reference.drivers.defects.answers import Answer
 from reference.drivers.defects.harm import Take
 from spec.formats.verdict import UsageError
@@ -71,6 +71,17 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "CommitForgotten": WireDefect("a coordinator that moved", "invariant", answer=answers.committed_offset),
     "AssignmentCut": WireDefect("another assignment than the leader's", "invariant", answer=answers.assignment),
     "GenerationRepeats": WireDefect("a generation given twice", "invariant", answer=answers.generation),
+    "CommitMetadataLost": WireDefect("an offset without its metadata", "invariant", answer=places.metadata_of_commit),
+    "ProducerIdRepeats": WireDefect("one id for two producers", "invariant", answer=places.producer_id),
+    "AbortCommits": WireDefect("Bufstream 0.1.0, KIP-890: torn transactions", "invariant", places.aborts_commit),
+    # lies about a partition
+    "NegativeThrottle": WireDefect("a quota that has gone below zero", "invariant", answer=places.negative_throttle),
+    "PastHighWatermark": WireDefect("records before they are committed", "invariant", answer=places.low_watermark),
+    "BeyondTheEnd": WireDefect("a reader out of range is not told", "invariant", answer=places.beyond_the_end),
+    "StaleLeader": WireDefect("a leader that is gone", "invariant", answer=places.stale_leader),
+    "EpochIgnored": WireDefect("KIP-320: a reader that knows better", "invariant", places.epoch_ignored),
+    "EndForNever": WireDefect("KIP-79: an offset of a time to come", "invariant", places.end_for_never),
+    "DeletesTooLittle": WireDefect("KIP-107: off by one", "invariant", places.deletes_too_little),
 }
 
 
