@@ -21,6 +21,9 @@ ORDERS, INVOICES = "orders", "invoices"
 PARTITIONS, REPLICAS = 4, 3
 FLUSH_S, READ_S = 60.0, 400.0
 stop = threading.Event()
+quiet = logging.getLogger("quiet")
+quiet.addHandler(logging.NullHandler())
+quiet.propagate = False
 
 
 def paced(rate: int) -> Iterator[int]:
@@ -35,13 +38,13 @@ def paced(rate: int) -> Iterator[int]:
         stop.wait(0.02)
 
 
-def make_topics(bootstrap: str) -> None:
+def make_topics(bootstrap: str, *topics: str, **settings: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    config = {"min.insync.replicas": "2"}
-    asked = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in (ORDERS, INVOICES)])
+    config = {"min.insync.replicas": "2"} | {name.replace("_", "."): value for name, value in settings.items()}
+    asked = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in topics])
     for answer in asked.values():
         try:
             answer.result(60)
@@ -120,12 +123,12 @@ def read_with_kafka_python(bootstrap: str) -> None:
     consumer.close(autocommit=False)
 
 
-def read_all(bootstrap: str) -> int:
+def read_all(bootstrap: str, *topics: str) -> int:
     """From the start to where the topics end now: what is lost shows here."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "last", "enable.auto.commit": False})
-    parts = [TopicPartition(topic, number, 0) for topic in (ORDERS, INVOICES) for number in range(PARTITIONS)]
+    parts = [TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(part, 30)[1] for part in parts]
     consumer.assign(parts)
     until, read = time.monotonic() + READ_S, 0
@@ -137,6 +140,18 @@ def read_all(bootstrap: str) -> int:
     return read
 
 
+def work_together(work: list[tuple[Callable[..., None], tuple[Any, ...]]], seconds: float | None) -> None:
+    """Until SIGTERM, or for so many seconds."""
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    threads = [threading.Thread(target=each, args=args, daemon=True) for each, args in work]
+    for thread in threads:
+        thread.start()
+    stop.wait(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join(FLUSH_S + 30)
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--orders", type=int, default=100, help="a second, by confluent-kafka")
@@ -145,28 +160,18 @@ def main() -> None:
     asked.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of confluent's group")
     told = asked.parse_args()
     bootstrap = os.environ["BOOTSTRAP"]
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    make_topics(bootstrap)
+    make_topics(bootstrap, ORDERS, INVOICES)
     work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
         (write_with_confluent, (bootstrap, told.orders)),
         (write_with_kafka_python, (bootstrap, told.invoices)),
         (read_with_confluent, (bootstrap, told.protocol)),
         (read_with_kafka_python, (bootstrap,)),
     ]
-    threads = [threading.Thread(target=each, args=args, daemon=True) for each, args in work]
-    for thread in threads:
-        thread.start()
-    stop.wait(told.seconds)
-    stop.set()
-    for thread in threads:
-        thread.join(FLUSH_S + 30)
-    print(f"read to the end: {read_all(bootstrap):,} records", flush=True)
+    work_together(work, told.seconds)
+    print(f"read to the end: {read_all(bootstrap, ORDERS, INVOICES):,} records", flush=True)
 
 
 if __name__ == "__main__":
-    quiet = logging.getLogger("two libraries")
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore", DeprecationWarning)
     main()

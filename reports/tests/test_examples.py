@@ -29,6 +29,25 @@ def test_an_example_holds_what_is_said_of_it(row: "re.Match[str]") -> None:
     assert lost == ([int(row["lost"])] if row["lost"] else [])
 
 
+def test_followers_served_the_readers_of_their_racks() -> None:
+    leaders: dict[str, str] = {}
+    fetches = {"leader": 0, "follower": 0}
+    for event in read_history(FOLDER / "follower-reads-apache-kafka-4.3.1.ndjson.gz")[1]:
+        if event.f == "metadata" and event.type == "ok":
+            leaders |= {key: str(leader) for key, (leader, _) in (event.value or {}).items()}
+        elif event.f == "fetch" and event.type == "ok" and event.value:
+            fetches["leader" if leaders[f"{event.topic}-{event.partition}"] == event.node else "follower"] += 1
+    assert min(fetches.values()) > 500
+
+
+def test_what_compaction_took_is_excused_by_compaction_alone() -> None:
+    history = FOLDER / "compaction-apache-kafka-4.3.1.ndjson.gz"
+    assert audit(history).findings == []
+    accused = audit(history, overrides={"compaction": False})
+    assert accused.verdict == "invalid"
+    assert [finding.name for finding in accused.findings] == ["truncated-after-read"]
+
+
 def test_the_page_shades_the_faults_of_an_example() -> None:
     _, events = read_history(FOLDER / ROWS[0]["file"])
     found = windows([event for event in events if event.process == NEMESIS], duration_s=60)
