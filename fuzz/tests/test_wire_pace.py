@@ -15,7 +15,7 @@ from fuzz.wire.engine import Engine, Hooks, TargetDown
 from fuzz.wire.inquest import VAIN_MAX, Inquest
 from fuzz.wire.lab import Lab
 from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Oracle
+from fuzz.wire.oracles import Broken, Oracle
 from fuzz.wire.pool import sound_frame
 from fuzz.wire.sequences.lanes import Lanes
 from fuzz.wire.sequences.playing import spoken
@@ -126,3 +126,21 @@ def test_a_claim_is_given_back_at_the_end() -> None:
     first.close()
     second.claim("a")
     assert claims == {"a": second}
+
+
+@pytest.mark.parametrize(
+    ("oracle", "one", "other"),
+    [
+        (Oracle.DECODE, "A v1: B version 1: 'utf-8' codec can't decode byte 0xee in position 8: invalid start byte",
+         "C v2: D version 2: 'utf-8' codec can't decode byte 0x3f in position 0: unexpected end of data"),
+        (Oracle.CORRELATION, "A v0: an answer to acks 0, which wants none",
+         "A v9: an answer to acks 0, which wants none"),
+    ],
+)  # fmt: skip
+def test_one_cause_is_one_kind_in_whatever_api_and_version_it_shows(
+    oracle: Oracle, one: str, other: str, tmp_path: Path
+) -> None:
+    inquest = Inquest(Lab("127.0.0.1:1"), tmp_path, SEED, "test")
+    cases = [Case(18, version, (sound_frame(random.Random(SEED), APIS[18], version, 1),)) for version in (0, 3)]
+    kinds = {inquest._kind(Broken(oracle, told), case) for told, case in zip((one, other), cases, strict=True)}
+    assert len(kinds) == 1, kinds

@@ -16,6 +16,7 @@ from fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correl
 from fuzz.wire.agreement import disagreement, is_declared, question
 from fuzz.wire.batches import BOMBS, bomb
 from fuzz.wire.cases import Case, with_size
+from fuzz.wire.client_state import read_client_state
 from fuzz.wire.clients import ClientSession
 from fuzz.wire.corpus import Corpus, read_state
 from fuzz.wire.findings import read_finding, write_finding
@@ -214,6 +215,31 @@ def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
     assert (again.exit_code, again.output) == (ExitCode.VIOLATED, "reproduced: alive: died of signal 6\n")
     with pytest.raises(UsageError, match="bootstrap"):
         CliRunner().invoke(app, ["replay", found["path"], "reference"], catch_exceptions=False)
+
+
+def test_runs_of_a_client_that_were_interrupted_lose_nothing_and_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
+        raise KeyboardInterrupt
+
+    script = tmp_path / "client.py"
+    script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
+    client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
+    monkeypatch.setattr("fuzz.wire.clients.least_served", interrupted)
+    first = ClientSession(client, tmp_path, SPOILS_SIZE_AND_CORRELATION, 300, runs=1).run()
+    assert (first["ended"], len(first["findings"])) == ("interrupted", 1)
+    assert served_by_file(first["findings"][0]["path"]).replies
+    again = ClientSession(client, tmp_path, SPOILS_SIZE_AND_CORRELATION, 300, runs=2, resume=True).run()
+    assert (again["cases"], again["cases_of_all_runs"]) == (2, 2), "what was interrupted is run again"
+    assert again["findings"] == [], "it is known"
+    state = read_client_state(tmp_path, client.command, resume=True)
+    assert [each["id"] for each in state.findings] == [first["findings"][0]["id"]]
+    with pytest.raises(UsageError, match="the runs to resume were of"):
+        read_client_state(tmp_path, "another {bootstrap}", resume=True)
+    (tmp_path / "client.json").write_text("{")
+    with pytest.raises(UsageError, match="not the state of a client's runs"):
+        read_client_state(tmp_path, client.command, resume=True)
 
 
 def served_by_file(path: str) -> Served:

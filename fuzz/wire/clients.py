@@ -18,13 +18,14 @@ from conformance.self_test.proxy import Proxy
 from conformance.self_test.spoiling import Fault
 from conformance.targets.reference import ReferenceTarget
 from fuzz.wire.cases import NOTHING
+from fuzz.wire.client_state import read_client_state, write_client_state
 from fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
 from fuzz.wire.hostile import Hostile
 from fuzz.wire.oracles import Broken, Oracle
 from fuzz.wire.process import place_of
 from fuzz.wire.served import Again, Edit, Reply, Served
 from fuzz.wire.shrink import fewest
-from fuzz.wire.watched import Client
+from fuzz.wire.watched import Client, Ended
 from spec.formats.verdict import UsageError
 
 SHRINK_S: Final = 60.0
@@ -112,75 +113,96 @@ def _fewer_edits(replies: list[Reply], number: int, breaks: Callable[[list[Reply
 
 @dataclass
 class ClientSession:
-    """Runs of one command until a bound is met."""
+    """Runs of one command until a bound is met. What is learned is written after each, for another one to resume."""
 
     client: Client
     folder: Path
     seed: int
     seconds: float
     runs: int
+    resume: bool = False
     shrink_s: float = SHRINK_S
     findings: list[Finding] = field(default_factory=list)
     exits: Counter[str] = field(default_factory=Counter)
-    _seen: set[tuple[str, ...]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.state = read_client_state(self.folder, self.client.command, resume=self.resume)
 
     def run(self) -> dict[str, Any]:
         """The object that `--json` prints. UsageError for a command without `{bootstrap}`, or that fails unspoiled."""
-        done, spoiled, ended = 0, 0, ""
+        before, ended = msgspec.structs.replace(self.state), ""
         with served_by() as proxy:
             prove_sound(self.client, proxy)
             started = time.monotonic()
             try:
-                while done < self.runs and time.monotonic() - started < self.seconds:
-                    hostile = proxy.fault = Hostile(f"{self.seed}:{done}")
-                    self._once(proxy, hostile, done)
-                    done, spoiled = done + 1, spoiled + len(hostile.spoiled)
+                while self.state.runs - before.runs < self.runs and time.monotonic() - started < self.seconds:
+                    hostile = proxy.fault = Hostile(f"{self.seed}:{self.state.runs}")
+                    self._once(proxy, hostile)
+                    self.state.runs, self.state.spoiled = self.state.runs + 1, self.state.spoiled + len(hostile.spoiled)
+                    self._persist(before.seconds + time.monotonic() - started)
             except KeyboardInterrupt:
                 ended = "interrupted"
             took_s = time.monotonic() - started
+            self._persist(before.seconds + took_s)
+        done = self.state.runs - before.runs
         return {
-            "cases": done, "cases_per_second": round(done / took_s, 2), "spoiled": spoiled, "seed": self.seed,
-            "ended": ended, "exits": dict(self.exits),
-            "findings": [
-                {"id": each.id, "oracle": each.oracle, "api": each.api, "version": each.version,
-                 "message": each.message, "place": each.place, "reproduced": each.reproduced,
-                 "path": str(self.folder / each.id / FILE)}
-                for each in self.findings
-            ],
+            "cases": done, "cases_per_second": round(done / took_s, 2), "spoiled": self.state.spoiled - before.spoiled,
+            "cases_of_all_runs": self.state.runs, "seed": self.seed, "ended": ended, "exits": dict(self.exits),
+            "findings": [self._row(each) for each in self.findings],
         }  # fmt: skip
 
-    def _once(self, proxy: Proxy, hostile: Hostile, number: int) -> None:
+    def _persist(self, seconds: float) -> None:
+        self.state.seconds = round(seconds, 1)
+        write_client_state(self.folder, self.state)
+
+    def _row(self, finding: Finding) -> dict[str, Any]:
+        return {
+            "id": finding.id, "oracle": finding.oracle, "api": finding.api, "version": finding.version,
+            "message": finding.message, "place": finding.place, "reproduced": finding.reproduced,
+            "path": str(self.folder / finding.id / FILE),
+        }  # fmt: skip
+
+    def _once(self, proxy: Proxy, hostile: Hostile) -> None:
         ended = self.client.run(proxy.address)
-        self.exits[ended.broken.message if ended.broken else str(ended.code)] += 1
+        word = ended.broken.message if ended.broken else str(ended.code)
+        self.exits[word] += 1
+        self.state.exits[word] = self.state.exits.get(word, 0) + 1
         if ended.broken is None:
             return
         oracle, place = ended.broken.oracle, place_of(ended.said) if ended.broken.oracle is Oracle.ALIVE else ""
         if not self._is_new(oracle, place, hostile.spoiled):
             return
         served = Served(replies=hostile.spoiled, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb)
-        least = least_served(self.client.command, served, oracle, self.shrink_s)
+        try:
+            least = least_served(self.client.command, served, oracle, self.shrink_s)
+        except KeyboardInterrupt:  # it is known from now on, so that it must be told
+            self._write(ended, ended.broken, place, served, reproduced=False)
+            raise
         if (
             least is not None
             and least.replies[-1:] != served.replies[-1:]
             and not self._is_new(oracle, place, least.replies)
         ):
             return
-        last = (least or served).replies[-1:]
+        self._write(ended, ended.broken, place, least or served, reproduced=least is not None)
+
+    def _write(self, ended: Ended, broken: Broken, place: str, served: Served, *, reproduced: bool) -> None:
+        last = served.replies[-1:]
         api, version = (api_name(last[0].key), last[0].version) if last else ("none", 0)
         finding = Finding(
-            id=new_id(self.folder, oracle, api, version), oracle=oracle, api=api, version=version,
-            mutation=last[0].how if last else NOTHING, field="", place=place, message=ended.broken.message,
-            expected=EXPECTED[oracle], target=self.client.command, seed=self.seed, case=number,
-            reproduced=least is not None, steps=[], log=ended.said, environment=environment("client"),
-            served=least or served,
+            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
+            mutation=last[0].how if last else NOTHING, field="", place=place, message=broken.message,
+            expected=EXPECTED[broken.oracle], target=self.client.command, seed=self.seed, case=self.state.runs,
+            reproduced=reproduced, steps=[], log=ended.said, environment=environment("client"), served=served,
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
+        self.state.findings.append(self._row(finding))
 
     def _is_new(self, oracle: Oracle, place: str, replies: list[Reply]) -> bool:
         """A crash is told by its place, anything else by the last reply that was spoiled."""
         last = [f"{each.key} {each.how}" for each in replies[-1:]]
         signature = (oracle.value, place or "".join(last))
-        is_new = signature not in self._seen
-        self._seen.add(signature)
+        is_new = signature not in self.state.seen
+        self.state.seen.add(signature)
         return is_new

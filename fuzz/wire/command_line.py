@@ -68,7 +68,9 @@ def fuzz_command(
     if self_test:
         _score(defect or [], range(seed, seed + seeds), seconds, json_=json_)
     if client:
-        _fuzz_client(client, out or FINDINGS / "client", seed, seconds, cases, deadline, memory_mb, json_=json_)
+        folder = out or FINDINGS / "client"
+        watched = (client, max(deadline, CLIENT_DEADLINE_S), memory_mb or CLIENT_MEMORY_MB)
+        _fuzz_client(*watched, folder, seed, seconds, cases, resume=resume, json_=json_)
     folder = out or FINDINGS / _folder_name(target)
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
     with ExitStack() as opened:
@@ -113,8 +115,9 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
 
 
 def _fuzz_client(
-    command: str, folder: Path, seed: int, seconds: float, runs: int, deadline: float, memory_mb: int, *, json_: bool
-) -> NoReturn:
+    command: str, deadline_s: float, memory_mb: int, folder: Path, seed: int, seconds: float, runs: int, *,
+    resume: bool, json_: bool,
+) -> NoReturn:  # fmt: skip
     import msgspec
 
     from fuzz.wire.clients import ClientSession
@@ -122,9 +125,8 @@ def _fuzz_client(
     from spec.formats.verdict import ExitCode
     from spec.interruption import interruptible
 
-    client = Client(command, max(deadline, CLIENT_DEADLINE_S), memory_mb or CLIENT_MEMORY_MB)
     with interruptible():
-        summary = ClientSession(client, folder, seed, seconds, runs).run()
+        summary = ClientSession(Client(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
     if json_:
         typer.echo(msgspec.json.encode(summary).decode())
     else:

@@ -15,7 +15,7 @@ from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id,
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle, asked, read_request
 from fuzz.wire.process import place_of
-from fuzz.wire.replay import Replay, make_topics
+from fuzz.wire.replay import OF_AN_ANSWER, Replay, make_topics
 from fuzz.wire.sequences.playing import Played, replay_sequence
 from fuzz.wire.sequences.stage import Violation
 from fuzz.wire.shrink import Breaks, fewest, shrink
@@ -31,7 +31,7 @@ IMPATIENCE_S: Final = 0.3
 VAIN_MAX: Final = 3
 """Searches among all that was sent, for what needs the target's past: they take seconds."""
 LOG_KEPT: Final = 4_000
-DIGITS: Final = re.compile(r"(0x)?[0-9a-f]*\d[0-9a-f]*")
+DIGITS: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
 """At one place of the target; then a version that gets there is left alone, whatever is wrong with the request."""
 REASON: Final = re.compile(r" in position \d+: .*")
@@ -101,7 +101,7 @@ class Inquest:
         signature = self._signature(broken, last, log)
         if signature in self.seen:
             return None
-        self.seen.add(signature)
+        self.seen |= {signature, self._signature(broken, last, log, told=True)}
         if self._is_alike(broken, self._kind(broken, last) if culprits else None, log):
             return None
         try:
@@ -204,21 +204,21 @@ class Inquest:
 
     def _kind(self, broken: Broken, case: Case) -> str:
         """What is wrong with the answer, or else with the request."""
-        if broken.oracle is not Oracle.DECODE:
-            return what_is_wrong(case) or case.mutation
         what = broken.message.partition(": ")[2]
+        if broken.oracle not in OF_AN_ANSWER or not what:
+            return what_is_wrong(case) or case.mutation
         return DIGITS.sub("#", REASON.sub("", what.partition(" version ")[2] or what))
 
-    def _signature(self, broken: Broken, case: Case, log: str) -> tuple[str, ...]:
+    def _signature(self, broken: Broken, case: Case, log: str, *, told: bool = False) -> tuple[str, ...]:
         """A stack is a place of its own, whatever the request; otherwise there is one for each API and version.
 
-        Answers to a sound request that are wrong are so in one way, however that reads.
+        Answers to a sound request that are wrong are so in one way, however that reads, unless it is to be `told`.
         """
         place = place_of(log)
         if broken.oracle in PLACED and place:
             return (broken.oracle.value, place)
         by_message = broken.oracle in (Oracle.ERROR_CODE, Oracle.AGREEMENT) or (
-            broken.oracle is Oracle.DECODE and what_is_wrong(case) != ""
+            broken.oracle is Oracle.DECODE and (told or what_is_wrong(case) != "")
         )
         what = DIGITS.sub("#", broken.message) if by_message else ""
         return (broken.oracle.value, api_name(case.key), str(case.version), what)
