@@ -6,28 +6,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from reports.anomalies import Anomaly, Severity, anomalies
+from reports.audit_objects import audit_objects
 from reports.checked import going_on
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
-from reports.dataset.reader import read_dataset
 from reports.dataset.schema import MANIFEST
 from reports.engines import Engine, Pool
 from reports.importers.formats import open_history
-from reports.importers.quarantine import Quarantine
-from reports.ingest.history import Ingested, ingest, replaced
+from reports.ingest.history import Ingested
 from reports.pipeline import Spark
+from reports.reading import read
 from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.run import check_run
 from reports.rules.told import Told
 from reports.tables import Step
-from spec.formats.history import Config, kinds_of_faults
-from spec.formats.run import write_json
+from reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
+from spec.formats.history import kinds_of_faults
 from spec.formats.verdict import Verdict, worst
 
-WITNESSES_SHOWN = 8
 PLACES_SHOWN: Final = 4
 """Where one read has a value, if it has it more than once."""
 IN_MEMORY_BYTES: Final = 256 << 20
@@ -38,48 +36,6 @@ KIND_WORDS = {
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
 }  # fmt: skip
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
-
-
-class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation: the index of its invocation and completion in the history, and what it was, in words."""
-
-    role: str
-    invoked: int
-    returned: int | None
-    process: int
-    words: str
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    partition: str
-    offset: int
-    operations: list[Witness]
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings of one rule of one severity. `count` is the number of culprits, `rows` of pairs that show them."""
-
-    rule: int
-    name: str
-    severity: Severity
-    sentence: str
-    expected: bool
-    count: int
-    rows: int
-    witnesses: list[Evidence]
-
-
-class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    verdict: Verdict
-    operations: int
-    history: str
-    format: str
-    config: Config
-    quarantine: Quarantine
-    rules: list[dict[str, Any]]
-    findings: list[Finding]
-    faults: list[str] = []
-    """Their kinds."""
 
 
 def audit(
@@ -97,8 +53,6 @@ def audit(
     if not (Path(where) / MANIFEST).exists():
         history = open_history(str(where), format_)
         if history.config.workload != "log":
-            from reports.audit_objects import audit_objects
-
             return audit_objects(history, str(where))
     with _place(where, out, isinstance(engine, Spark)) as folder:
         return audit_history(read(where, overrides, format_, folder), str(where), engine)
@@ -114,17 +68,6 @@ def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path |
         return
     with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
         yield Path(folder) / "dataset"
-
-
-def read(
-    where: Path | str, overrides: dict[str, Any] | None = None, format_: str | None = None, out: Path | None = None
-) -> Ingested:
-    """A history, or the folder of one that was read before."""
-    if not (Path(where) / MANIFEST).exists():
-        return ingest(where, overrides, format_, out)
-    history = read_dataset(Path(where))
-    history.config = replaced(history.config, overrides)
-    return history
 
 
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
@@ -281,9 +224,3 @@ def _value_at(ops: Operations, offset: int, history: Ingested) -> list[str]:
     places = ops.record_offset[ops.record_value == value][:PLACES_SHOWN].tolist()
     where = f"offset {offset}" if len(places) == 1 else f"offsets {' and '.join(map(str, places))}"
     return [f"value {history.values.text(int(value))} at {where}"]
-
-
-def write_verdict(folder: Path, result: AuditResult) -> Path:
-    """`verdict.json` beside the history; whole or not at all."""
-    write_json(folder / "verdict.json", result)
-    return folder / "verdict.json"

@@ -3,10 +3,10 @@
 from typing import Final
 
 from reports.anomalies import Severity
-from reports.audit import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
 from reports.columns import UNKNOWN
 from reports.importers.formats import History
 from reports.objects import NEVER, Judged, Op, judge
+from reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
 from spec.formats.verdict import Verdict, worst
 
 NAMES: Final = {"register": "not-linearizable", "set": "set-lost-or-invented", "counter": "counter-out-of-bounds"}

@@ -78,7 +78,7 @@ def edn() -> str:
     """A Jepsen history of Kafka's workload, to events."""
     from reports.importers.formats import open_history
     from reports.importers.tests.jepsen_runs import healthy, lines
-    from reports.ingest.history import uncollected
+    from reports.reading import uncollected
 
     with tempfile.NamedTemporaryFile(suffix=".edn") as file:
         file.write(data := lines(healthy(EDN_OPERATIONS).ops))
@@ -99,7 +99,7 @@ def edn() -> str:
 def auditor() -> str:
     """A made-up history of a million operations: transactions, groups, eight partitions; every rule, one core."""
     from reports.audit import audit_history
-    from reports.ingest.history import Ingest
+    from reports.ingest.events import Ingest
     from reports.synth.healthy import CONFIG, play
 
     reading, promise = Ingest(), Promise.of(CONFIG)
@@ -121,7 +121,7 @@ def auditor() -> str:
 
 def ndjson() -> str:
     """A made-up history as NDJSON: read into columns, and audited by the command line, start and all 38 rules."""
-    from reports.ingest.history import ingest
+    from reports.reading import ingest
     from reports.synth.write import synth
 
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:

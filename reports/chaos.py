@@ -105,10 +105,11 @@ def _one(
     from rich.console import Console
 
     from fuzz.chaos.run import SCHEDULE, chaos
-    from reports.audit import audit, write_verdict
+    from reports.audit import audit
     from reports.command_line import show
     from reports.recorder.guests import FOLDER
     from reports.report import report
+    from reports.verdicts import write_verdict
     from spec.formats.run import new_folder
     from spec.formats.verdict import Verdict, worst
 

@@ -8,8 +8,8 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from reports.audit import AuditResult
     from reports.engines import Engine
+    from reports.verdicts import AuditResult
     from spec.formats.verdict import Verdict
 
 CONFIG_KEYS = (

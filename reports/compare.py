@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from reports.anomalies import Severity
-from reports.audit import AuditResult
 from reports.report import PAGE, write_page
 from reports.runs import Unreadable
+from reports.verdicts import AuditResult
 from spec.formats.history import Config
 from spec.formats.verdict import UsageError, Verdict
 

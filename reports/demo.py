@@ -13,8 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from fuzz.schedule import Fault, Schedule, write_schedule
-from reports.audit import AuditResult, audit, write_verdict
+from reports.audit import audit
 from reports.report import report
+from reports.verdicts import AuditResult, write_verdict
 from spec.formats.run import new_folder, write_json
 from spec.formats.verdict import ExitCode, Verdict
 

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from reports.audit import AuditResult, audit_history
+from reports.audit import audit_history
 from reports.dataset.reader import read_dataset
 from reports.dataset.writer import Writer, telling_of_the_disk
 from reports.engines import Engine
@@ -23,7 +23,9 @@ from reports.importers.formats import History
 from reports.importers.quarantine import Quarantine
 from reports.importers.shape import sound
 from reports.importers.sources import blocks
-from reports.ingest.history import Ingest, read_events, replaced
+from reports.ingest.events import Ingest
+from reports.reading import read_events, replaced
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 from spec.interruption import ENDS
 

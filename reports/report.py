@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reports.audit import AuditResult
 from reports.dataset.schema import MANIFEST
 from reports.importers.formats import open_history
 from reports.importers.inputs import NAMES
 from reports.page.history import OPERATIONS_DRAWN, show_history
 from reports.page.words import cited
+from reports.verdicts import AuditResult
 from spec.formats.history import Event
 from spec.formats.verdict import UsageError
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
-from reports.audit import AuditResult
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError, Verdict, worst
 
 

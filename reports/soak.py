@@ -16,7 +16,8 @@ from fuzz.processes.load import TOPIC, Load
 from fuzz.processes.nemesis import STORE
 from fuzz.processes.workload import run_workload
 from fuzz.schedule import Fault, Schedule, write_schedule
-from reports.audit import audit, write_verdict
+from reports.audit import audit
+from reports.verdicts import write_verdict
 from spec.formats.run import new_folder
 from spec.formats.verdict import EXIT_OF_VERDICT
 

@@ -14,9 +14,10 @@ import typer
 from rich.console import Console
 
 from reports.anomalies import anomalies
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth_dataset
+from reports.verdicts import AuditResult
 from spec.formats.verdict import ExitCode
 
 TIMES: Final = 2

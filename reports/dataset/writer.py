@@ -17,7 +17,7 @@ from reports.columns import RECORDS, STORED, Ints, Operations
 from reports.dataset import schema
 from reports.dataset.schema import Manifest, bucket_file, bucket_of
 from reports.importers.formats import History
-from reports.ingest.history import Ingest
+from reports.ingest.events import Ingest
 from reports.ingest.lives import Former
 from reports.tables import Step
 from spec.formats.verdict import UsageError

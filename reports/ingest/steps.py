@@ -1,20 +1,29 @@
 """Events that belong to no single partition, as steps in the tables of a run."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from reports.columns import NEVER, UNKNOWN, Fate, Status
+from reports.columns import NEVER, UNKNOWN, Began, Fate, Status
 from reports.ingest.lives import Lives
 from reports.ingest.outcomes import status_of
 from reports.tables import Step, Tables
 from spec.formats.history import Event
 
-if TYPE_CHECKING:
-    from reports.ingest.history import Run
-
 BY_KEY: Final = {"commit", "committed", "send_offsets"}
 LISTS: Final = {"sync", "delete_offsets"}
 BEGINNINGS_OF_A_LIFE: Final = {"kill", "restart", "bounce"}
+
+
+@dataclass(slots=True)
+class Run:
+    """Where a process stands: how often it was assigned, how the last time began, and as whose member."""
+
+    number: int = 0
+    began: Began | None = None
+    group: str | None = None
+    since: int = 0  # the last event before the assignment
+    reset: bool = False  # it took `auto.offset.reset`
 
 
 class Steps:
@@ -59,10 +68,10 @@ class Steps:
             self._given_at[group, key] = index
 
     def resumes(
-        self, invoke: Event, done: Event, group: str | None, key: str, records: list[tuple[int, int]], run: "Run"
+        self, invoke: Event, done: Event, group: str | None, key: str, records: list[tuple[int, int]], run: Run
     ) -> bool:
         """Notes where a member went on; true when the group may have come further than its reads tell."""
-        if group is None or run.began is None or run.began.name != "RESUMED":
+        if group is None or run.began is None or run.began is not Began.RESUMED:
             return False
         if not run.reset:
             self._tables.add(

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from reports.anomalies import Severity, anomalies
-from reports.audit import AuditResult, Finding
 from reports.page.charts import charts, leaders_chart
 from reports.page.drawing import drawing, embed, sampled
 from reports.page.interests import Interests
@@ -14,6 +13,7 @@ from reports.page.picture import picture
 from reports.page.story import Story, tell
 from reports.page.watch import Watched, watch
 from reports.page.words import SEVERITIES, because, counts, lines, unavailability, verdict_words
+from reports.verdicts import AuditResult, Finding
 from spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page

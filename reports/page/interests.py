@@ -4,10 +4,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reports.audit import AuditResult, Evidence, Finding
 from reports.page.conclusions import conclusions
 from reports.page.operations import Operation
 from reports.page.sample import Sample
+from reports.verdicts import AuditResult, Evidence, Finding
 from spec.formats.history import Event
 
 AROUND = 5  # offsets to either side of a finding

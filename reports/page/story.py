@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from reports.audit import Evidence, Finding, Witness
 from reports.page.conclusions import conclusions
 from reports.page.faults import Window
 from reports.page.interests import Interests
+from reports.verdicts import Evidence, Finding, Witness
 
 FAULTS_NAMED = 4
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from reports.anomalies import Anomaly, Severity, anomalies
-from reports.audit import AuditResult, Finding
 from reports.page.faults import Window
 from reports.page.outages import FAULTS_SHOWN, SHORTEST_S, SHOWN, Outage, Outages
 from reports.page.story import duration
+from reports.verdicts import AuditResult, Finding
 from spec.clauses import load_clauses
 from spec.formats.verdict import Verdict
 from spec.guards import load_guards

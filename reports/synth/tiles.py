@@ -15,7 +15,8 @@ from reports.columns import NEVER, OPTIONAL, UNKNOWN, Ints, Operations
 from reports.dataset.schema import Manifest
 from reports.dataset.writer import Writer
 from reports.importers.quarantine import Quarantine
-from reports.ingest.history import Ingest, Ingested
+from reports.ingest.events import Ingest
+from reports.ingest.history import Ingested
 from reports.synth.healthy import CONFIG, play
 from reports.tables import Step
 

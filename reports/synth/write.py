@@ -7,7 +7,8 @@ import msgspec
 from reports.dataset.writer import Writer
 from reports.importers.formats import History
 from reports.importers.quarantine import Quarantine
-from reports.ingest.history import AT_ONCE, Ingest
+from reports.ingest.events import Ingest
+from reports.reading import AT_ONCE
 from reports.synth.healthy import CONFIG, Plant, play
 from reports.synth.plants import PLANTS, SETTINGS, plant
 from spec.formats.history import Config, Event, header

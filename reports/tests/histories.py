@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from reports.columns import Operations
-from reports.ingest.history import Ingest
+from reports.ingest.events import Ingest
 from reports.rules.found import Found, Promise
 from reports.rules.partition import check
 from spec.formats.history import NEMESIS, Config, Event, header

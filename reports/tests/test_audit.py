@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from reports.anomalies import anomalies
-from reports.audit import audit, write_verdict
+from reports.audit import audit
 from reports.tests.histories import PROMISED, History
 from reports.tests.test_kernel import PLANTED, healthy, lost
+from reports.verdicts import write_verdict
 from spec.formats.history import Config
 from spec.formats.verdict import Verdict
 

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater import app
-from reports.audit import audit, write_verdict
+from reports.audit import audit
 from reports.compare import ALL_GUARDS, NO_FAULTS, compare
 from reports.report import report
 from reports.tests.test_kernel import healthy
 from reports.tests.test_report import broken
+from reports.verdicts import write_verdict
 from spec.formats.run import Run, write_json
 from spec.formats.verdict import UsageError
 

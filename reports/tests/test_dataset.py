@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from reports import reading
 from reports.audit import audit
 from reports.columns import Operations
 from reports.dataset import schema, writer
 from reports.dataset.reader import Partitions, read_dataset
-from reports.ingest import history as ingesting
-from reports.ingest.history import ingest
+from reports.reading import ingest
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth
 from reports.tests.histories import History
@@ -25,7 +25,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from reports.dataset.reader import read_dataset
-from reports.ingest.history import ingest
+from reports.reading import ingest
 from spec.formats.verdict import UsageError
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
 try:
@@ -45,7 +45,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything goes to the buckets in many small pieces."""
-    monkeypatch.setattr(ingesting, "AT_ONCE", 300)
+    monkeypatch.setattr(reading, "AT_ONCE", 300)
     monkeypatch.setattr(writer, "WAITING_BYTES", 20_000)
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from reports import engines
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.dataset import schema
 from reports.dataset.reader import Partitions, read_dataset
 from reports.engines import Here, Pool, engine_for
 from reports.rules.view import View
 from reports.soak_cluster import PLANTED
 from reports.synth.write import synth_dataset
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.engines import Engine, Pool
 from reports.follow import END, Arrivals, follow, looked_for
 from reports.pipeline import Spark
 from reports.streaming import Streamed
 from reports.synth.write import synth
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 
 pytestmark = pytest.mark.timeout(900)  # Spark starts slowly on a busy machine

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit import audit, write_verdict
+from reports.audit import audit
 from reports.page.tests.browser import browser, needs_browser
 from reports.report import report, report_history
 from reports.tests.histories import History
 from reports.tests.test_kernel import healthy, lost
+from reports.verdicts import write_verdict
 from spec.formats.history import NEMESIS, Event
 from spec.formats.run import write_json
 from spec.formats.verdict import UsageError

@@ -7,10 +7,11 @@ from typer.testing import CliRunner
 
 from highwater import app
 from reports.anomalies import anomalies
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.synth.plants import PLANTS
 from reports.synth.tiles import synth_tiles
 from reports.synth.write import synth, synth_dataset
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 
 OPERATIONS = 400

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.importers.edn import MAP, SET
 from reports.importers.formats import History, open_history
 from reports.importers.tests.jepsen_runs import FROM_THE_START, Op, Run, healthy, lines
+from reports.verdicts import AuditResult
 from spec.formats.history import Event
 from spec.formats.verdict import UsageError, Verdict
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.importers.formats import open_history
 from reports.importers.inputs import histories
+from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 
 REAL = Path("examples/histories/verifiable-apache-kafka-4.3.1")

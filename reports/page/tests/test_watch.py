@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.page.charts import leaders_chart
 from reports.page.interests import Interests
 from reports.page.lanes import LANES
@@ -16,6 +16,7 @@ from reports.page.series import FIRST_WIDTH_S, SLOTS, Latencies, Series
 from reports.page.watch import Watched, watch
 from reports.tests.histories import History
 from reports.tests.test_kernel import healthy, lost
+from reports.verdicts import AuditResult
 from spec.formats.history import NEMESIS, Event
 
 S = 1_000_000_000

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from conformance.targets.reference import ReferenceCluster
-from reports.audit import AuditResult, audit
+from reports.audit import audit
 from reports.importers.formats import open_history
+from reports.verdicts import AuditResult
 from spec.formats.history import Config, Event
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

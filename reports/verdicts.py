@@ -1,0 +1,62 @@
+"""What an audit told of a history."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from reports.anomalies import Severity
+from reports.importers.quarantine import Quarantine
+from spec.formats.history import Config
+from spec.formats.run import write_json
+from spec.formats.verdict import Verdict
+
+WITNESSES_SHOWN: Final = 8
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation: the index of its invocation and completion in the history, and what it was, in words."""
+
+    role: str
+    invoked: int
+    returned: int | None
+    process: int
+    words: str
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    partition: str
+    offset: int
+    operations: list[Witness]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings of one rule of one severity. `count` is the number of culprits, `rows` of pairs that show them."""
+
+    rule: int
+    name: str
+    severity: Severity
+    sentence: str
+    expected: bool
+    count: int
+    rows: int
+    witnesses: list[Evidence]
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Verdict
+    operations: int
+    history: str
+    format: str
+    config: Config
+    quarantine: Quarantine
+    rules: list[dict[str, Any]]
+    findings: list[Finding]
+    faults: list[str] = []
+    """Their kinds."""
+
+
+def write_verdict(folder: Path, result: AuditResult) -> Path:
+    """`verdict.json` beside the history; whole or not at all."""
+    write_json(folder / "verdict.json", result)
+    return folder / "verdict.json"
