@@ -1,7 +1,7 @@
 """`python -m reports.soak_guards`: the fourth witness of every guard that has one.
 
-The history of its kept seed (`fuzz/recorded.py`) must give the anomaly that the guard's row names, as a violation unless
-the row says otherwise, and none with the guard on. Exit code 1 if any does not.
+The history of its kept seed (`fuzz/recorded.py`) must give the anomaly that the guard's row names, as a violation
+unless the row says otherwise, and none with the guard on. Exit code 1 if any does not.
 """
 
 import re
