@@ -14,14 +14,16 @@ from fuzz.wire.cases import Case
 from fuzz.wire.engine import Engine, Hooks, TargetDown
 from fuzz.wire.inquest import VAIN_MAX, Inquest
 from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Broken, Oracle
+from fuzz.wire.line import advertised, newer_than_ours
+from fuzz.wire.oracles import Broken, Oracle, patience
 from fuzz.wire.pool import sound_frame
 from fuzz.wire.sequences.lanes import Lanes
 from fuzz.wire.sequences.playing import spoken
 from fuzz.wire.sequences.stage import Abandoned, Stage
 from fuzz.wire.session import Bounds, Session
 from fuzz.wire.stream import Stream
+from reference.wire.framing import encode_response
+from reference.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from reference.wire.registry import APIS
 
 SLOWNESS_S = 1.0
@@ -144,3 +146,25 @@ def test_one_cause_is_one_kind_in_whatever_api_and_version_it_shows(
     cases = [Case(18, version, (sound_frame(random.Random(SEED), APIS[18], version, 1),)) for version in (0, 3)]
     kinds = {inquest._kind(Broken(oracle, told), case) for told, case in zip((one, other), cases, strict=True)}
     assert len(kinds) == 1, kinds
+
+
+def test_a_fetch_that_breaks_off_behind_a_long_wait_may_be_silent() -> None:
+    """A reader that takes a negative count for null goes on to wait: kfake does."""
+    frame = bytes.fromhex("0000002100010005000000010000ffffffff7761746500000001000003e80000ffff0000000000")
+    assert patience(frame, 5.0).silent_ok
+    hurried = frame[:18] + (50).to_bytes(4, "big") + frame[22:]
+    assert not patience(hurried, 5.0).silent_ok
+
+
+def test_versions_that_our_table_does_not_know_are_left_alone(tmp_path: Path) -> None:
+    def speaks_of_tomorrow(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+        if key != 18:
+            return answer
+        told = tuple(ApiVersion(api_key=each, min_version=0, max_version=99) for each in (3, 10, 18))
+        return encode_response(ApiVersionsResponse(api_keys=told), version, int.from_bytes(request[4:8], "big"))
+
+    with fake_broker(speaks_of_tomorrow) as address:
+        newer = newer_than_ours(address)
+        session = Session(Lab(address), tmp_path, SEED, Bounds(0.1))
+    assert {version for key, version in newer if key == 3} == set(range(APIS[3].max_version + 1, 100))
+    assert newer <= session._stream.left_alone

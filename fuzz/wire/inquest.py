@@ -42,8 +42,8 @@ FATAL: Final = frozenset({Oracle.ALIVE, Oracle.STACK, Oracle.MEMORY, Oracle.DESC
 """Seen on the process: broken by any of the cases before, not only by the last."""
 PLACED: Final = frozenset({Oracle.ALIVE, Oracle.STACK})
 """Where that was, its log tells."""
-RESTARTS: Final = FATAL - {Oracle.STACK} | {Oracle.DEADLINE}
-"""What hangs may go on to eat a core."""
+RESTARTS: Final = FATAL - {Oracle.STACK, Oracle.MEMORY} | {Oracle.DEADLINE}
+"""What hangs may go on to eat a core; what took memory has mostly given it back."""
 
 
 @dataclass
@@ -276,7 +276,7 @@ class Inquest:
         deadline_s = min(self.deadline_s, IMPATIENCE_S) if oracle in FATAL else self.deadline_s
         broken = Replay(self.lab, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         self.last_log = self.lab.said() if broken is not None and broken.oracle in FATAL else ""
-        if broken is not None and broken.oracle in RESTARTS:
+        if broken is not None and (broken.oracle in RESTARTS or self.lab.is_swollen):
             self.lab.restart()
             self._ensure_alive()
         return broken is not None and broken.oracle is oracle

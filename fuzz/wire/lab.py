@@ -68,6 +68,11 @@ class Lab:
             f"{self.memory_limit // MEGABYTE} MB are allowed"
         )
 
+    @property
+    def is_swollen(self) -> bool:
+        """It has not given back what it took."""
+        return self.process is not None and self.process.memory()[0] - self._memory > self.memory_limit
+
     def leaked(self, connections: int) -> str | None:
         """Sockets that it holds beyond those of our open connections, after a while to close them."""
         if self.process is None:

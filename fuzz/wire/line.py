@@ -17,6 +17,7 @@ FRAME_MAX: Final = 128 * 1024 * 1024
 ALIVE_TIMEOUT_S: Final = 5.0
 CHUNK: Final = 1 << 17
 SHORTEST_S: Final = 0.001
+MEND: Final = "is it a Kafka broker, and running?"
 
 
 class Closed(Exception):
@@ -129,24 +130,40 @@ def why_dead(address: str) -> str | None:
     return None
 
 
-def advertised(address: str) -> list[tuple[Api, int, int]]:
+Served = list[tuple[Api, int, int]]
+"""An API with its first and last version."""
+
+
+def advertised(address: str) -> Served:
     """What the target says it speaks, as far as our table knows it, less what would harm it. UsageError."""
-    mend = "is it a Kafka broker, and running?"
-    try:
-        with Line(address) as line:
-            reply = line.call(ApiVersionsRequest(), 0)
-    except (OSError, Closed, Silent, FrameSizeError) as error:
-        what = why_dead(address) or f"does not answer ApiVersions ({error})"
-        raise UsageError(f"the target {what}", where=address, mend=mend) from error
-    except WireError as error:
-        raise UsageError(f"the target's ApiVersions does not decode ({error})", where=address, mend=mend) from error
     found = []
-    for told in reply.api_keys:
+    for told in _told(address):
         api = APIS.get(told.api_key)
         if api is not None and told.api_key not in HARMFUL:
             first, last = max(told.min_version, api.min_version), min(told.max_version, api.max_version)
             if first <= last:
                 found.append((api, first, last))
     if not found:
-        raise UsageError("the target advertises nothing that we know", where=address, mend=mend)
+        raise UsageError("the target advertises nothing that we know", where=address, mend=MEND)
     return found
+
+
+def newer_than_ours(address: str) -> set[tuple[int, int]]:
+    """Keys and versions that the target speaks and our table does not know: what it answers to them we cannot read."""
+    return {
+        (told.api_key, version)
+        for told in _told(address)
+        if told.api_key in APIS
+        for version in range(APIS[told.api_key].max_version + 1, told.max_version + 1)
+    }
+
+
+def _told(address: str) -> Any:
+    try:
+        with Line(address) as line:
+            return line.call(ApiVersionsRequest(), 0).api_keys
+    except (OSError, Closed, Silent, FrameSizeError) as error:
+        what = why_dead(address) or f"does not answer ApiVersions ({error})"
+        raise UsageError(f"the target {what}", where=address, mend=MEND) from error
+    except WireError as error:
+        raise UsageError(f"the target's ApiVersions does not decode ({error})", where=address, mend=MEND) from error

@@ -20,6 +20,8 @@ KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 CORRELATION_END: Final = 12
 PARKED_S: Final = 0.2
 LONG_WAIT_MS: Final = 1_000
+REPLICA_ID_BYTES, NO_REPLICA_ID_SINCE = 4, 15
+"""Of a Fetch; since that version it is tagged (KIP-903)."""
 DEADLINE_S: Final = 5.0
 """Of an answer that waits for nothing, or of the end of a connection that cannot go on."""
 
@@ -68,6 +70,8 @@ def patience(frame: bytes, deadline_s: float) -> Patience:
         return Patience(deadline_s, silent_ok=asked(frame)[0] in MAY_WAIT)
     except DecodeError:
         key = asked(frame)[0]
+        if key == FETCH and _polls_long(frame[4:]):
+            return Patience(PARKED_S, silent_ok=True)
         return Patience(deadline_s, silent_ok=key == PRODUCE or (key in MAY_WAIT and _names_no_client(frame)))
     if header.api_key == PRODUCE and body.acks == 0:
         return Patience(0.02, silent_ok=True, blocks=False)
@@ -81,6 +85,16 @@ def patience(frame: bytes, deadline_s: float) -> Patience:
 def _names_no_client(frame: bytes) -> bool:
     """By a length below 0: Apache Kafka takes any such length for null, and reads on."""
     return frame[CORRELATION_END : CORRELATION_END + 1] >= b"\x80"
+
+
+def _polls_long(request: bytes) -> bool:
+    """As far as a Fetch can be read that breaks off behind its max wait: who reads on may wait for so long."""
+    try:
+        header, position = decode_request_header(request)
+    except DecodeError:
+        return False
+    position += REPLICA_ID_BYTES if header.api_version < NO_REPLICA_ID_SINCE else 0
+    return int.from_bytes(request[position : position + 4], "big", signed=True) > LONG_WAIT_MS
 
 
 def read_request(frame: bytes) -> tuple[RequestHeader, Any]:

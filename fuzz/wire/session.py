@@ -17,7 +17,7 @@ from fuzz.wire.engine import Engine, Hooks, TargetDown
 from fuzz.wire.findings import FILE, Finding, api_name
 from fuzz.wire.inquest import SHRINK_S, Inquest
 from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised
+from fuzz.wire.line import advertised, newer_than_ours
 from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
 from fuzz.wire.process import MEGABYTE, Process
 from fuzz.wire.sequences.lanes import Lanes
@@ -95,6 +95,7 @@ class Session:
         self.served = advertised(self.lab.address)
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
+        self._stream.left_alone |= newer_than_ours(self.lab.address)
         self._others = spoken(advertised(self.against)) if self.against else {}
         self._plays = possible(spoken(self.served))
         self._lanes = Lanes(spoken(self.served), self._next_play)

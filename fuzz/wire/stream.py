@@ -36,7 +36,8 @@ Served = Sequence[tuple[Api, int, int]]
 class Stream:
     """`avoided` are kinds of cases that are known to kill the target: they are not sent again.
 
-    `left_alone` are keys and versions that killed it again and again, whatever was wrong with them.
+    `left_alone` are keys and versions that killed it again and again, whatever was wrong with them, or that our table
+    does not know.
     """
 
     def __init__(self, seed: str, served: Served, sound_share: float) -> None:
