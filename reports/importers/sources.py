@@ -5,6 +5,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, cast
 
 from reports.importers.quarantine import Quarantine
@@ -52,6 +53,9 @@ def _cut(source: IO[bytes]) -> str | None:
 
 
 def _open_raw(where: str) -> io.BufferedReader:
+    if "://" not in where and Path(where).is_fifo():
+        mend = "write it to a file first, compressed if you like"
+        raise UsageError("a pipe, and a history is read more than once", where=where, mend=mend)
     try:
         return _open_address(where) if "://" in where else open(where, "rb")  # noqa: PTH123
     except (OSError, ValueError, ImportError) as error:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,13 @@ def test_a_bad_line_among_many_is_named_by_its_number_and_the_lines_around_it_ar
     _, events = native.read(str(path), found)
     assert sum(1 for _ in events) == len(lines) - 2  # without the header, and what stands where the bad line was due
     assert [each.line for each in found.lines] == [7, 8, len(lines) + 3]
+
+
+def test_a_pipe_is_refused_since_a_history_is_read_more_than_once() -> None:
+    reading, writing = os.pipe()
+    try:
+        code, text = run(f"/dev/fd/{reading}")
+        assert (code, "a pipe" in text) == (2, True)
+    finally:
+        os.close(reading)
+        os.close(writing)
