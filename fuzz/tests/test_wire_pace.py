@@ -137,6 +137,7 @@ def test_a_claim_is_given_back_at_the_end() -> None:
          "C v2: D version 2: 'utf-8' codec can't decode byte 0x3f in position 0: unexpected end of data"),
         (Oracle.CORRELATION, "A v0: an answer to acks 0, which wants none",
          "A v9: an answer to acks 0, which wants none"),
+        (Oracle.DEADLINE, "neither answered nor closed within 5 s", "neither answered nor closed within 3 s"),
     ],
 )  # fmt: skip
 def test_one_cause_is_one_kind_in_whatever_api_and_version_it_shows(

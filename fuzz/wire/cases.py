@@ -40,6 +40,11 @@ class Case:
         """What is not sent again once it is known to kill the target."""
         return self.key, self.mutation, self.field
 
+    @property
+    def comes_unsound(self) -> bool:
+        """What is wrong is how its bytes come."""
+        return bool(self.cuts) or self.ends is not Ends.OPEN
+
     def segments(self) -> list[bytes]:
         data = b"".join(self.frames)
         edges = (0, *self.cuts, len(data))

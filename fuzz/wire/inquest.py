@@ -203,10 +203,10 @@ class Inquest:
         return is_alike
 
     def _kind(self, broken: Broken, case: Case) -> str:
-        """What is wrong with the answer, or else with the request."""
+        """What is wrong with the answer, or else with the request, or how its bytes come, or else who is asked."""
         what = broken.message.partition(": ")[2]
         if broken.oracle not in OF_AN_ANSWER or not what:
-            return what_is_wrong(case) or case.mutation
+            return what_is_wrong(case) or (case.mutation if case.comes_unsound else api_name(case.key))
         return DIGITS.sub("#", REASON.sub("", what.partition(" version ")[2] or what))
 
     def _signature(self, broken: Broken, case: Case, log: str, *, told: bool = False) -> tuple[str, ...]:
