@@ -42,13 +42,13 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
     from reports.dataset.reader import Partitions
     from reports.engines import Pool, engine_for
     from reports.rules.found import Promise
-    from reports.rules.run import first_look
+    from reports.rules.look import FirstLook
     from reports.synth.healthy import CONFIG
 
     started = time.perf_counter()
     if what == "partitions":
         partitions = Partitions(folder)
-        found = sum(len(each) for _, each in Pool().checked(partitions, Promise.of(CONFIG), first_look))
+        found = sum(len(each) for _, each in Pool().checked(partitions, Promise.of(CONFIG), FirstLook()))
         verdict = f"{found} candidates"
     else:
         verdict = str(audit(folder, engine=engine_for("spark" if what == "spark" else "local")).verdict)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from reports.dataset.reader import Partitions
 from reports.dataset.schema import FINDINGS
 from reports.rules.found import Found, Promise
-from reports.rules.run import Over, first_look
+from reports.rules.look import FirstLook, Look, Slices
+from reports.rules.run import Over
 from reports.rules.view import View
 from spec.formats.progress import progress
 
 if TYPE_CHECKING:
-    from reports.engines import Engine, Work
+    from reports.engines import Engine
     from reports.ingest.history import Ingested
 
 KEPT_FROM_ROWS: Final = 1_000_000
@@ -34,14 +35,19 @@ COLUMNS: Final = ("first", "second", "offset")
 T = TypeVar("T")
 
 
-class Keeping:
+class Keeping(FirstLook):
     """The first look at a partition, by a worker, which leaves a file of what it found."""
 
     def __init__(self, place: Path, numbers: dict[str, int]) -> None:
         self._place, self._numbers = place, numbers
 
     def __call__(self, key: str, view: View) -> list[Found]:
-        found = first_look(key, view)
+        return self._keep(key, super().__call__(key, view))
+
+    def divided(self, key: str, slices: Slices, each: Any) -> list[Found]:
+        return self._keep(key, super().divided(key, slices, each))
+
+    def _keep(self, key: str, found: list[Found]) -> list[Found]:
         path = self._file(key)
         hidden = path.with_name(f".{path.name}")
         try:
@@ -104,17 +110,17 @@ def going_on(engine: "Engine", history: "Ingested") -> Iterator[Over]:
     place = partitions.folder / f"checked-{_digest(promise)}"
     keeping = Keeping(place, {key: part.number for key, part in partitions.parts.items()})
 
-    def over(work: "Work[T]", keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
-        if work is not first_look:
+    def over(work: Any, keys: Collection[str] | None = None) -> Iterable[tuple[str, Any]]:
+        if not isinstance(work, FirstLook):
             return _sorted(engine, history)(work, keys)
-        return _looked(engine, history, keeping)  # type: ignore[return-value]  # T is what a first look gives
+        return _looked(engine, history, keeping)
 
     yield over
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _sorted(engine: "Engine", history: "Ingested") -> Over:
-    def over(work: "Work[T]", keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         return sorted(engine.over(history, work, keys), key=lambda pair: pair[0])
 
     return over

@@ -155,3 +155,43 @@ def row_of(ops: Operations, row: int) -> Operations:
     columns = {name: getattr(ops, name)[row : row + 1] for name in ROW_COLUMNS}
     records = {name: getattr(ops, name)[end - int(ops.record_count[row]) : end] for name in RECORDS}
     return Operations(**columns, **records)
+
+
+def picked(ops: Operations, rows: Ints, kept: "npt.NDArray[np.bool_] | None" = None) -> Operations:
+    """These rows, which ascend, and of their records those that are `kept`."""
+    chosen = np.zeros(len(ops), bool)
+    chosen[rows] = True
+    row = np.repeat(np.arange(len(ops)), ops.record_count)
+    mine = chosen[row] if kept is None else chosen[row] & kept
+    columns = {name: getattr(ops, name)[rows] for name in _told(ops)}
+    columns["record_count"] = np.bincount(row[mine], minlength=len(ops))[rows]
+    return Operations(**columns, **{name: getattr(ops, name)[mine] for name in RECORDS})
+
+
+def with_ends(ops: Operations) -> Operations:
+    """Of the records of each row the first and the last alone."""
+    end = np.cumsum(ops.record_count)
+    kept = np.zeros(len(ops.record_offset), bool)
+    some = ops.record_count > 0
+    kept[end[some] - 1] = True
+    kept[(end - ops.record_count)[some]] = True
+    return picked(ops, np.arange(len(ops)), kept)
+
+
+def joined(parts: list[Operations]) -> Operations:
+    """One after the other."""
+    told = {name for part in parts for name in _told(part)}
+    names = [*(name for name in ROW_COLUMNS if name in told), *RECORDS]
+    return Operations(**{name: _concatenated([getattr(part, name) for part in parts]) for name in names})
+
+
+def _concatenated(columns: list[Ints]) -> Ints:
+    """What takes no memory still takes none."""
+    some = [column for column in columns if len(column)]
+    if some and all(column.strides == (0,) and column[0] == some[0][0] for column in some):
+        return np.broadcast_to(some[0][0], sum(map(len, some)))
+    return np.concatenate(columns)
+
+
+def _told(ops: Operations) -> list[str]:
+    return [name for name in ROW_COLUMNS if name not in OPTIONAL or getattr(ops, name).strides != (0,)]

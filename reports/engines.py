@@ -3,17 +3,20 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from reports.dataset.reader import Partitions
+from reports.dataset.chunks import KeptChunks
+from reports.dataset.reader import Part, Partitions, partitions_of
+from reports.division.divided import Divided, Each
 from reports.ingest.history import Ingested
 from reports.rules.found import Promise
+from reports.rules.look import Look
 from reports.rules.view import View
 from spec.formats.verdict import UsageError
 
@@ -25,19 +28,20 @@ MEMORY_BYTES: Final = 320 << 20
 """For partitions that are looked at; what the processes themselves take comes to it."""
 ROW_BYTES: Final = 200
 RECORD_BYTES: Final = 75
+DIVIDED_FROM_BYTES: Final = MEMORY_BYTES // WORKERS
+"""A partition that takes more is divided."""
 T = TypeVar("T")
-Work = Callable[[str, View], T]
 
 
 class Engine(Protocol):
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
-        """`work` on each partition, or on those of these keys that there are, as they are done."""
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+        """A look at each partition, or at those of these keys that there are, as they are done."""
 
 
 class Here:
     """One partition after the other, in this process."""
 
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         promise = Promise.of(history.config)
         for key in history.partitions:
             if keys is None or key in keys:
@@ -45,34 +49,59 @@ class Here:
 
 
 class Pool:
-    """Two processes, each with one partition of a dataset at a time, the large ones first."""
+    """Two processes, each with a bucket of a dataset at a time, or with a slice of a large partition."""
 
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions) or history.rows < POOL_FROM_ROWS:
             return Here().over(history, work, keys)
         return self.checked(history.partitions, Promise.of(history.config), work, keys)
 
     def checked(
-        self, partitions: Partitions, promise: Promise, work: Work[T], keys: Collection[str] | None = None
+        self, partitions: Partitions, promise: Promise, work: Look[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
         try:
-            with _processes(workers_for(partitions)) as pool:
-                tasks = [
-                    pool.submit(work_on_bucket, partitions.folder, bucket, chosen, promise, work)
-                    for bucket, mine in partitions.buckets().items()
-                    if (chosen := [key for key in mine if keys is None or key in keys])
-                ]
-                for task in as_completed(tasks):
-                    yield from task.result()
+            with _processes(min(WORKERS, os.cpu_count() or 1)) as pool:
+                yield from spread(pool.map, partitions, promise, work, keys)
         except BrokenProcessPool as error:
-            mend = "see that there is memory for the largest partition twice, or use --engine spark"
+            mend = "see that there is memory for two processes, or use --engine spark"
             raise UsageError("a worker was killed", where=str(partitions.folder), mend=mend) from error
 
 
-def workers_for(partitions: Partitions) -> int:
-    """As many as can hold the largest partition at once, each."""
-    largest = max(part.rows * ROW_BYTES + part.records * RECORD_BYTES for part in partitions.parts.values())
-    return max(1, min(WORKERS, os.cpu_count() or 1, MEMORY_BYTES // max(largest, 1)))
+def spread(
+    each: Each, partitions: Partitions, promise: Promise, work: Look[T], keys: Collection[str] | None = None
+) -> Iterator[tuple[str, T]]:
+    """The tasks of a look: buckets, but for partitions that are divided."""
+    chosen = [key for key in partitions if keys is None or key in keys]
+    large = dict(_divided(each, partitions, promise, [key for key in chosen if _is_large(partitions, key)]))
+    tasks = [
+        (bucket, small)
+        for bucket, mine in partitions.buckets().items()
+        if (small := [key for key in mine if key in chosen and key not in large])
+    ]
+    for done in each(partial(work_on_bucket, partitions.folder.absolute(), promise, work), tasks):
+        yield from done
+    for key, divided in large.items():
+        yield key, work.divided(key, divided, each)
+
+
+def _is_large(partitions: Partitions, key: str) -> bool:
+    part = partitions.parts[key]
+    return part.former is None and size_of(part) > DIVIDED_FROM_BYTES
+
+
+def size_of(part: Part) -> int:
+    """About so many bytes it takes to be looked at whole."""
+    return part.rows * ROW_BYTES + part.records * RECORD_BYTES
+
+
+def _divided(each: Each, partitions: Partitions, promise: Promise, keys: list[str]) -> Iterator[tuple[str, Divided]]:
+    """Those of them that can be; they are surveyed once."""
+    for key in keys:
+        if (key, promise) not in partitions.divided:
+            partitions.divided[key, promise] = Divided.of(KeptChunks(partitions, key), promise, each)
+        divided = partitions.divided[key, promise]
+        if divided is not None:
+            yield key, divided
 
 
 @contextmanager
@@ -86,15 +115,9 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-@cache
-def _partitions(folder: Path) -> Partitions:
-    """Once for each worker."""
-    return Partitions(folder)
-
-
-def work_on_bucket(folder: Path, bucket: int, keys: list[str], promise: Promise, work: Work[T]) -> list[tuple[str, T]]:
+def work_on_bucket(folder: Path, promise: Promise, work: Look[T], task: tuple[int, list[str]]) -> list[tuple[str, T]]:
     """In a worker: on those partitions of a bucket."""
-    return [(key, work(key, View(ops, promise))) for key, ops in _partitions(folder).of_bucket(bucket, keys)]
+    return [(key, work(key, View(ops, promise))) for key, ops in partitions_of(folder).of_bucket(*task)]
 
 
 class Auto:
@@ -103,7 +126,7 @@ class Auto:
     def __init__(self, spark: Engine) -> None:
         self._spark = spark
 
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         engine: Engine = self._spark if history.rows >= SPARK_FROM_ROWS else Pool()
         return engine.over(history, work, keys)
 

@@ -1,4 +1,5 @@
-"""The audit as a Spark job: each task reads whole buckets of a dataset and calls the same kernel. No shuffle.
+"""The audit as Spark jobs: each task reads a bucket of a dataset, or a slice of a large partition, and calls the same
+kernel. No shuffle.
 
 Spark schedules, retries what a lost worker had, and brings back findings; a history's rows never come to the driver.
 """
@@ -7,20 +8,22 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 from reports.dataset.reader import Partitions
-from reports.engines import Here, T, Work, work_on_bucket
+from reports.engines import Here, T, spread
 from reports.ingest.history import Ingested
 from reports.rules.found import Promise
+from reports.rules.look import Look
 from spec.formats.verdict import UsageError
 
 MASTER: Final = "local[2,4]"
 """Two at a time, and a task may fail three times before the job does."""
-TASKS: Final = "bucket int, keys array<string>"
-RESULTS: Final = "key string, result binary"
+TASKS: Final = "place long, task binary"
+RESULTS: Final = "place long, result binary"
 CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -72,35 +75,33 @@ class Spark:
     def session(self) -> Any:
         return spark_session(self._master, conf=self._conf)
 
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions):
             return Here().over(history, work, keys)
-        tasks = [
-            (bucket, chosen)
-            for bucket, mine in history.partitions.buckets().items()
-            if (chosen := [key for key in mine if keys is None or key in keys])
-        ]
-        if not tasks:
-            return []
+        return spread(self._each, history.partitions, Promise.of(history.config), work, keys)
+
+    def _each(self, do: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Results are as small as findings are, and come to the driver in the order of the tasks."""
+        if not len(tasks):
+            return iter(())
         session = self.session()
-        folder, promise = history.partitions.folder.absolute(), Promise.of(history.config)
-
-        def do(batches: Iterable[Any]) -> Iterator[Any]:
-            """In a worker."""
-            import pyarrow as pa
-
-            for batch in batches:
-                for bucket, mine in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    done = work_on_bucket(folder, bucket, mine, promise, work)
-                    results = [pickle.dumps(result) for _, result in done]
-                    yield pa.record_batch([pa.array([key for key, _ in done]), pa.array(results, pa.binary())],
-                                          ["key", "result"])  # fmt: skip
-
-        frame = session.createDataFrame(session.sparkContext.parallelize(tasks, len(tasks)), TASKS)
+        pickled = [(place, bytearray(pickle.dumps((do, task)))) for place, task in enumerate(tasks)]
+        frame = session.createDataFrame(session.sparkContext.parallelize(pickled, len(pickled)), TASKS)
         try:
-            rows = frame.mapInArrow(do, RESULTS).collect()
+            rows = frame.mapInArrow(_done, RESULTS).collect()
         except Exception as error:
             told = str(error).strip().splitlines()
             what = f"the job failed: {told[0] if told else type(error).__name__}"
             raise UsageError(what, where=f"Spark at {self._master}", mend="see what its workers wrote") from error
-        return [(row.key, pickle.loads(row.result)) for row in rows]
+        return (pickle.loads(row.result) for row in sorted(rows, key=attrgetter("place")))
+
+
+def _done(batches: Iterable[Any]) -> Iterator[Any]:
+    """In a worker."""
+    import pyarrow as pa
+
+    for batch in batches:
+        for place, pickled in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            do, task = pickle.loads(pickled)
+            yield pa.record_batch([pa.array([place]), pa.array([pickle.dumps(do(task))], pa.binary())],
+                                  ["place", "result"])  # fmt: skip

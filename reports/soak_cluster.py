@@ -18,7 +18,7 @@ from reports.dataset.reader import read_dataset
 from reports.engines import Here, engine_for
 from reports.pipeline import spark_session
 from reports.rules.found import Found
-from reports.rules.run import first_look
+from reports.rules.look import FirstLook
 from reports.rules.view import View
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth_dataset
@@ -27,7 +27,7 @@ from spec.formats.verdict import ExitCode
 PLANTED: Final = {rule: 1 for rule in PLANTS if rule != 35}  # it needs another topic setting
 
 
-class ExecutorDies:
+class ExecutorDies(FirstLook):
     """The first look at every partition; the first time of all, the executor's Java is killed in the middle of it."""
 
     def __init__(self, mark: Path) -> None:
@@ -38,7 +38,7 @@ class ExecutorDies:
             self._mark.touch()
             forked_from = Path(f"/proc/{os.getppid()}/stat").read_text()
             os.kill(int(forked_from.rpartition(")")[2].split()[1]), signal.SIGKILL)
-        return first_look(key, view)
+        return super().__call__(key, view)
 
 
 def rows(found: dict[str, list[Found]]) -> dict[str, list[tuple[object, ...]]]:
@@ -59,7 +59,7 @@ def soak(
         folder, mark = Path(name) / "dataset", Path(name) / "killed"
         synth_dataset(folder, operations=operations, seed=3, planted=PLANTED)
         history = read_dataset(folder)
-        expected = rows(dict(Here().over(history, first_look)))
+        expected = rows(dict(Here().over(history, FirstLook())))
         found = rows(dict(engine_for("spark", master).over(history, ExecutorDies(mark))))
         spark_session(master).stop()  # the workers complain loudly about a driver that just leaves
         killed = mark.exists()

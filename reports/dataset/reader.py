@@ -2,9 +2,9 @@
 
 import sys
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -60,6 +60,7 @@ class Partitions(Mapping[str, Operations]):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         rows = _read(folder / "partitions.parquet", schema.PARTITIONS).to_pylist()
+        self.divided: dict[Any, Any] = {}  # of the large ones, what engines know
         self.parts = {row["key"]: _part(row) for row in sorted(rows, key=lambda row: str(row["key"]))}
 
     @cached_property
@@ -88,27 +89,29 @@ class Partitions(Mapping[str, Operations]):
 
     def of_bucket(self, bucket: int, keys: Collection[str]) -> Iterator[tuple[str, Operations]]:
         """Those partitions of a bucket."""
-        path = bucket_file(self.folder, bucket)
         wanted = {self.parts[key].number: key for key in keys}
-        with _opened(path, schema.OPERATIONS) as file:
-            runs = _runs(file.read(columns=["partition"], use_threads=False)["partition"].to_numpy(), wanted)
-            columns: dict[int, dict[str, Ints]] = {number: {} for number in wanted}
-            for name in (*_telling(file.metadata), *RECORDS):  # one by one, so that little is held twice
-                column = file.read(columns=[name], use_threads=False)[name]
-                for number, mine in runs.items():
-                    columns[number][name] = _ints([column.slice(*run) for run in mine])
-            del column
-        pa.default_memory_pool().release_unused()
+        with self.bucket(bucket) as file:
+            columns = read_groups(file, range(file.num_row_groups), (*telling(file.metadata), *RECORDS), wanted)
         for number in list(columns):
             part = self.parts[wanted[number]]
             yield part.key, self._complete(part, Operations(**columns.pop(number)))
+
+    @contextmanager
+    def bucket(self, bucket: int) -> Iterator[Any]:
+        """Its file, open."""
+        with _opened(bucket_file(self.folder, bucket), schema.OPERATIONS) as file:
+            yield file
+
+    def stamped(self, ops: Operations) -> Operations:
+        """With what became of transactions."""
+        return stamped(ops, *self._decided)
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts.values())
 
     def _complete(self, part: Part, ops: Operations) -> Operations:
-        whole = stamped(ops, *self._decided)
+        whole = self.stamped(ops)
         return after(self[part.former.key], whole, part.former.deleted) if part.former else whole
 
     def row(self, key: str, row: int) -> Operations:
@@ -122,7 +125,7 @@ class Partitions(Mapping[str, Operations]):
                 mine = np.flatnonzero(numbers == part.number)
                 if row < len(mine):
                     table = file.read_row_group(group, use_threads=False).slice(mine[row], 1)
-                    return stamped(_operations(table), *self._decided)
+                    return self.stamped(_operations(table))
                 row -= len(mine)
         raise IndexError(row)
 
@@ -132,7 +135,28 @@ def _part(row: dict[str, Any]) -> Part:
     return Part(row["number"], row["key"], row["rows"], row["records"], former)
 
 
-def _telling(metadata: Any) -> list[str]:
+@cache
+def partitions_of(folder: Path) -> Partitions:
+    """Once for each worker."""
+    return Partitions(folder)
+
+
+def read_groups(
+    file: Any, groups: Sequence[int], names: Iterable[str], wanted: Collection[int]
+) -> dict[int, dict[str, Ints]]:
+    """Columns of the partitions of these numbers, in these row groups of a bucket."""
+    runs = _runs(file.read_row_groups(groups, ["partition"], use_threads=False)["partition"].to_numpy(), wanted)
+    columns: dict[int, dict[str, Ints]] = {number: {} for number in wanted}
+    for name in names:  # one by one, so that little is held twice
+        column = file.read_row_groups(groups, [name], use_threads=False)[name]
+        for number, mine in runs.items():
+            columns[number][name] = _ints([column.slice(*run) for run in mine])
+        del column
+    pa.default_memory_pool().release_unused()
+    return columns
+
+
+def telling(metadata: Any) -> list[str]:
     """Columns that may tell something; that others are -1 throughout is known without reading them."""
     names = {metadata.schema.column(place).name: place for place in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

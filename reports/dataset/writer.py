@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,8 @@ from reports.tables import Step
 from spec.formats.verdict import UsageError
 
 WAITING_BYTES: Final = 96 << 20
+ROW_GROUP: Final = 1 << 18
+"""Rows and records in one at the most, about."""
 
 
 @contextmanager
@@ -89,7 +92,9 @@ class Writer:
                 break
             left -= sizes[bucket]
             tables = sorted(self._waiting.pop(bucket), key=itemgetter(0))  # those of a partition together
-            self._bucket(bucket).write_table(pa.concat_tables([table for _, table in tables]))
+            together = pa.concat_tables([table for _, table in tables])
+            for first, end in pairwise(_row_groups(together)):
+                self._bucket(bucket).write_table(together.slice(first, end - first))
 
     def _number(self, key: str) -> int:
         if key not in self._numbers:
@@ -159,6 +164,13 @@ def _table(number: int, ops: Operations) -> Any:
         each = schema.OPERATIONS.field(name).type
         columns.append(pa.ListArray.from_arrays(ends, pa.array(getattr(ops, name)), type=each))
     return pa.table(columns, schema=schema.OPERATIONS)
+
+
+def _row_groups(table: Any) -> list[int]:
+    """Where they begin and end: whoever reads a large partition bit by bit holds one at a time."""
+    told = np.concatenate([each.value_lengths().to_numpy() for each in table["record_offset"].chunks])
+    weight = np.cumsum(1 + told.astype(np.int64)) // ROW_GROUP
+    return [0, *(np.flatnonzero(np.diff(weight)) + 1).tolist(), len(table)]
 
 
 def _steps(steps: list[Step]) -> Any:

@@ -34,16 +34,13 @@ def own_reads(view: View) -> Found:
 
 def early_reads(view: View) -> Found:
     """Rule 19: a reader had a transaction's record, or passed its first one, before its commit was asked for."""
-    ops, row, writer = view.ops, view.record_row, view.writer
+    ops = view.ops
     if not view.told_txn:
         return none_of(19)
-    may_commit = (ops.txn != UNKNOWN) & (ops.fate != Fate.ABORTED)
-    early = view.committed_read & (writer != NOBODY) & may_commit[writer] & (ops.txn[row] != ops.txn[writer])
-    early &= ops.returned[row] < ops.ended[writer]
-    early = np.flatnonzero(early)
+    early_send, early_read = view.early
     send, read = _passed(view)
-    other = ~np.isin(ops.txn[send], ops.txn[writer[early]])
-    send, read = np.concatenate([writer[early], send[other]]), np.concatenate([row[early], read[other]])
+    other = ~np.isin(ops.txn[send], ops.txn[early_send])
+    send, read = np.concatenate([early_send, send[other]]), np.concatenate([early_read, read[other]])
     first = first_of_each(ops.txn[send])
     offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
     return Found(19, read[first], send[first], offsets)

@@ -24,7 +24,7 @@ class Edges:
     offset: Ints
     part: Ints
 
-    def where(self, mask: Mask) -> "Edges":
+    def where(self, mask: Mask | Ints) -> "Edges":
         return Edges(*(getattr(self, name)[mask] for name in Edges.__dataclass_fields__))
 
 
@@ -39,7 +39,7 @@ def of_partitions(parts: list[Edges]) -> Edges:
 
 
 def reads(view: View) -> Edges:
-    """wr: one edge for each pair of transactions."""
+    """wr: an edge for each record."""
     ops, row, writer = view.ops, view.record_row, view.writer
     chosen = np.flatnonzero(view.committed_read & (writer != NOBODY) & (ops.txn[row] != UNKNOWN))
     source, target = ops.txn[writer[chosen]], ops.txn[row[chosen]]
@@ -50,8 +50,8 @@ def reads(view: View) -> Edges:
 def writes(view: View) -> Edges:
     """ww: neighbours in the order of offsets."""
     ops = view.ops
-    rows = view.acked[ops.txn[view.acked] != UNKNOWN]
-    rows = rows[np.argsort(ops.offset[rows], kind="stable")]
+    rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & view.spanned(ops.offset[view.acked])]
+    rows = np.concatenate([view.neighbour, rows[np.argsort(ops.offset[rows], kind="stable")]])
     before, after = rows[:-1], rows[1:]
     differ = ops.txn[before] != ops.txn[after]
     before, after = before[differ], after[differ]
@@ -59,10 +59,16 @@ def writes(view: View) -> Edges:
 
 
 def _edges(view: View, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
-    _, once = np.unique((source.astype(np.int64) << 32) | target, return_index=True)
     offset = view.ops.offset[second]
-    columns = (source[once], target[once], first[once], second[once], offset[once])
-    return Edges(*columns, np.zeros(len(once), np.int64))
+    return Edges(source, target, view.numbered(first), view.numbered(second), offset, np.zeros_like(offset))
+
+
+def once(edges: Edges) -> Edges:
+    """Of each pair of transactions that edge whose operations came first."""
+    order = np.lexsort((edges.offset, edges.second, edges.first, edges.target, edges.source))
+    source, target = edges.source[order], edges.target[order]
+    new = np.append(True, (source[1:] != source[:-1]) | (target[1:] != target[:-1]))[: len(order)]
+    return edges.where(order[new])
 
 
 def backward_spans(view: View) -> Found:
@@ -88,7 +94,7 @@ def spans(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 
 
 def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
-    """wr and ww, of those that lie in one of these spans."""
+    """wr and ww, one of each pair of transactions, of those that lie in one of these spans."""
 
     def span_of(numbers: Ints) -> Ints:
         slot = np.searchsorted(low, numbers, "right") - 1
@@ -98,7 +104,7 @@ def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
         span = span_of(edges.source)
         return edges.where((span != UNKNOWN) & (span == span_of(edges.target)))
 
-    return inside(reads(view)), inside(writes(view))
+    return once(inside(reads(view))), once(inside(writes(view)))
 
 
 def circles(edges: Edges) -> list[Ints]:

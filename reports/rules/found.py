@@ -25,8 +25,16 @@ class Found:
     offset: Ints
     information: bool = False
 
-    def of_rule(self, rule: int) -> "Found":
-        return Found(rule, self.first, self.second, self.offset, self.information)
+    def where(self, chosen: "Mask | Ints") -> "Found":
+        return Found(self.rule, self.first[chosen], self.second[chosen], self.offset[chosen], self.information)
+
+
+def joined(parts: list[Found]) -> Found:
+    """Of one rule."""
+    first, second, offset = (
+        np.concatenate([getattr(each, name) for each in parts]) for name in ("first", "second", "offset")
+    )
+    return Found(parts[0].rule, first, second, offset, parts[0].information)
 
 
 def none_of(rule: int) -> Found:

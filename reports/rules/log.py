@@ -138,36 +138,31 @@ def producer_reorders(view: View) -> Found:
     return Found(12, after[wrong], before[wrong], ops.offset[after[wrong]])
 
 
-def send_disorder(view: View) -> tuple[Found, Found]:
-    """Rules 10 and 13. What one process can tell by itself (10) is not told again (13)."""
-    own = _nonmonotonic_sends(view)
-    found = _append_inversions(view)
-    blamed = np.concatenate([own.first, own.second])
-    other = ~np.isin(found.first, blamed) & ~np.isin(found.second, blamed)
-    return own, Found(13, found.first[other], found.second[other], found.offset[other])
-
-
-def _nonmonotonic_sends(view: View) -> Found:
-    """Of a process, one after the other; of a transaction, as it called send()."""
+def nonmonotonic_sends(view: View) -> Found:
+    """Rule 10, of a process: one after the other."""
     ops = view.ops
     rows = view.acked[np.argsort(ops.process[view.acked], kind="stable")]
     before, after = rows[:-1], rows[1:]
     wrong = (ops.process[before] == ops.process[after]) & (ops.offset[after] <= ops.offset[before])
     wrong &= ops.returned[before] < ops.invoked[after]
+    return Found(10, after[wrong], before[wrong], ops.offset[after[wrong]])
+
+
+def nonmonotonic_transactions(view: View) -> Found:
+    """Rule 10, of a transaction: as it called send()."""
+    ops = view.ops
     if not ops.tells("txn", "sequence"):
-        return Found(10, after[wrong], before[wrong], ops.offset[after[wrong]])
+        return none_of(10)
     rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & (ops.sequence[view.acked] != UNKNOWN)]
     rows = rows[ops.producer[rows] == UNKNOWN]  # of a producer that is known tells rule 12
     rows = rows[np.lexsort((ops.sequence[rows], ops.txn[rows]))]
-    first, second = rows[:-1], rows[1:]
-    inside = (ops.txn[first] == ops.txn[second]) & (ops.offset[second] <= ops.offset[first])
-    after, before = np.concatenate([after[wrong], second[inside]]), np.concatenate([before[wrong], first[inside]])
-    once = first_of_each(after)
-    return Found(10, after[once], before[once], ops.offset[after[once]])
+    before, after = rows[:-1], rows[1:]
+    inside = (ops.txn[before] == ops.txn[after]) & (ops.offset[after] <= ops.offset[before])
+    return Found(10, after[inside], before[inside], ops.offset[after[inside]])
 
 
-def _append_inversions(view: View) -> Found:
-    """On the log end: an acknowledgement bounds it from below, a send with a known offset from above."""
+def append_inversions(view: View) -> Found:
+    """Rule 13, on the log end: an acknowledgement bounds it from below, a send with a known offset from above."""
     ops, acked = view.ops, view.acked
     lower = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
     return Found(13, *sweep(lower, send_bounds(view)))

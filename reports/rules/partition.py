@@ -1,42 +1,86 @@
-"""All rules that look at one partition at a time: called by the local engine and by the Spark job alike.
+"""All rules that look at one partition at a time: called by every engine, for a partition and for a slice of it alike.
 
 Offsets are never used as array indices: a partition may begin at any offset and have gaps.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from reports.columns import Operations
 from reports.rules import committed, cycles, exactly_once, log, polls, register, storage
 from reports.rules.found import Found, Promise
+from reports.rules.settle import Piece, settled
 from reports.rules.view import View
 
-FAMILIES: Final[tuple[Callable[[View], Found | tuple[Found, ...]], ...]] = (
-    log.inconsistent_offsets,
-    log.duplicates,
-    log.phantom_reads,
-    log.lost_and_unseen,
-    log.producer_reorders,
-    log.send_disorder,
-    polls.nonmonotonic_polls,
-    polls.passed_over,
-    polls.sends_between,
-    polls.silent_resets,
-    register.stale_reads,
-    register.future_reads,
-    register.regressions,
-    committed.aborted_reads,
-    committed.own_reads,
-    committed.early_reads,
-    committed.passed_over,
-    committed.hanging_transactions,
-    cycles.backward_spans,
-    exactly_once.double_processing,
-    storage.early_retention,
-    storage.outlived_tombstones,
-    storage.diverged_replicas,
-    storage.stuck_ends,
-)
+
+class Cut(Enum):
+    """Of a partition that is too large to be looked at whole, what a family of rules must see at once."""
+
+    OFFSETS = "all that was told of a span of offsets, and of the values there"
+    ROWS = "operations one after the other, and what each process did last before them"
+    TIME = "who was invoked in a time, and the largest offsets that were proved before it"
+    WHOLE = "some columns of all operations"
+
+
+class Family(NamedTuple):
+    """A look at a partition, or at a slice; what it finds are findings of one rule or more.
+
+    One that needs all operations names the columns that it reads, beside what they are and how they ended; it finds
+    nothing in a history that tells nothing in those of `told`.
+    """
+
+    look: Callable[[View], Found | tuple[Found, ...]]
+    cut: Cut
+    columns: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
+STUCK: Final = ("returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
+JUMPS: Final = (*READS, "group", "began")
+FAMILIES: Final = (
+    Family(log.inconsistent_offsets, Cut.OFFSETS),
+    Family(log.duplicates, Cut.OFFSETS),
+    Family(log.phantom_reads, Cut.OFFSETS),
+    Family(log.lost_and_unseen, Cut.OFFSETS),
+    Family(log.producer_reorders, Cut.WHOLE, ("offset", "producer", "sequence"), ("producer", "sequence")),
+    Family(log.nonmonotonic_sends, Cut.ROWS),
+    Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence")),
+    Family(log.append_inversions, Cut.TIME),
+    Family(polls.nonmonotonic_polls, Cut.ROWS),
+    Family(polls.passed_over, Cut.OFFSETS),
+    Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",)),
+    Family(polls.silent_resets, Cut.OFFSETS),
+    Family(register.stale_reads, Cut.TIME),
+    Family(
+        register.stale_stable_ends, Cut.WHOLE,
+        (*READS, "offset", "last_stable_offset", "leader_epoch", "txn"), ("last_stable_offset", "txn"),
+    ),
+    Family(register.future_reads, Cut.OFFSETS),
+    Family(register.future_ends, Cut.TIME),
+    Family(register.regressions, Cut.TIME),
+    Family(committed.aborted_reads, Cut.OFFSETS),
+    Family(committed.own_reads, Cut.OFFSETS),
+    Family(
+        committed.early_reads, Cut.WHOLE,
+        (*READS, "offset", "value", "last_stable_offset", "isolation", "txn"), ("txn",),
+    ),
+    Family(committed.passed_over, Cut.OFFSETS),
+    Family(
+        committed.hanging_transactions, Cut.WHOLE,
+        ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms"), ("last_stable_offset",),
+    ),
+    Family(cycles.backward_spans, Cut.OFFSETS),
+    Family(exactly_once.double_processing, Cut.OFFSETS),
+    Family(
+        storage.early_retention, Cut.WHOLE,
+        ("invoked", "returned", "offset", "timestamp_ms", "log_start_offset", "at_ms"), ("log_start_offset",),
+    ),
+    Family(storage.outlived_tombstones, Cut.WHOLE, told=("key",)),
+    Family(storage.diverged_replicas, Cut.OFFSETS),
+    Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",)),
+)  # fmt: skip
 """Each gives findings of one or more rules."""
 CANDIDATES: Final = {20, 21}
 """Rules whose findings count only when all partitions were seen (`reports.rules.run`)."""
@@ -48,12 +92,19 @@ def check(ops: Operations, promise: Promise) -> list[Found]:
 
 
 def check_view(view: View) -> list[Found]:
-    return list(_findings(view)) if len(view.ops) else []
+    return settled(pieces(view, *Cut)) if len(view.ops) else []
 
 
-def _findings(view: View) -> Iterator[Found]:
-    for family in FAMILIES:
-        result = family(view)
-        for found in (result,) if isinstance(result, Found) else result:
-            if len(found.first):
-                yield found
+def pieces(view: View, *cuts: Cut) -> Iterator[Piece]:
+    """What the families of these cuts find, unsettled."""
+    for number, family in enumerate(FAMILIES):
+        if family.cut in cuts:
+            yield from looked(number, view)
+
+
+def looked(number: int, view: View) -> Iterator[Piece]:
+    """What one family finds."""
+    result = FAMILIES[number].look(view)
+    for place, found in enumerate((result,) if isinstance(result, Found) else result):
+        if len(found.first):
+            yield Piece(number, place, found)

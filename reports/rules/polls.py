@@ -1,11 +1,12 @@
 """What one reader was given, one after the other: rules 6 to 9, 11, 23, 33 and 35 (the last two need gaps as well)."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
-from reports.rules.found import NOBODY, Found, Mask, distinct, first_of_each, none_of, running_maximum
+from reports.rules.found import NOBODY, Found, Mask, distinct, first_of_each, joined, none_of, running_maximum
 from reports.rules.view import View
 
 
@@ -32,7 +33,7 @@ def _gaps(view: View) -> Gaps:
     have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
     slots: list[Ints] = []
     offsets: list[Ints] = []
-    odd = np.isin(reading.row, view.record_row[_falls(view) + 1]) | (reading.first < begins)  # counting misleads
+    odd = np.isin(reading.row, view.disordered) | (reading.first < begins)  # counting misleads
     for slot in np.flatnonzero((due > have) | odd):
         records = slice(reading.start[slot], reading.start[slot] + ops.record_count[reading.row[slot]])
         between = known[np.searchsorted(known, begins[slot]) : np.searchsorted(known, reading.last[slot], "right")]
@@ -43,12 +44,6 @@ def _gaps(view: View) -> Gaps:
         return Gaps(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
     of, offset = np.concatenate(slots), np.concatenate(offsets)
     return Gaps(of, reading.row[of], offset, offset > reading.first[of])
-
-
-def _falls(view: View) -> Ints:
-    """Records after which, in the same read, comes one that is no further."""
-    same = view.read_value[1:] & (view.record_row[1:] == view.record_row[:-1])
-    return np.flatnonzero(same & (np.diff(view.ops.record_offset) <= 0))
 
 
 def passed_over(view: View) -> tuple[Found, ...]:
@@ -65,7 +60,7 @@ def passed_over(view: View) -> tuple[Found, ...]:
     gone = full & (later == NOBODY) & (earlier != NOBODY)
     other = np.where(later != NOBODY, later, earlier)[~gone]
     here = gaps.where(~gone)
-    before = np.where(reading.goes_on[here.slot], reading.row[here.slot - 1], NOBODY)
+    before = reading.before[here.slot]
     first = first_of_each(gaps.offset[gone])
     outside, inside = (first_of_each(here.row[mask]) for mask in (~here.inside, here.inside))
     return (
@@ -125,21 +120,19 @@ def _seen_before_and_after(view: View, gaps: Gaps) -> tuple[Ints, Ints]:
 def nonmonotonic_polls(view: View) -> tuple[Found, Found, Found]:
     """Rules 7, 9 and 23. A reader that names its position goes back only if it wants to; one that aborted may, too."""
     ops, reading = view.ops, view.reading
-    rows, goes_on = reading.row, reading.goes_on
-    before = np.full(len(rows), NOBODY)
-    before[1:] = rows[:-1]
+    rows, before = reading.row, reading.before
+    goes_on = before != NOBODY
     aborted = goes_on & (ops.fate[before] == Fate.ABORTED) & (ops.txn[before] != ops.txn[rows])
     back = np.zeros(len(rows), bool)
     back[1:] = goes_on[1:] & (reading.first[1:] <= reading.last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
     back &= ~aborted
     rewound = np.zeros(len(rows), bool)
     rewound[1:] = aborted[1:] & (reading.first[1:] != reading.first[:-1])
-    falls = _falls(view)
-    inside = view.record_row[falls + 1]
+    inside = view.record_row[view.falls + 1]
     once = first_of_each(inside)
     return (
         Found(7, rows[back], before[back], reading.first[back]),
-        Found(9, inside[once], inside[once], ops.record_offset[falls + 1][once]),
+        Found(9, inside[once], inside[once], ops.record_offset[view.falls + 1][once]),
         Found(23, rows[rewound], before[rewound], reading.first[rewound], information=True),
     )
 
@@ -159,38 +152,65 @@ def sends_between(view: View) -> Found:
     return Found(11, b[skip], a[skip], ops.offset[b[skip]], information=True)
 
 
-def silent_resets(view: View) -> Found:
-    """Rule 33: a reader that resumed begins beyond where its group had come, over records that none of it ever saw."""
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """Readers that resumed beyond where their group had come: (read, the one that had come furthest)."""
+
+    row: Ints
+    furthest: Ints
+    due: Ints  # where the group had come to
+    first: Ints  # where the read began
+    who: Ints
+
+
+NO_JUMPS: Final = Jumps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+
+
+def jumps_of(view: View) -> Jumps:
     ops, reading = view.ops, view.reading
     if not ops.tells("began"):
-        return none_of(33)
-    who = np.where(ops.group[reading.row] == UNKNOWN, -2 - ops.process[reading.row], ops.group[reading.row])
-    resumed = ~reading.goes_on & (ops.began[reading.row] == Began.RESUMED)
+        return NO_JUMPS
+    who = _readers(view)
+    resumed = (reading.before == NOBODY) & (ops.began[reading.row] == Began.RESUMED)
     order = np.argsort(who, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(who[order])) + 1)
     found = [_jumps(view, mine, resumed) for mine in groups if np.any(resumed[mine])]
-    if not found:
-        return none_of(33)
-    first, second, offset = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Found(33, first, second, offset)
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [NOTHING] * 4
+    row, furthest, due, first = columns
+    by_row = np.argsort(reading.row)
+    return Jumps(row, furthest, due, first, who[by_row[np.searchsorted(reading.row[by_row], row)]])
 
 
-def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
-    """Of the reads of one group: those that resumed too far, who had come furthest before, the first offset jumped."""
+def _readers(view: View) -> Ints:
+    """Of each read in `view.reading`: whose member it is, or which process."""
+    group, process = view.ops.group[view.reading.row], view.ops.process[view.reading.row]
+    return np.where(group == UNKNOWN, -2 - process.astype(np.int64), group)
+
+
+def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints, Ints]:
+    """Of the reads of one group."""
     ops, reading = view.ops, view.reading
     ordered = mine[np.argsort(ops.returned[reading.row[mine]], kind="stable")]
     furthest, who = running_maximum(reading.last[ordered] + 1)
     resuming = mine[resumed[mine]]
     slot = np.searchsorted(ops.returned[reading.row[ordered]], ops.invoked[reading.row[resuming]]) - 1
     jumps = (slot >= 0) & (furthest[slot] < reading.first[resuming])
-    if not np.any(jumps):
-        return NOTHING, NOTHING, NOTHING
     resuming, slot = resuming[jumps], slot[jumps]
-    told = np.zeros(len(ops), bool)
-    told[reading.row[mine]] = True
-    unseen = np.setdiff1d(view.solid_offsets, ops.record_offset[told[view.record_row]])
-    due = np.maximum(furthest[slot], view.log_start)
-    first = np.searchsorted(unseen, due)
-    jumped = first < np.searchsorted(unseen, reading.first[resuming])
-    resuming, slot = resuming[jumped], slot[jumped]
-    return reading.row[resuming], reading.row[ordered[who[slot]]], unseen[first[jumped]]
+    return reading.row[resuming], reading.row[ordered[who[slot]]], furthest[slot], reading.first[resuming]
+
+
+def silent_resets(view: View) -> Found:
+    """Rule 33: a reader that resumed begins beyond where its group had come, over records that none of it ever saw."""
+    ops, reading = view.ops, view.reading
+    jumps: Jumps = jumps_of(view) if view.jumps is None else view.jumps
+    found = [none_of(33)]
+    for each in distinct(jumps.who):
+        told = np.zeros(len(ops), bool)
+        told[reading.row[_readers(view) == each]] = True
+        unseen = np.setdiff1d(view.solid_offsets, ops.record_offset[told[view.record_row]])
+        mine = np.flatnonzero(jumps.who == each)
+        slot = np.searchsorted(unseen, np.maximum(jumps.due[mine], view.log_start))
+        jumped = slot < np.searchsorted(unseen, jumps.first[mine])
+        mine = mine[jumped]
+        found.append(Found(33, jumps.row[mine], jumps.furthest[mine], unseen[slot[jumped]]))
+    return joined(found)

@@ -15,20 +15,22 @@ from reports.rules.view import View
 
 
 def future_reads(view: View) -> Found:
-    """Rule 15: who returned a value before its send was invoked, or told an end beyond its offset."""
+    """Rule 15: who returned a value before its send was invoked."""
     ops = view.ops
     writer, row = view.writer, view.record_row
     early = np.flatnonzero(view.read_value & (writer != NOBODY) & (ops.returned[row] < ops.invoked[writer]))
-    send, read = writer[early], row[early]
-    if not view.promise.unclean_election:
-        passed, by, _ = sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view))
-        other = ~np.isin(passed, send)
-        send, read = np.concatenate([send, passed[other]]), np.concatenate([read, by[other]])
-    if not len(send):
+    if not len(early):
         return none_of(15)
-    first = first_of_each(send)  # one finding for each send
-    offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
-    return Found(15, send[first], read[first], offsets)
+    early = early[first_of_each(writer[early])]  # one finding for each send
+    send = writer[early]
+    return Found(15, send, row[early], view.send_offset[np.searchsorted(view.sends, send)])
+
+
+def future_ends(view: View) -> Found:
+    """Rule 15: who told an end beyond the offset of a record before its send was invoked."""
+    if view.promise.unclean_election:
+        return none_of(15)
+    return Found(15, *sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view)))
 
 
 def _reports(view: View, column: Ints) -> Ints:
@@ -46,6 +48,19 @@ def _ends(view: View) -> Bounds:
 def _read_to(view: View) -> Bounds:
     reading = view.reading
     return Bounds(view.ops.returned[reading.row], reading.last + 1, reading.row)
+
+
+def lower_bounds(view: View) -> Iterator[Bounds]:
+    """All that the sweeps compare with what is told later, one kind of evidence after the other."""
+    ops, acked = view.ops, view.acked
+    yield Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
+    read = _read_to(view)
+    yield read
+    yield read.where(ops.isolation[read.row] == Isolation.READ_COMMITTED)
+    ends = _ends(view)
+    yield ends
+    yield _listing(view, ends)
+    yield _stable_ends(view)
 
 
 def _as_upper(view: View, bounds: Bounds) -> Bounds:
@@ -91,23 +106,28 @@ def _split(rule: int, view: View, lower: Bounds, upper: Bounds) -> tuple[Found, 
 def stale_reads(view: View) -> tuple[Found, ...]:
     """Rule 14: records that were read, and with acks=all those that were acknowledged, prove the high watermark.
 
-    The last stable offset, too, where no transaction can hold it back.
+    What was read by read_committed proves the last stable offset.
     """
-    ops, acked = view.ops, view.acked
-    lower = _read_to(view)
-    if view.promise.acks_all:
-        lower = lower + Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
+    lower = _proven(view)
     found = _split(14, view, lower, _as_upper(view, _ends(view)))
-    if not ops.tells("last_stable_offset"):
+    if not view.ops.tells("last_stable_offset"):
         return found
+    committed = view.ops.isolation[lower.row] == Isolation.READ_COMMITTED
+    return *found, *_split(14, view, lower.where(committed), _as_upper(view, _stable_ends(view)))
+
+
+def stale_stable_ends(view: View) -> tuple[Found, ...]:
+    """Rule 14: where no transaction can hold it back, the last stable offset is the high watermark."""
+    if not view.ops.tells("last_stable_offset"):
+        return none_of(14), none_of(14)
     stable = _stable_ends(view)
-    committed = ops.isolation[lower.row] == Isolation.READ_COMMITTED
-    free = _as_upper(view, stable.where(_cannot_be_held(view, stable.z)))
-    return (
-        *found,
-        *_split(14, view, lower.where(committed), _as_upper(view, stable)),
-        *_split(14, view, lower, free),
-    )
+    return _split(14, view, _proven(view), _as_upper(view, stable.where(_cannot_be_held(view, stable.z))))
+
+
+def _proven(view: View) -> Bounds:
+    ops, acked = view.ops, view.acked
+    proven = _read_to(view)
+    return proven + Bounds(ops.returned[acked], ops.offset[acked] + 1, acked) if view.promise.acks_all else proven
 
 
 def _stable_ends(view: View) -> Bounds:
@@ -135,12 +155,17 @@ def regressions(view: View) -> tuple[Found, ...]:
     ops = view.ops
     ends = _ends(view)
     within, across = _split(16, view, ends, _as_upper(view, ends))
-    listing = ends.where((ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN))
-    found = within, _fell_from_epoch_to_epoch(view, listing), across
+    found = within, _fell_from_epoch_to_epoch(view, _listing(view, ends)), across
     if not ops.tells("last_stable_offset"):
         return found
     stable = _stable_ends(view)
     return *found, *_split(16, view, stable, _as_upper(view, stable))
+
+
+def _listing(view: View, ends: Bounds) -> Bounds:
+    """Ends that ListOffsets told in an epoch that is known."""
+    ops = view.ops
+    return ends.where((ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN))
 
 
 def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> Found:

@@ -1,15 +1,17 @@
 """Rules over a whole run: what partitions say together, and the tables of transactions, groups and the cluster."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 import numpy as np
 
-from reports.columns import Fate, Ints
+from reports.columns import NOTHING, Fate, Ints
 from reports.rules import cluster, committed, cycles, groups
 from reports.rules.found import Found, Promise
-from reports.rules.partition import CANDIDATES, check_view
+from reports.rules.look import FirstLook, Look, OfColumns, OfSpans
+from reports.rules.partition import CANDIDATES
 from reports.rules.told import Told
 from reports.rules.view import View
 from reports.tables import Step, Tables
@@ -21,19 +23,12 @@ T = TypeVar("T")
 class Over(Protocol):
     """What an engine does: some work on each partition, or on those of these keys, in the order of the keys."""
 
-    def __call__(
-        self, work: Callable[[str, View], T], keys: Collection[str] | None = None
-    ) -> Iterable[tuple[str, T]]: ...
-
-
-def first_look(_: str, view: View) -> list[Found]:
-    """All findings of a partition, and candidates of the rules that need the others."""
-    return check_view(view)
+    def __call__(self, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...
 
 
 def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition, list[Told]]:
     """What is found by partition, settled over all of them, and what only the tables of the run show."""
-    found = [(key, each) for key, mine in over(first_look) for each in mine]
+    found = [(key, each) for key, mine in over(FirstLook()) for each in mine]
     plain = [(key, each) for key, each in found if each.rule not in CANDIDATES | {4}]
     return [*plain, *_torn(over, found), *_circles(over, tables, found)], [
         *groups.committed_offsets(tables),
@@ -54,8 +49,9 @@ def _torn(over: Over, found: ByPartition) -> Iterator[tuple[str, Found]]:
     candidates = {key: each for key, each in found if each.rule == 20}
     torn_rows = {}
     if candidates:
-        passed = dict(over(partial(_transactions, {key: each.first for key, each in candidates.items()}), candidates))
-        seen = over(partial(_visible, np.unique(np.concatenate([*passed.values()]))))
+        rows = {key: each.first for key, each in candidates.items()}
+        passed = dict(over(OfColumns(partial(_transactions, rows), ("txn",)), candidates))
+        seen = over(OfSpans(partial(_visible, np.unique(np.concatenate([*passed.values()]))), _all_of))
         visible = np.unique(np.concatenate([txns for _, txns in seen]))
         for key, each in candidates.items():
             torn = np.isin(passed[key], visible)
@@ -74,6 +70,10 @@ def _transactions(rows: Mapping[str, Ints], key: str, view: View) -> Ints:
     return txns
 
 
+def _all_of(parts: list[Ints]) -> Ints:
+    return np.concatenate([NOTHING, *parts])
+
+
 def _visible(txns: Ints, _: str, view: View) -> Ints:
     return committed.visible(view, txns)[0] if view.told_txn else txns[:0]
 
@@ -87,7 +87,7 @@ def _circles(over: Over, tables: Tables, found: ByPartition) -> Iterator[tuple[s
     if not candidates:
         return
     low, high = cycles.spans(*(np.concatenate([getattr(c, name) for c in candidates]) for name in ("first", "second")))
-    edges = dict(over(partial(_edges_within, low, high)))
+    edges = dict(over(OfSpans(partial(_edges_within, low, high), _merged)))
     keys = list(edges)
     wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
     known = set[int]()
@@ -107,6 +107,11 @@ def _edges_within(low: Ints, high: Ints, _: str, view: View) -> tuple[cycles.Edg
     return cycles.within(view, low, high) if view.told_txn else (cycles.join([]), cycles.join([]))
 
 
+def _merged(parts: list[tuple[cycles.Edges, cycles.Edges]]) -> tuple[cycles.Edges, cycles.Edges]:
+    reads, writes = zip(*parts, strict=True) if parts else ((), ())
+    return cycles.once(cycles.join(list(reads))), cycles.once(cycles.join(list(writes)))
+
+
 def _committed(edges: cycles.Edges, tables: Tables) -> cycles.Edges:
     """Only those count of which neither end was taken back."""
     fate, _ = tables.transactions.columns()
@@ -121,10 +126,14 @@ def _ahead(over: Over, tables: Tables) -> Iterator[Told]:
     by_key: dict[str, list[Step]] = {}
     for step in groups.ahead_of_position(tables):
         by_key.setdefault(step.subject, []).append(step)
-    for key, left_out in over(partial(_left_out, by_key), by_key) if by_key else ():
+    for key, left_out in over(OfSpans(partial(_left_out, by_key), _any_of), by_key) if by_key else ():
         for step in left_out:
             given = step._replace(f="was_given", number=step.position - 1, group="", member="")
             yield Told(24, key, step.number, step, given)
+
+
+def _any_of(parts: list[list[Step]]) -> list[Step]:
+    return sorted({step for part in parts for step in part}, key=attrgetter("returned"))
 
 
 def _left_out(steps: Mapping[str, list[Step]], key: str, view: View) -> list[Step]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Reading:
     begins: Ints
     first: Ints
     last: Ints
-    goes_on: Mask  # the one before it is of the same process and run
+    before: Ints  # the read before it of the same process and run, `NOBODY` if it is the first
     start: Ints  # of its records among all records
 
 
@@ -63,12 +64,36 @@ class Cover:
         return inside, np.where(inside, self.row[slot], NOBODY)
 
 
-class View:
-    """The columns of a partition, what the configuration promises, and what follows from both."""
+def in_order_of_reads(sends: Ints, reads: Ints) -> tuple[Ints, Ints]:
+    """Pairs by their reads, those of one read by their sends."""
+    order = np.lexsort((sends, reads))
+    return sends[order], reads[order]
 
-    def __init__(self, ops: Operations, promise: Promise) -> None:
+
+class View:
+    """The columns of a partition, what the configuration promises, and what follows from both.
+
+    Of a slice of a partition (`reports.division`) `known` says what cannot follow from the slice alone.
+    """
+
+    span: ClassVar[tuple[int, int]] = (-(1 << 63), (1 << 63) - 1)
+    """The first and the last offset that are looked at; of others only some observations are here."""
+    neighbour: ClassVar[Ints] = NOTHING
+    """The row of the last acknowledged send of a transaction before the span, if there is one."""
+    jumps: Any = None
+    """Of `reports.rules.polls`, where they were found before."""
+
+    def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
         self.ops, self.promise = with_isolation(ops, promise.isolation), promise
         self.told_txn = ops.tells("txn")
+        vars(self).update(known)
+
+    def numbered(self, rows: Ints) -> Ints:
+        """As numbers of all rows of the partition, of which this may be a slice; `NOBODY` stays."""
+        return rows
+
+    def spanned(self, offset: Ints) -> Mask:
+        return (offset >= self.span[0]) & (offset <= self.span[1])
 
     # -- sends -------------------------------------------------------------------------------------
 
@@ -198,7 +223,7 @@ class View:
     def solid(self) -> Mask:
         """Records of successful reads that every other reader must meet too, of whatever isolation."""
         ops = self.ops
-        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value
+        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value & self.spanned(ops.record_offset)
         if not self.told_txn:
             return good
         writer = self.writer
@@ -229,11 +254,41 @@ class View:
         first = ops.record_offset[start]
         last = ops.record_offset[start + ops.record_count[rows] - 1]
         begins = ops.position[rows].copy()
-        goes_on = np.zeros(len(rows), bool)
-        goes_on[1:] = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
-        follows = np.flatnonzero(goes_on & (begins == UNKNOWN))
+        before = np.full(len(rows), NOBODY)
+        goes_on = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
+        before[1:][goes_on] = rows[:-1][goes_on]
+        follows = np.flatnonzero((before != NOBODY) & (begins == UNKNOWN))
         begins[follows] = last[follows - 1] + 1
-        return Reading(rows, begins, first, last, goes_on, start)
+        return Reading(rows, begins, first, last, before, start)
+
+    @cached_property
+    def silent(self) -> Ints:
+        """Successful reads from a position that found nothing."""
+        ops = self.ops
+        rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count == 0))
+        told: Ints = rows[ops.position[rows] != UNKNOWN]
+        return told
+
+    @cached_property
+    def falls(self) -> Ints:
+        """Records after which, in the same read, comes one that is no further."""
+        same = self.read_value[1:] & (self.record_row[1:] == self.record_row[:-1])
+        return np.flatnonzero(same & (np.diff(self.ops.record_offset) <= 0))
+
+    @cached_property
+    def disordered(self) -> Ints:
+        """Rows of reads with such records."""
+        return distinct(self.record_row[self.falls])
+
+    @cached_property
+    def early(self) -> tuple[Ints, Ints]:
+        """Records that a reader had before their transaction's commit was asked for: send and read, a pair for each."""
+        ops, row, writer = self.ops, self.record_row, self.writer
+        may_commit = (ops.txn != UNKNOWN) & (ops.fate != Fate.ABORTED)
+        early = self.committed_read & (writer != NOBODY) & may_commit[writer] & (ops.txn[row] != ops.txn[writer])
+        early &= (ops.returned[row] < ops.ended[writer]) & self.spanned(ops.record_offset)
+        places = np.flatnonzero(early)
+        return in_order_of_reads(writer[places], row[places])
 
     @cached_property
     def covered(self) -> tuple[Ints, Ints, Ints]:
@@ -244,11 +299,9 @@ class View:
         ops, reading = self.ops, self.reading
         unknown = (reading.begins == UNKNOWN) | self.promise.retention  # who begins below the log start jumps to it
         start = np.where(unknown, reading.first, reading.begins)
-        silent = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count == 0))
-        silent = silent[ops.position[silent] != UNKNOWN]
-        rows = np.concatenate([reading.row, silent])
-        start = np.concatenate([start, ops.position[silent]])
-        end = np.concatenate([reading.last + 1, ops.position[silent]])
+        rows = np.concatenate([reading.row, self.silent])
+        start = np.concatenate([start, ops.position[self.silent]])
+        end = np.concatenate([reading.last + 1, ops.position[self.silent]])
         reached = (ops.quiet[rows] == 1) & (ops.high_watermark[rows] != UNKNOWN) & (end >= ops.high_watermark[rows])
         return rows, start, np.where(reached, NEVER, end)
 

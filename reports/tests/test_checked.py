@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from reports import checked
 from reports.audit import audit
-from reports.engines import Here, Work
+from reports.engines import Here
 from reports.ingest.history import Ingested
 from reports.synth.write import synth_dataset
 
@@ -24,7 +24,7 @@ class Interrupted:
     def __init__(self, after: int | None = None) -> None:
         self.after, self.asked = after, list[str]()
 
-    def over(self, history: Ingested, work: Work[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def over(self, history: Ingested, work: Any, keys: Collection[str] | None = None) -> Iterable[tuple[str, Any]]:
         if isinstance(work, checked.Keeping):
             self.asked = list(keys or ())
         return self._some(Here().over(history, work, keys))

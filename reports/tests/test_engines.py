@@ -2,27 +2,36 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from reports import engines
-from reports.audit import audit
-from reports.dataset import schema
+from reports.audit import audit, audit_history
+from reports.dataset import chunks, schema, writer
 from reports.dataset.reader import Partitions, read_dataset
+from reports.division import divided, plan, survey
 from reports.engines import Here, Pool, engine_for
+from reports.ingest.history import Ingested
+from reports.rules.found import Found, Promise
+from reports.rules.look import FirstLook, Look, OfColumns
 from reports.rules.view import View
-from reports.soak_cluster import PLANTED
+from reports.soak_cluster import PLANTED, rows
 from reports.synth.write import synth_dataset
 from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted") / "dataset"
-    synth_dataset(folder, operations=3_000, seed=3, planted=PLANTED)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writer, "ROW_GROUP", 5)
+        synth_dataset(folder, operations=3_000, seed=3, planted=PLANTED)
     return folder
 
 
@@ -44,6 +53,43 @@ def test_two_processes_find_the_same(dataset: Path, here: AuditResult, pool: Poo
     assert audit(dataset, engine=pool) == here
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, dataset: Path) -> None:
+    """The two largest partitions are too large, a chunk holds few operations, and a span few offsets."""
+    sizes = sorted(engines.size_of(part) for part in read_dataset(dataset).partitions.parts.values())  # type: ignore[union-attr]
+    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", sizes[-3])
+    monkeypatch.setattr(chunks, "CHUNK", 200)
+    monkeypatch.setattr(divided, "SPAN", 256)
+
+
+class InSlices:
+    """Does what the others do with slices, in this process."""
+
+    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+        assert isinstance(history.partitions, Partitions)
+        return engines.spread(map, history.partitions, Promise.of(history.config), work, keys)
+
+
+def test_every_anomaly_is_found_in_slices(
+    dataset: Path, here: AuditResult, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where anomalies are planted there are few operations, which are all divided."""
+    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", 0)
+    monkeypatch.setattr(engines, "size_of", lambda part: part.rows < 60)
+    for module in (survey, plan):
+        monkeypatch.setattr(module, "EVERY", 1)
+    monkeypatch.setattr(chunks, "CHUNK", 5)
+    monkeypatch.setattr(divided, "SPAN", 3)
+    assert audit(dataset, engine=InSlices()) == here
+
+
+def test_divided_or_not_they_find_the_same(dataset: Path, here: AuditResult, pool: Pool, small: None) -> None:
+    history = read_dataset(dataset)
+    assert audit_history(history, str(dataset), pool) == here
+    cut = list(history.partitions.divided.values())  # type: ignore[union-attr]
+    assert [(len(each.plan.spans) > 2, len(each.plan.times) > 2) for each in cut] == [(True, True)] * 2
+
+
 def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, pool: Pool) -> None:
     damaged = tmp_path / "damaged"
     damaged.mkdir()
@@ -54,24 +100,13 @@ def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, poo
         audit(damaged, engine=pool)
 
 
-def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    partitions = Partitions(dataset)
-    largest = max(
-        part.rows * engines.ROW_BYTES + part.records * engines.RECORD_BYTES for part in partitions.parts.values()
-    )
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-    for held, workers in ((2 * largest, 2), (2 * largest - 1, 1), (1, 1)):
-        monkeypatch.setattr(engines, "MEMORY_BYTES", held)
-        assert engines.workers_for(partitions) == workers
-
-
 def kill_myself(key: str, view: View) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_worker_that_was_killed_is_told(dataset: Path, pool: Pool) -> None:
     with pytest.raises(UsageError, match="a worker was killed"):
-        list(pool.over(read_dataset(dataset), kill_myself))
+        list(pool.over(read_dataset(dataset), OfColumns(kill_myself, ())))
 
 
 @pytest.fixture(scope="module")
@@ -91,25 +126,32 @@ def test_spark_finds_the_same(dataset: Path, here: AuditResult, spark: engines.E
     assert audit(dataset, engine=spark) == here
 
 
-class WorkerDies:
-    """Work whose worker process is killed the first time."""
+@pytest.mark.xdist_group("spark")
+def test_spark_finds_the_same_in_divided_partitions(
+    dataset: Path, here: AuditResult, spark: engines.Engine, small: None
+) -> None:
+    assert audit(dataset, engine=spark) == here
+
+
+class WorkerDies(FirstLook):
+    """A look whose worker process is killed the first time."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
 
-    def __call__(self, key: str, view: View) -> int:
+    def __call__(self, key: str, view: View) -> list[Found]:
         if not self._mark.exists():
             self._mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return len(view.ops)
+        return super().__call__(key, view)
 
 
 @pytest.mark.xdist_group("spark")
 def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_path: Path, spark: engines.Engine) -> None:
     history = read_dataset(dataset)
-    counted = dict(spark.over(history, WorkerDies(tmp_path / "killed")))
+    found = dict(spark.over(history, WorkerDies(tmp_path / "killed")))
     assert (tmp_path / "killed").exists()
-    assert counted == {key: len(operations) for key, operations in history.partitions.items()}
+    assert rows(found) == rows(dict(Here().over(history, FirstLook())))
 
 
 @pytest.mark.parametrize(("name", "conf"), [("flink", ()), ("spark", ("colour",))])
