@@ -21,7 +21,9 @@ from reports.rules.view import View
 from reports.tests.random_ops import operations
 
 FAMILIES = (
-    log.send_disorder, register.stale_reads, register.future_reads, register.regressions, committed.early_reads,
+    log.nonmonotonic_sends, log.nonmonotonic_transactions, log.append_inversions, register.stale_reads,
+    register.stale_stable_ends, register.future_reads, register.future_ends, register.regressions,
+    committed.early_reads,
 )  # fmt: skip
 """Rules 10, 13 to 16 and 19."""
 
