@@ -40,6 +40,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m reports.soak_rules
 	@$(BIN)/python -m reports.soak_synth --ops 100000
 	@$(BIN)/python -m reports.soak_guards
+	@$(BIN)/python -m reports.soak_division --ops 10000000
 	@$(BIN)/python -m reports.soak_cluster
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600

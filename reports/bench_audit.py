@@ -156,7 +156,7 @@ def skewed(folder: Path, operations: int) -> None:
         for key, share in shares.items()
         for first in range(0, share, BLOCK)
     )
-    _dataset(folder, pieces, sum(shares.values()))
+    kept(folder, pieces, sum(shares.values()))
 
 
 # -- Porcupine ---------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
                     for number, ops in enumerate(parts.values()):
                         np.savetxt(lines, _lines(number, ops), fmt="%d")
                 folder = Path(place) / f"{size}-{partitions}"
-                _dataset(folder, [parts], size // partitions * partitions)
+                kept(folder, [parts], size // partitions * partitions)
                 ours = measured("audit", folder)
                 assert ours["verdict"] == "valid", ours
                 rows.append(
@@ -235,7 +235,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
     return "\n".join(rows)
 
 
-def _dataset(folder: Path, pieces: Iterable[dict[str, Operations]], count: int) -> None:
+def kept(folder: Path, pieces: Iterable[dict[str, Operations]], count: int) -> None:
     from reports.dataset.schema import Manifest
     from reports.dataset.writer import Writer
     from reports.importers.quarantine import Quarantine

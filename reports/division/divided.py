@@ -23,6 +23,8 @@ T = TypeVar("T")
 NO_VALUES: Final = Values(NOTHING, NOTHING, NOTHING, NOTHING)
 SPAN: Final = 1 << 18
 """Told offsets in a span: of a log that four readers read whole, a fifth as many records."""
+SAMPLE: Final = 1 << 12
+"""Of the offsets in a span so many are looked at to tell where it ends."""
 Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Does something to each of these, here or elsewhere, and gives the results in their order."""
 
@@ -42,7 +44,9 @@ class Divided:
         if promise.compaction:  # what is due at an offset hangs on later ones of the same key
             return None
         places = range(len(chunks))
-        bounds = bounds_of(list(each(partial(offsets_told, chunks), places)), size or SPAN)
+        size = size or SPAN
+        every = max(1, size // SAMPLE)
+        bounds = bounds_of(list(each(partial(offsets_told, chunks, every=every), places)), size // every)
         surveys = list(each(partial(survey, chunks, bounds=bounds, promise=promise), places))
         found = plan(surveys, bounds, promise)
         if found is None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from reports.columns import NEVER, NOTHING, Ints
 from reports.division.chunks import Rows, together
-from reports.division.survey import EVERY, Survey, carried, passed
+from reports.division.survey import Survey, carried, passed
 from reports.rules.found import Promise, distinct
 from reports.rules.view import View
 
@@ -44,9 +44,9 @@ class Plan:
 
 
 def bounds_of(samples: list[Ints], each: int) -> Ints:
-    """The first offsets of spans of about so many told offsets, but for the first span."""
+    """The first offsets of spans of so many of these offsets, but for the first span."""
     told = np.sort(np.concatenate([*samples, NOTHING]))
-    return distinct(told[:: max(1, each // EVERY)][1:])
+    return distinct(told[::each][1:])
 
 
 def plan(surveys: list[Survey], bounds: Ints, promise: Promise) -> Plan | None:

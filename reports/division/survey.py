@@ -13,8 +13,6 @@ from reports.rules.register import lower_bounds
 from reports.rules.view import View
 
 SENDS: Final = (Kind.SEND, Kind.FORMER)
-EVERY: Final = 64
-"""One told offset in so many is looked at to cut spans of like size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,11 @@ class Survey:
     spans: Ints  # in which span each of `values` is told; -1: sent, and no offset told
 
 
-def offsets_told(chunks: Chunks, chunk: int) -> Ints:
-    """A sample of them."""
+def offsets_told(chunks: Chunks, chunk: int, every: int) -> Ints:
+    """One in so many of them."""
     ops = chunks.read(chunk).ops
     sent = ops.offset[(ops.kind == Kind.SEND) & (ops.offset != UNKNOWN)]
-    return np.concatenate([sent, ops.record_offset])[::EVERY]
+    return np.concatenate([sent, ops.record_offset])[::every]
 
 
 def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey:

@@ -12,7 +12,7 @@ from reports import engines
 from reports.audit import audit, audit_history
 from reports.dataset import chunks, schema, writer
 from reports.dataset.reader import Partitions, read_dataset
-from reports.division import divided, plan, survey
+from reports.division import divided
 from reports.engines import Here, Pool, engine_for
 from reports.ingest.history import Ingested
 from reports.rules.found import Found, Promise
@@ -76,8 +76,6 @@ def test_every_anomaly_is_found_in_slices(
     """Where anomalies are planted there are few operations, which are all divided."""
     monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", 0)
     monkeypatch.setattr(engines, "size_of", lambda part: part.rows < 60)
-    for module in (survey, plan):
-        monkeypatch.setattr(module, "EVERY", 1)
     monkeypatch.setattr(chunks, "CHUNK", 5)
     monkeypatch.setattr(divided, "SPAN", 3)
     assert audit(dataset, engine=InSlices()) == here
