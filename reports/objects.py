@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from reports.ingest.builder import text_of
 from spec.formats.history import Config, Event
 from spec.formats.verdict import UsageError, Verdict
 
@@ -76,24 +77,24 @@ def judge(config: Config, events: Iterable[Event]) -> dict[str, Judged]:
 
 
 def register(ops: list[Op]) -> Judged:
-    writes = [repr(op.value) for op in ops if op.f == "write"]
+    writes = [text_of(op.value) for op in ops if op.f == "write"]
     distinct = len(set(writes)) == len(writes) and repr(INITIAL) not in writes
     return zones(ops) if distinct and all(op.f != "cas" for op in ops) else search(ops)
 
 
 def zones(ops: list[Op]) -> Judged:
     """With distinct writes: O(n log n). A value's operations all lie in one stretch of time without others."""
-    writes = {repr(op.value): op for op in ops if op.f == "write"}
+    writes = {text_of(op.value): op for op in ops if op.f == "write"}
     writes[repr(INITIAL)] = Op("write", INITIAL, -2, -1)
     reads: dict[str, list[Op]] = {}
     for op in ops:
         if op.f != "read":
             continue
-        write = writes.get(repr(op.value))
+        write = writes.get(text_of(op.value))
         if write is None or op.returned < write.invoked:
             what = "read what nobody wrote" if write is None else "read it before it was written"
             return Judged(Verdict.INVALID, what, (op,) if write is None else (op, write))
-        reads.setdefault(repr(op.value), []).append(op)
+        reads.setdefault(text_of(op.value), []).append(op)
     # Without a reader a write of unknown outcome need not have been.
     seen = [
         (write, reads.get(value, [])) for value, write in writes.items() if write.returned < NEVER or value in reads
@@ -132,11 +133,11 @@ def search(ops: list[Op], states: int = STATES) -> Judged:
         done, value = stack.pop()
         if done & certain == certain:
             return HELD
-        if (done, repr(value)) in seen:
+        if (done, text_of(value)) in seen:
             continue
         if len(seen) >= states:
             return Judged(Verdict.UNKNOWN, f"looked at {states:,} states")
-        seen.add((done, repr(value)))
+        seen.add((done, text_of(value)))
         furthest = max(furthest, done & certain, key=lambda mask: mask.bit_count())
         stack += _following(ops, done, value)
     stuck = next(op for n, op in enumerate(ops) if certain >> n & 1 and not furthest >> n & 1)
@@ -152,9 +153,9 @@ def _following(ops: list[Op], done: int, value: Any) -> Iterable[tuple[int, Any]
             continue
         if op.f == "write":
             yield done | 1 << n, op.value
-        elif op.f == "cas" and repr(op.value[0]) == repr(value):
+        elif op.f == "cas" and text_of(op.value[0]) == text_of(value):
             yield done | 1 << n, op.value[1]
-        elif op.f == "read" and repr(op.value) == repr(value):
+        elif op.f == "read" and text_of(op.value) == text_of(value):
             yield done | 1 << n, value
 
 
@@ -168,9 +169,9 @@ def grow_only_set(ops: list[Op]) -> Judged:
     reads = sorted((op for op in ops if op.f == "read"), key=lambda op: op.invoked)
     for op in ops:
         if op.f == "add":
-            first = adds.setdefault(repr(op.value), op)
-            adds[repr(op.value)] = min(first, op, key=lambda each: each.invoked)
-        for element in map(repr, op.value or ()) if op.f == "read" else (repr(op.value),):
+            first = adds.setdefault(text_of(op.value), op)
+            adds[text_of(op.value)] = min(first, op, key=lambda each: each.invoked)
+        for element in map(repr, op.value or ()) if op.f == "read" else (text_of(op.value),):
             proved[element] = min(proved.get(element, op), op, key=lambda each: each.returned)
     for read in reads:
         told = set(map(repr, read.value or ()))

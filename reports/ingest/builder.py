@@ -16,6 +16,19 @@ packed: Final = struct.Struct(f"={len(STORED)}q").pack
 OWN_NUMBER: Final = 1 << 61
 
 
+def text_of(value: Any) -> str:
+    """The same for equal values: in which order a map or a set tells what it holds says nothing."""
+    return repr(value if isinstance(value, str) else _in_order(value))
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(sorted(((key, _in_order(each)) for key, each in value.items()), key=lambda pair: repr(pair[0])))
+    if isinstance(value, (set, frozenset)):
+        return sorted((_in_order(each) for each in value), key=repr)
+    return [*map(_in_order, value)] if isinstance(value, (list, tuple)) else value
+
+
 class Values:
     """Values as integers: small non-negative integers stand for themselves, everything else is numbered."""
 
@@ -28,7 +41,7 @@ class Values:
             return value
         if value is None:
             return TOMBSTONE
-        text = repr(value)
+        text = text_of(value)
         if text not in self._numbers:
             self._numbers[text] = -2 - len(self.texts)
             self.texts.append(text)

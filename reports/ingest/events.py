@@ -301,7 +301,7 @@ class Ingest:
             numbers.setdefault(("node", node), len(numbers)) if node is not None else UNKNOWN,
             numbers.setdefault(("group", group), len(numbers)) if group is not None else UNKNOWN,
             self._given(invoke, told, run, key, group, records) if records and invoke.f == "poll" else UNKNOWN,
-            at_ms if end is not None else UNKNOWN,
+            at_ms if end is not None or start is not None else UNKNOWN,
             at_ms - self._fault_ms if end is not None else UNKNOWN,
             UNKNOWN,
         )  # fmt: skip

@@ -1,0 +1,223 @@
+"""Pairs of the rules about what is in the log, and what brokers keep of it."""
+
+from reports.tests.histories import History
+from reports.tests.pairs.telling import (
+    anomaly,
+    begin,
+    end,
+    fetched,
+    near_miss,
+    op,
+    seen,
+    sent,
+    wait,
+)
+
+
+@anomaly(1)
+def a_map_is_another_at_the_same_offset(h: History) -> None:
+    _map_then(h, {"x": 1, "y": 3})
+
+
+@near_miss(1)
+def a_map_tells_its_entries_in_another_order(h: History) -> None:
+    _map_then(h, {"y": 2, "x": 1})
+
+
+def _map_then(h: History, other: dict[str, int]) -> None:
+    h.begin(2, "send", value={"x": 1, "y": 3})
+    h.begin(1, "send", value={"x": 1, "y": 2})
+    h.end(1, offset=0)
+    fetched(h, (0, {"x": 1, "y": 2}))
+    fetched(h, (0, other))
+    h.end(2, "info")
+
+
+@anomaly(2)
+def a_record_is_acknowledged_at_one_offset_and_read_at_two(h: History) -> None:
+    sent(h, 3)
+    h.fetch(0, (0, 1), (1, 2), (2, 3), (5, 2), end=6)
+
+
+@near_miss(2)
+def the_same_text_is_another_value_than_the_number(h: History) -> None:
+    h.begin(1, "send", value="1")
+    h.send(1, 0)
+    h.end(1, offset=1)
+    fetched(h, (0, 1), (1, "1"))
+
+
+@anomaly(3)
+def a_poll_of_unknown_outcome_tells_what_nobody_wrote(h: History) -> None:
+    h.send(1, 0)
+    h.assign(position=0)
+    h.poll((0, 1), (1, 99), kind="info")
+    seen(h, 1)
+
+
+@near_miss(3)
+def a_value_is_read_whose_send_never_returned(h: History) -> None:
+    h.send(1, 0)
+    h.begin(5, "send", value=99)
+    h.fetch(0, (0, 1), (1, 99), end=2)
+
+
+@anomaly(4)
+def a_committed_transactions_record_is_passed(h: History) -> None:
+    _transaction_is_passed(h, "ok")
+
+
+@near_miss(4)
+def a_transaction_of_unknown_outcome_may_be_passed(h: History) -> None:
+    _transaction_is_passed(h, "info")
+
+
+def _transaction_is_passed(h: History, outcome: str) -> None:
+    begin(h, 1)
+    h.send(1, 0, txn=1)
+    end(h, 1, kind=outcome)
+    h.send(2, 2)
+    h.fetch(0, (2, 2), end=3)
+
+
+@anomaly(5)
+def nobody_reads_so_far(h: History) -> None:
+    sent(h, 3)
+    h.assign(position=0)
+    h.poll((0, 1), (1, 2))
+
+
+@near_miss(5)
+def its_deletion_was_asked_for(h: History) -> None:
+    sent(h, 2)
+    op(h, 3, "delete_records", offset=2)
+    h.fetch(2, end=2)
+
+
+@anomaly(10)
+def sends_of_a_transaction_stand_in_another_order(h: History) -> None:
+    _two_at_once(h, txn=1)
+
+
+@near_miss(10)
+def sends_that_overlap_stand_in_any_order(h: History) -> None:
+    _two_at_once(h)
+
+
+def _two_at_once(h: History, txn: int | None = None) -> None:
+    begin(h, 1)
+    for sequence in (0, 1):
+        h.begin(sequence, "send", value=sequence + 1, txn=txn, sequence=sequence)
+    h.end(0, offset=1)
+    h.end(1, offset=0)
+    end(h, 1)
+    h.fetch(0, (0, 2), (1, 1), end=3)
+
+
+@anomaly(12)
+def the_third_overtakes_the_second(h: History) -> None:
+    _pipelined(h, (0, 0, 0), (1, 2, 0), (2, 1, 0))
+
+
+@near_miss(12)
+def under_a_new_epoch_the_order_begins_anew(h: History) -> None:
+    _pipelined(h, (0, 0, 0), (1, 2, 0), (2, 1, 1))
+
+
+def _pipelined(h: History, *sends: tuple[int, int, int]) -> None:
+    for sequence, _, epoch in sends:
+        h.begin(sequence, "send", value=sequence + 1, producer_id=9, producer_epoch=epoch, sequence=sequence)
+    for sequence, offset, _ in sends:
+        h.end(sequence, offset=offset)
+    h.fetch(0, *sorted((offset, sequence + 1) for sequence, offset, _ in sends), end=3)
+
+
+@anomaly(13)
+def a_reader_tells_where_a_send_of_unknown_outcome_stands(h: History) -> None:
+    h.send(1, 5)
+    h.begin(2, "send", value=2)
+    h.end(2, "info")
+    h.fetch(4, (4, 2), (5, 1), end=6)
+
+
+@near_miss(13)
+def it_had_begun_before(h: History) -> None:
+    h.begin(2, "send", value=2)
+    h.send(1, 5)
+    h.end(2, "info")
+    h.fetch(4, (4, 2), (5, 1), end=6)
+
+
+@anomaly(34, retention=True, retention_ms=30)
+def the_log_start_passes_a_young_record(h: History) -> None:
+    _retained(h, young=True)
+
+
+@near_miss(34, retention=True, retention_ms=30)
+def the_log_start_passes_old_records(h: History) -> None:
+    _retained(h, young=False)
+
+
+def _retained(h: History, *, young: bool) -> None:
+    """The answer tells the log start, and not the end."""
+    for offset in range(3):
+        h.send(offset + 1, offset, timestamp_ms=40 if young and offset == 1 else 0)
+    wait(h, 40)
+    fetched(h, (2, 3), position=2, log_start_offset=2)
+
+
+@anomaly(35, compaction=True)
+def what_the_cleaner_took_is_back(h: History) -> None:
+    _cleaned(h, (0, 1), (2, 3))
+
+
+@near_miss(35, compaction=True)
+def the_cleaner_takes_the_tombstone_last(h: History) -> None:
+    _cleaned(h, (2, 3))
+
+
+def _cleaned(h: History, *then: tuple[int, int]) -> None:
+    h.send(1, 0, key="k")
+    op(h, 0, "send", key="k", offset=1)
+    h.send(3, 2, key="other")
+    fetched(h, (1, None), (2, 3), leader_epoch=1)
+    fetched(h, *then, leader_epoch=1)
+
+
+@anomaly(36)
+def one_of_three_replicas_holds_another_value(h: History) -> None:
+    _dumps(h, (3, 2, 1), 2)
+
+
+@near_miss(36)
+def above_its_own_high_watermark_it_may(h: History) -> None:
+    _dumps(h, (3, 2, 1), 1)
+
+
+def _dumps(h: History, values: tuple[int, ...], high_watermark: int) -> None:
+    sent(h, 1)
+    for value in values:
+        h.begin(value, "send", value=value + 10)
+    for node, value in enumerate(values):
+        held = [[0, 1], [1, value + 10]]
+        op(h, 90, "log_dump", told=held, node=str(node), position=0, high_watermark=high_watermark)
+    seen(h, 1)
+
+
+@anomaly(38)
+def a_record_of_another_id_is_read(h: History) -> None:
+    _of_ids(h, (0, 1))
+
+
+@near_miss(38)
+def a_record_of_its_own_id_is_read(h: History) -> None:
+    _of_ids(h, (0, 2))
+
+
+def _of_ids(h: History, read: tuple[int, int]) -> None:
+    op(h, 1, "send", 1, offset=0, topic_id="A")
+    op(h, 1, "delete_topic")
+    op(h, 1, "create_topic", topic_id="B")
+    h.begin(5, "send", value=2, topic_id="B")
+    fetched(h, read, topic_id="B", high_watermark=1)
+    h.end(5, "info")
