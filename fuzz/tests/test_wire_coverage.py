@@ -31,6 +31,7 @@ def test_lines_of_a_process_are_counted_and_those_of_the_next_are_added(tmp_path
     assert first["reference/wire/varint.py"] > 0
     assert first["reference/broker.py"] == 0, "never imported, and counted all the same"
     assert 0 < told["covered"] < told["all"]
+    assert told["fewest"][0]["covered"] == 0
     both = lines_of(tmp_path, "import reference.guards")
     assert both["reference/wire/varint.py"] == first["reference/wire/varint.py"]
     assert both["reference/guards.py"] > first["reference/guards.py"] == 0

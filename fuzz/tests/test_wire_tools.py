@@ -145,6 +145,9 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     shown = page(tmp_path, told)
     assert shown.count("<line ") == len(after.findings) > 0
     assert all(each["id"] in shown for each in after.findings)
+    assert "Lines of the reference" not in shown
+    rows = [{"file": "reference/broker.py", "covered": 3, "all": 40}]
+    assert "Lines of the reference: 3 of 40" in page(tmp_path, {**told, "lines": {**rows[0], "fewest": rows}})
 
 
 @pytest.mark.parametrize("name", BOMBS)

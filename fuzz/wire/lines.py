@@ -18,6 +18,8 @@ from spec.formats.run import write_json
 from spec.formats.verdict import UsageError
 
 FILE: Final = "lines.json"
+SHOWN: Final = 20
+"""Files of the page; `lines.json` has all."""
 START: Final = "COVERAGE_PROCESS_START"
 SOURCE: Final = Path(reference.__file__).parent
 LEFT_OUT: Final = ("*/tests/*", "*/drivers/simulation/*", "*/drivers/defects/*", "*/legacy/*", "*/clients/*")
@@ -50,10 +52,11 @@ def counted(folder: Path) -> Iterator[None]:
         write_json(folder / FILE, _told(data, settings))
 
 
-def lines_told(folder: Path) -> dict[str, int]:
-    """How many lines were covered, of how many."""
+def lines_told(folder: Path) -> dict[str, Any]:
+    """How many lines were covered, of how many, and in which files the fewest."""
     told = msgspec.json.decode((folder / FILE).read_bytes())
-    return {"covered": told["covered"], "all": told["all"]}
+    fewest = [{name: row[name] for name in ("file", "covered", "all")} for row in told["files"][:SHOWN]]
+    return {"covered": told["covered"], "all": told["all"], "fewest": fewest}
 
 
 def _told(data: Path, settings: Path) -> dict[str, Any]:
