@@ -7,33 +7,34 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import TOMBSTONE, UNKNOWN, Ints, Kind, Operations, Status
+from reports.columns import TOMBSTONE, Ints, Kind, Operations, Status
 from reports.rules.found import Found, Promise
 from reports.rules.partition import check
 from reports.tests.brute import RULES, Brute
 from reports.tests.random_ops import operations, random_operations
 
 
-def _told_by_both(ops: Operations, found: Found) -> Ints:
-    """Values that the second told of the offset, and the first told, too."""
-    first = _told(ops, found.first, np.full(len(found.first), UNKNOWN))
-    second = _told(ops, found.second, found.offset)
-    return np.setdiff1d(np.intersect1d(first, second), [TOMBSTONE])
+def _at_two_offsets(ops: Operations, found: Found) -> Ints:
+    """Values that the second told of the offset, and the first of another."""
+    values = []
+    for first, second, offset in zip(found.first, found.second, found.offset, strict=True):
+        here = {value for at, value in _told(ops, second) if at == offset}
+        values += [value for at, value in _told(ops, first) if at != offset and value in here and value != TOMBSTONE]
+    return np.array(values, np.int64)
 
 
-def _told(ops: Operations, rows: Ints, offsets: Ints) -> Ints:
-    """Values that these operations told, each of one offset, or of all."""
-    told = [ops.value[rows[ops.kind[rows] == Kind.SEND]]]
-    ends = np.cumsum(ops.record_count)
-    for row, offset in zip(rows, offsets, strict=True):
-        mine = slice(ends[row] - ops.record_count[row], ends[row])
-        told.append(ops.record_value[mine][(ops.record_offset[mine] == offset) | (offset == UNKNOWN)])
-    return np.concatenate(told)
+def _told(ops: Operations, row: int) -> list[tuple[int, int]]:
+    """(offset, value) of each record that an operation told."""
+    if ops.kind[row] == Kind.SEND:
+        return [(int(ops.offset[row]), int(ops.value[row]))]
+    end = int(np.cumsum(ops.record_count)[row])
+    mine = slice(end - int(ops.record_count[row]), end)
+    return list(zip(ops.record_offset[mine].tolist(), ops.record_value[mine].tolist(), strict=True))
 
 
 CULPRITS: dict[int, Callable[[Operations, Found], Ints]] = {
     1: lambda ops, found: found.offset,
-    2: _told_by_both,
+    2: _at_two_offsets,
     34: lambda ops, found: ops.log_start_offset[found.first],
     38: lambda ops, found: ops.value[found.second],
     6: lambda ops, found: found.offset,
