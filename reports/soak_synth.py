@@ -1,12 +1,14 @@
-"""`python -m reports.soak_synth [--ops N] [--rule R]...`: plant, find, and nothing else, rule by rule.
+"""`python -m reports.soak_synth [--ops N] [--rule R]... [--together]`: plant, find, and nothing else, rule by rule.
 
-One history for each rule, of so many operations and with the anomaly in it twice, as `highwater synth` makes it. A row
-says what the audit found. Exit code 1 if anything was found that was not planted, or planted and not found.
+One history for each rule, of so many operations and with the anomaly in it twice, as `highwater synth` makes it; or all
+together in one, and in another those that need other settings. A row says what the audit found. Exit code 1 if anything
+was found that was not planted, or planted and not found.
 """
 
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,7 +17,7 @@ from rich.console import Console
 
 from reports.anomalies import anomalies
 from reports.audit import audit
-from reports.synth.plants import PLANTS
+from reports.synth.plants import PLANTS, SETTINGS
 from reports.synth.write import synth_dataset
 from reports.verdicts import AuditResult
 from spec.formats.verdict import ExitCode
@@ -24,41 +26,51 @@ TIMES: Final = 2
 ROW: Final = "{:>4}  {:<28}{:<12} {:>8} {:>6} {:>11} {:>8}  {}"
 
 
-def planted(rule: int, operations: int) -> AuditResult:
-    """The audit of a history that holds this rule's anomaly."""
+def planted(rules: Sequence[int], operations: int) -> AuditResult:
+    """The audit of a history that holds these rules' anomalies."""
     with tempfile.TemporaryDirectory(prefix="highwater-synth-") as folder:
         place = Path(folder) / "dataset"
-        synth_dataset(place, operations=operations, seed=rule, planted={rule: TIMES})
+        synth_dataset(place, operations=operations, seed=rules[0], planted=dict.fromkeys(rules, TIMES))
         return audit(place)
 
 
-def others(rule: int, result: AuditResult) -> str:
-    """What was found that is not the rule's anomaly."""
-    return ", ".join(f"{each.count} {each.name}" for each in result.findings if each.rule != rule)
+def others(rules: Sequence[int], result: AuditResult) -> str:
+    """What was found that is not these rules' anomaly."""
+    return ", ".join(f"{each.count} {each.name}" for each in result.findings if each.rule not in rules)
+
+
+def histories(rules: Sequence[int], *, together: bool) -> list[list[int]]:
+    """Which rules are planted in one."""
+    if not together:
+        return [[rule] for rule in rules]
+    return [[rule for rule in rules if rule not in SETTINGS], *([rule] for rule in rules if rule in SETTINGS)]
 
 
 def soak(
     ops: Annotated[int, typer.Option(min=100, help="Operations of each history.")] = 10_000,
     rule: Annotated[list[int] | None, typer.Option(help="Only these; repeatable.")] = None,
+    together: Annotated[bool, typer.Option("--together", help="In as few histories as may be.")] = False,
 ) -> None:
     """Plant each rule's anomaly in a large healthy history, and audit it."""
-    console, wrong = Console(highlight=False, width=120), 0
+    console, wrong, rules = Console(highlight=False, width=120), 0, sorted(rule or PLANTS)
     console.print(ROW.format("rule", "anomaly", "severity", "planted", "found", "operations", "seconds", "besides"))
-    for number in rule or sorted(PLANTS):
+    for mine in filter(None, histories(rules, together=together)):
         begun = time.monotonic()
-        result = planted(number, ops)
-        anomaly, beside = anomalies()[number], others(number, result)
-        mine = [each for each in result.findings if each.rule == number and each.severity == anomaly.severity]
-        count = sum(each.count for each in mine)
-        wrong += count != TIMES or bool(beside)
-        seconds = f"{time.monotonic() - begun:.1f}"
-        console.print(
-            ROW.format(
-                number, anomaly.name, anomaly.severity, TIMES, count, f"{result.operations:,}", seconds, beside or "-"
-            )
-        )
-    total = len(rule or PLANTS)
-    console.print(f"{total - wrong} of {total} rules: what was planted was found, named, and nothing else with it")
+        result = planted(mine, ops)
+        beside, seconds = others(mine, result), f"{time.monotonic() - begun:.1f}"
+        for number in mine:
+            anomaly = anomalies()[number]
+            count = sum(f.count for f in result.findings if (f.rule, f.severity) == (number, anomaly.severity))
+            wrong += count != TIMES or bool(beside)
+            console.print(
+                ROW.format(
+                    number, anomaly.name, anomaly.severity, TIMES, count, f"{result.operations:,}", seconds,
+                    beside or "-",
+                )
+            )  # fmt: skip
+    console.print(
+        f"{len(rules) - wrong} of {len(rules)} rules: what was planted was found, named, and nothing else with it"
+    )
     sys.exit(ExitCode.VIOLATED if wrong else ExitCode.HELD)
 
 
