@@ -51,7 +51,7 @@ def objects(events: Iterable[Event]) -> dict[str, list[Op]]:
             return
         value = invoke.value if invoke.f != "read" or done is None else done.value
         end = NEVER if done is None or unknown else done.index
-        found.setdefault(repr(invoke.key), []).append(Op(invoke.f, value, invoke.index, end, invoke.process))
+        found.setdefault(text_of(invoke.key), []).append(Op(invoke.f, value, invoke.index, end, invoke.process))
 
     for event in events:
         if event.type == "invoke":

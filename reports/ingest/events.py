@@ -4,7 +4,7 @@ import struct
 from typing import Any, Final
 
 from reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, stamped
-from reports.ingest.builder import OWN_NUMBER, Builder, Values, packed
+from reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
 from reports.ingest.history import Held, Ingested, Key
 from reports.ingest.lives import Former, Lives, after, key_of
 from reports.ingest.outcomes import status_of
@@ -231,7 +231,7 @@ class Ingest:
         if invoke.producer_id is not None:
             producer = self._number((invoke.producer_id, invoke.producer_epoch))
         if invoke.key is not None:
-            key = self._number(("key", invoke.key) if type(invoke.key) is str else ("other key", repr(invoke.key)))
+            key = self._number(("key", invoke.key) if type(invoke.key) is str else ("other key", text_of(invoke.key)))
         return packed(
             invoke.index,
             done.index if done is not None else NOT_RETURNED,

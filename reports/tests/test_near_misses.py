@@ -183,6 +183,22 @@ def the_same_leader_shows_again_what_it_had_cleaned(h: History) -> None:
     _cleaned_and_back(h, 1)
 
 
+def _two_of_keys(h: History, *keys: dict[str, int]) -> None:
+    for offset, key in enumerate(keys):
+        h.send(offset + 1, offset, key=key)
+    h.fetch(0, (1, 2), end=2)
+
+
+@story(compaction=True)
+def a_key_that_is_a_map_was_written_again(h: History) -> None:
+    _two_of_keys(h, {"a": 1, "b": 2}, {"b": 2, "a": 1})
+
+
+@story(4, compaction=True)
+def another_map_is_another_key(h: History) -> None:
+    _two_of_keys(h, {"a": 1, "b": 2}, {"a": 2, "b": 1})
+
+
 # -- polls of unknown outcome ------------------------------------------------------------------------
 
 
