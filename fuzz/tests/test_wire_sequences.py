@@ -32,7 +32,7 @@ PLAYED = 12
 DEFECTS_OF_A_PLAY = {
     "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
     "place": ("EpochIgnored", "EndForNever", "DeletesTooLittle", "StaleLeader", "BeyondTheEnd"),
-    "group": ("GenerationRepeats", "CommitForgotten"),
+    "group": ("GenerationRepeats", "CommitForgotten", "SubscriptionLost"),
     "offsets": ("AbortCommits", "CommitMetadataLost"),
     "transaction": ("AbortedVisible", "CraftedTransaction"),
     "relation": ("UnknownTagRefused", "SplitFrameHang"),

@@ -42,6 +42,7 @@ class Member:
     line: Line
     id: str = ""
     generation: int = -1
+    metadata: bytes = b"fuzz"
 
 
 @dataclass
@@ -99,10 +100,10 @@ def join(stage: Stage, group: Group) -> None:
     _all_join(stage, group)
 
 
-def join_request(group: Group, member: Member, metadata: bytes = b"fuzz") -> JoinGroupRequest:
+def join_request(group: Group, member: Member) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group.name, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, member_id=member.id,
-        protocol_type="consumer", protocols=(JoinGroupRequestProtocol(name="range", metadata=metadata),),
+        protocol_type="consumer", protocols=(JoinGroupRequestProtocol(name="range", metadata=member.metadata),),
     )  # fmt: skip
 
 
@@ -110,6 +111,16 @@ def rebalance(stage: Stage, group: Group) -> None:
     """The leader joins again, which makes everybody join; of anybody else that would mean nothing in a stable group."""
     group.members.sort(key=lambda member: member.id != group.leader)
     _all_join(stage, group)
+
+
+def change(stage: Stage, group: Group) -> None:
+    """Who follows joins again with other metadata, which the leader must hear of."""
+    followers = [member for member in group.members if member.id != group.leader]
+    if followers:
+        first = stage.chance.choice(followers)
+        first.metadata = stage.chance.randbytes(5)
+        group.members.sort(key=lambda member: member is not first)
+        _all_join(stage, group)
 
 
 def _all_join(stage: Stage, group: Group) -> None:
@@ -148,8 +159,12 @@ def _sync(stage: Stage, group: Group, answers: list[Any]) -> None:
     stage.require(len(leaders) == 1 and leaders <= ids, f"leaders {sorted(leaders)} of members {sorted(ids)}")
     (leader,) = leaders
     group.leader = leader
-    told = next({each.member_id for each in answer.members} for answer in answers if answer.member_id == leader)
-    stage.require(told == ids, f"the leader is told of {len(told)} members, {len(ids)} joined")
+    told = next(
+        {each.member_id: each.metadata for each in answer.members} for answer in answers if answer.member_id == leader
+    )
+    stage.require(told.keys() == ids, f"the leader is told of {len(told)} members, {len(ids)} joined")
+    known = all(told[member.id] == member.metadata for member in group.members)
+    stage.require(known, "the leader is told other metadata than the member's last JoinGroup bore")
     shares = {each: stage.chance.randbytes(6) for each in sorted(ids)}
     asked = []
     for member in group.members:
@@ -284,6 +299,6 @@ def leave_of(stage: Stage, group: Group, member: Member) -> list[int]:
 
 
 STEPS_OF_A_GROUP: Final = {
-    "join": join, "rebalance": rebalance, "heartbeat": heartbeat, "stale heartbeat": stale_heartbeat,
+    "join": join, "rebalance": rebalance, "change": change, "heartbeat": heartbeat, "stale heartbeat": stale_heartbeat,
     "commit": commit, "stale commit": stale_commit, "fetch": fetch, "leave": leave,
 }  # fmt: skip

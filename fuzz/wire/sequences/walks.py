@@ -62,8 +62,8 @@ class Walk:
 
     def handle_join(self, moment: Moment) -> None:
         member = self._as(moment)
-        self.claims[member.id] = self._claim(moment)
-        self._send(moment, groups.join_request(self.group, member, self.claims[member.id]))
+        member.metadata = self.claims[member.id] = self._claim(moment)
+        self._send(moment, groups.join_request(self.group, member))
 
     def _claim(self, moment: Moment) -> bytes:
         """A subscription with the partitions owned, and since when (KIP-429, KIP-792)."""

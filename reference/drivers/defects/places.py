@@ -14,7 +14,7 @@ from reference.wire.messages.init_producer_id import InitProducerIdResponse
 from reference.wire.messages.metadata import MetadataResponse
 from reference.wire.messages.offset_fetch import OffsetFetchResponse
 
-FETCH, LIST_OFFSETS, DELETE_RECORDS, END_TXN = 1, 2, 21, 26
+FETCH, LIST_OFFSETS, JOIN_GROUP, DELETE_RECORDS, END_TXN = 1, 2, 11, 21, 26
 LATEST, LATE = -1, 2**50
 GONE: Final = 99
 ONE_FOR_ALL: Final = 1_000
@@ -118,6 +118,15 @@ def _with_partitions(frame: bytes, key: int, change: Callable[[Any], dict[str, A
 def aborts_commit(frame: bytes) -> bytes:
     """However a transaction is to end, it is committed."""
     return _asked(frame, END_TXN, committed=True)
+
+
+def subscription_lost(frame: bytes) -> bytes:
+    """What a member says of itself is not kept: the leader shares out without knowing, and no change is noticed."""
+    request = read(frame, JOIN_GROUP)
+    if request is None:
+        return frame
+    protocols = tuple(replace(each, metadata=b"") for each in request[1].protocols)
+    return _asked(frame, JOIN_GROUP, protocols=protocols)
 
 
 def _asked(frame: bytes, key: int, **changed: Any) -> bytes:

@@ -74,6 +74,7 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "CommitMetadataLost": WireDefect("an offset without its metadata", "invariant", answer=places.metadata_of_commit),
     "ProducerIdRepeats": WireDefect("one id for two producers", "invariant", answer=places.producer_id),
     "AbortCommits": WireDefect("Bufstream 0.1.0, KIP-890: torn transactions", "invariant", places.aborts_commit),
+    "SubscriptionLost": WireDefect("a leader that shares out blindly", "invariant", places.subscription_lost),
     # lies about a partition
     "NegativeThrottle": WireDefect("a quota that has gone below zero", "invariant", answer=places.negative_throttle),
     "PastHighWatermark": WireDefect("records before they are committed", "invariant", answer=places.low_watermark),
