@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from reports.columns import RECORDS, Operations, joined
+from reports.columns import RECORDS, Operations
 from reports.dataset.reader import Partitions, partitions_of, read_groups, telling
-from reports.division.chunks import ALWAYS, Rows, filled, only
+from reports.division.chunks import ALWAYS, Chosen, Rows, filled, only, some, together
 
 CHUNK: Final = 1 << 18
 """Operations and records of a chunk, or those of one row group."""
@@ -33,9 +33,13 @@ class KeptChunks:
         ops = self._read(self._groups[chunk], self._told | set(RECORDS))
         return Rows(ops, np.arange(self._starts[chunk], self._starts[chunk + 1]))
 
-    def columns(self, names: Collection[str]) -> Operations:
+    def columns(self, names: Collection[str], chosen: Chosen | None = None) -> Rows:
         wanted = (self._told & {*ALWAYS, *names}) | (set(RECORDS) if "record_count" in names else set())
-        return joined([only(self._read(groups, wanted), names) for groups in self._groups])
+        parts = []
+        for groups, start in zip(self._groups, self._starts, strict=False):
+            ops = only(self._read(groups, wanted), names)
+            parts.append(some(Rows(ops, np.arange(start, start + len(ops))), chosen))
+        return together(parts)
 
     def tells(self, *names: str) -> bool:
         return self._told.issuperset(names)

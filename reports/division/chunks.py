@@ -1,6 +1,6 @@
 """A partition chunk by chunk, and operations that remember which rows they are."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
@@ -43,6 +43,13 @@ def together(parts: Iterable[Rows]) -> Rows:
     return Rows(joined([part.ops for part in some]), np.concatenate([part.number for part in some]))
 
 
+Chosen = Callable[[Operations], Mask]
+
+
+def some(rows: Rows, chosen: Chosen | None) -> Rows:
+    return rows if chosen is None else rows.pick(np.flatnonzero(chosen(rows.ops)))
+
+
 class Chunks(Protocol):
     """What workers are given to read a partition with."""
 
@@ -50,8 +57,8 @@ class Chunks(Protocol):
 
     def read(self, chunk: int) -> Rows: ...
 
-    def columns(self, names: Collection[str]) -> Operations:
-        """Only these columns, of all operations, and only the first and the last record of each."""
+    def columns(self, names: Collection[str], chosen: Chosen | None = None) -> Rows:
+        """Only these columns, of all operations or those that are chosen, and of their records the ends."""
 
     def tells(self, *names: str) -> bool:
         """May any operation say something in all of these columns?"""
@@ -70,8 +77,8 @@ class Parted:
         rows = np.arange(*self._rows[chunk])
         return Rows(picked(self._ops, rows), rows)
 
-    def columns(self, names: Collection[str]) -> Operations:
-        return only(self._ops, names)
+    def columns(self, names: Collection[str], chosen: Chosen | None = None) -> Rows:
+        return some(Rows(only(self._ops, names), np.arange(len(self._ops))), chosen)
 
     def tells(self, *names: str) -> bool:
         return all(self._ops.tells(name) for name in names)

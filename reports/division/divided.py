@@ -14,7 +14,7 @@ from reports.division.spans import Facts, span_view
 from reports.division.survey import offsets_told, survey
 from reports.division.times import Values, columns_view, time_view
 from reports.rules.found import Found, Promise
-from reports.rules.partition import FAMILIES, JUMPS, STUCK, Cut, looked, pieces
+from reports.rules.partition import FAMILIES, JUMPS, STUCK, Cut, fruitful, looked, of_the_end, pieces
 from reports.rules.polls import NO_JUMPS, jumps_of
 from reports.rules.settle import Piece, settled
 from reports.rules.view import View
@@ -86,9 +86,11 @@ def _facts(chunks: Chunks, promise: Promise) -> Facts:
     """What a look at a span must know of all."""
     stuck, jumps = (NOTHING, NOTHING), NO_JUMPS
     if promise.patience_ms >= 0 and chunks.tells("calm_ms"):
-        stuck = columns_view(chunks, STUCK, NO_VALUES, promise).stuck
+        view = columns_view(chunks, STUCK, NO_VALUES, promise, of_the_end)
+        stuck = view.numbered(view.stuck[0]), view.numbered(view.stuck[1])
     if chunks.tells("began"):
-        jumps = jumps_of(columns_view(chunks, JUMPS, NO_VALUES, promise))
+        view = columns_view(chunks, JUMPS, NO_VALUES, promise, fruitful)
+        jumps = jumps_of(view).numbered(view)
     return Facts(stuck, jumps)
 
 
@@ -132,7 +134,9 @@ def _applies(number: int, chunks: Chunks) -> bool:
 
 
 def _look_at_columns(chunks: Chunks, values: Values, promise: Promise, number: int) -> list[Piece]:
-    return list(looked(number, columns_view(chunks, FAMILIES[number].columns, values, promise)))
+    family = FAMILIES[number]
+    view = columns_view(chunks, family.columns, values, promise, family.rows)
+    return [piece.numbered(view) for piece in looked(number, view)]
 
 
 def _work_on_span(work: Callable[[View], T], chunks: Chunks, facts: Facts, promise: Promise, span: Span) -> T:

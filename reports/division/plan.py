@@ -7,7 +7,7 @@ import numpy as np
 
 from reports.columns import NEVER, NOTHING, Ints
 from reports.division.chunks import Rows, together
-from reports.division.survey import Survey, carried, passed
+from reports.division.survey import Survey, carried, needed, passed
 from reports.rules.found import Promise, distinct
 from reports.rules.view import View
 
@@ -53,11 +53,17 @@ def plan(surveys: list[Survey], bounds: Ints, promise: Promise) -> Plan | None:
     """None where operations do not stand in the order in which they were completed."""
     if not all(each.ascends for each in surveys) or _overlap(surveys):
         return None
-    nobody = surveys[0].carried.pick(NOTHING)
-    known = [nobody]
-    for each in surveys[:-1]:
-        known.append(carried(together([known[-1], each.carried]), promise))
-    return Plan(_spans(surveys, known, bounds, promise), _times(surveys, known))
+    starts = _starts(surveys)
+    astray = _astray(surveys, starts)
+    known, so_far = [], surveys[0].carried.pick(NOTHING)
+    for each, others in zip(surveys, astray, strict=True):
+        known.append(needed(so_far, each, others, promise))
+        so_far = carried(together([so_far, each.carried]), promise)
+    windows = list(pairwise([*starts, LAST]))
+    times = [
+        Time(n, *parts) for n, parts in enumerate(zip(known, astray, windows, [s.rows for s in surveys], strict=True))
+    ]
+    return Plan(_spans(surveys, known, bounds, promise), times)
 
 
 def _overlap(surveys: list[Survey]) -> bool:
@@ -65,25 +71,17 @@ def _overlap(surveys: list[Survey]) -> bool:
     return any(before.last > after.first for before, after in pairwise(some))
 
 
-# -- times -------------------------------------------------------------------------------------------
+def _starts(surveys: list[Survey]) -> list[int]:
+    """When the time of each chunk begins."""
+    starts = np.minimum.accumulate([each.first for each in surveys][::-1])[::-1].tolist()
+    return [FIRST, *starts[1:]]
 
 
-def _times(surveys: list[Survey], known: list[Rows]) -> list[Time]:
-    starts = np.minimum.accumulate([each.first for each in surveys][::-1])[::-1]
-    starts[0] = FIRST
-    astray = together([each.astray for each in surveys])
-    chunk = np.searchsorted(starts, astray.ops.invoked, "right") - 1
-    ends = [*starts[1:].tolist(), LAST]
-    return [
-        Time(
-            number,
-            known[number],
-            astray.pick(np.flatnonzero(chunk == number)),
-            (int(starts[number]), ends[number]),
-            each.rows,
-        )
-        for number, each in enumerate(surveys)
-    ]
+def _astray(surveys: list[Survey], starts: list[int]) -> list[Rows]:
+    """For each time the rows of other chunks that were invoked in it."""
+    rows = together([each.astray for each in surveys])
+    chunk = np.searchsorted(starts, rows.ops.invoked, "right") - 1
+    return [rows.pick(np.flatnonzero(chunk == number)) for number in range(len(surveys))]
 
 
 # -- spans -------------------------------------------------------------------------------------------
@@ -99,9 +97,9 @@ def _spans(surveys: list[Survey], known: list[Rows], bounds: Ints, promise: Prom
     for number, (first, last, neighbour) in enumerate(zip(firsts, lasts, neighbours, strict=True)):
         mine = distinct(value[span == number])
         near = {place for place, (low, high) in enumerate(extents) if low <= last and high >= first}
-        needed = sorted(near | set(chunk[np.isin(value, mine)].tolist()))
-        if needed:
-            spans.append(Span((first, last), [(place, known[place]) for place in needed], mine, neighbour, log_start))
+        places = sorted(near | set(chunk[np.isin(value, mine)].tolist()))
+        if places:
+            spans.append(Span((first, last), [(place, known[place]) for place in places], mine, neighbour, log_start))
     return spans
 
 

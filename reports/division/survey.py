@@ -27,6 +27,8 @@ class Survey:
     log_start: int
     carried: Rows
     heads: Rows  # the first read of each process and run: where it began others know
+    senders: Ints  # processes
+    epochs: Ints
     astray: Rows  # invoked before anything here was returned, or after
     neighbours: Rows  # of each span the last acknowledged send of a transaction
     values: Ints
@@ -58,6 +60,8 @@ def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey
         log_start=view.log_start,
         carried=carried(ends, promise),
         heads=ends.pick(distinct(reading.row[reading.before == NOBODY])),
+        senders=distinct(ops.process[view.acked]),
+        epochs=distinct(ops.leader_epoch),
         astray=ends.pick(np.flatnonzero((ops.invoked < first) | (ops.invoked > last))),
         neighbours=ends.pick(_neighbours(view, bounds)),
         values=values,
@@ -70,15 +74,40 @@ def carried(rows: Rows, promise: Promise) -> Rows:
     view = View(rows.ops, promise)
     ops, reading = view.ops, view.reading
     last_read = np.append(reading.before[1:] == NOBODY, True)[: len(reading.row)]
-    acked = view.acked[np.argsort(ops.process[view.acked], kind="stable")]
-    last_sent = np.append(ops.process[acked[1:]] != ops.process[acked[:-1]], True)[: len(acked)]
-    largest = [_largest_of_each_epoch(view, bounds) for bounds in lower_bounds(view)]
-    return rows.pick(distinct(np.concatenate([reading.row[last_read], acked[last_sent], *largest])))
+    largest = [_largest(bounds, ops.leader_epoch[bounds.row]) for bounds in lower_bounds(view)]
+    return rows.pick(distinct(np.concatenate([reading.row[last_read], _last_sent(view), *largest])))
 
 
-def _largest_of_each_epoch(view: View, bounds: Bounds) -> Ints:
-    """The rows that came there first."""
-    epoch = view.ops.leader_epoch[bounds.row]
+def needed(rows: Rows, survey: Survey, astray: Rows, promise: Promise) -> Rows:
+    """Of what was carried to a chunk that which has to do with anything in it, or invoked in its time."""
+    view = View(rows.ops, promise)
+    ops, read, sent = view.ops, view.reading.row, _last_sent(view)
+    epochs = np.union1d(survey.epochs, astray.ops.leader_epoch)
+    goes_on = np.isin(_runs(ops.process[read], ops.run[read]), _runs(survey.heads.ops.process, survey.heads.ops.run))
+    chosen = [read[goes_on], sent[np.isin(ops.process[sent], survey.senders)]]
+    for bounds in lower_bounds(view):
+        epoch = ops.leader_epoch[bounds.row]
+        largest = _largest(bounds, epoch)
+        chosen += [largest[np.isin(ops.leader_epoch[largest], epochs)], _largest(bounds, np.zeros_like(epoch))]
+    listing = (ops.kind == Kind.LIST_OFFSETS) & (ops.status == Status.OK)
+    return rows.pick(distinct(np.concatenate([*chosen, np.flatnonzero(listing)])))
+
+
+def _runs(process: Ints, run: Ints) -> Ints:
+    both: Ints = process.astype(np.int64) << 32 | run
+    return both
+
+
+def _last_sent(view: View) -> Ints:
+    """Of each process."""
+    acked = view.acked[np.argsort(view.ops.process[view.acked], kind="stable")]
+    process = view.ops.process[acked]
+    last: Ints = acked[np.append(process[1:] != process[:-1], True)[: len(acked)]]
+    return last
+
+
+def _largest(bounds: Bounds, epoch: Ints) -> Ints:
+    """The rows that came first to the largest of each epoch."""
     order = np.lexsort((bounds.time, -bounds.z, epoch))
     return bounds.row[order][first_of_each(epoch[order])]
 

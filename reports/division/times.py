@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from reports.columns import NOTHING, UNKNOWN, Ints
-from reports.division.chunks import Chunks, Rows, together
+from reports.division.chunks import Chosen, Chunks, Rows, together
 from reports.division.plan import Time
 from reports.rules.found import NOBODY, Mask, Promise
 from reports.rules.view import View, in_order_of_reads
@@ -75,7 +75,8 @@ def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise) -> T
     return view
 
 
-def columns_view(chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise) -> Slice:
-    """All operations, by these columns."""
-    ops = chunks.columns(names)
-    return Slice(Rows(ops, np.arange(len(ops))), promise, values)
+def columns_view(
+    chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise, chosen: Chosen | None = None
+) -> Slice:
+    """All operations, or those that are chosen, by these columns."""
+    return Slice(chunks.columns(names, chosen), promise, values)

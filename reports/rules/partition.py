@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from reports.columns import Operations
+from reports.columns import Kind, Operations, Status
 from reports.rules import committed, cycles, exactly_once, log, polls, register, storage
-from reports.rules.found import Found, Promise
+from reports.rules.found import Found, Mask, Promise
 from reports.rules.settle import Piece, settled
 from reports.rules.view import View
 
@@ -26,16 +26,40 @@ class Cut(Enum):
 class Family(NamedTuple):
     """A look at a partition, or at a slice; what it finds are findings of one rule or more.
 
-    One that needs all operations names the columns that it reads, beside what they are and how they ended; it finds
-    nothing in a history that tells nothing in those of `told`.
+    One that needs all operations names the columns that it reads, beside what they are and how they ended, and which
+    `rows` if not all of them; it finds nothing in a history that tells nothing in those of `told`.
     """
 
     look: Callable[[View], Found | tuple[Found, ...]]
     cut: Cut
     columns: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    rows: Callable[[Operations], Mask] | None = None
 
 
+def acknowledged(ops: Operations) -> Mask:
+    mask: Mask = (ops.kind == Kind.SEND) & (ops.status == Status.OK)
+    return mask
+
+
+def fruitful(ops: Operations) -> Mask:
+    """Reads that were given something."""
+    mask: Mask = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0)
+    return mask
+
+
+def of_the_end(ops: Operations) -> Mask:
+    """What tells whether the end came to what was acknowledged."""
+    mask: Mask = acknowledged(ops) | (ops.quiet == 1)
+    return mask
+
+
+def held_back(ops: Operations) -> Mask:
+    mask: Mask = ops.last_stable_offset < ops.high_watermark
+    return mask
+
+
+CALLS: Final = ("producer", "sequence")
 READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
 STUCK: Final = ("returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
 JUMPS: Final = (*READS, "group", "began")
@@ -44,13 +68,14 @@ FAMILIES: Final = (
     Family(log.duplicates, Cut.OFFSETS),
     Family(log.phantom_reads, Cut.OFFSETS),
     Family(log.lost_and_unseen, Cut.OFFSETS),
-    Family(log.producer_reorders, Cut.WHOLE, ("offset", "producer", "sequence"), ("producer", "sequence")),
+    Family(log.producer_reorders, Cut.WHOLE, ("offset", *CALLS), CALLS, acknowledged),
     Family(log.nonmonotonic_sends, Cut.ROWS),
-    Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence")),
+    Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence"),
+           acknowledged),
     Family(log.append_inversions, Cut.TIME),
     Family(polls.nonmonotonic_polls, Cut.ROWS),
     Family(polls.passed_over, Cut.OFFSETS),
-    Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",)),
+    Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",), acknowledged),
     Family(polls.silent_resets, Cut.OFFSETS),
     Family(register.stale_reads, Cut.TIME),
     Family(
@@ -70,6 +95,7 @@ FAMILIES: Final = (
     Family(
         committed.hanging_transactions, Cut.WHOLE,
         ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms"), ("last_stable_offset",),
+        held_back,
     ),
     Family(cycles.backward_spans, Cut.OFFSETS),
     Family(exactly_once.double_processing, Cut.OFFSETS),
@@ -79,7 +105,7 @@ FAMILIES: Final = (
     ),
     Family(storage.outlived_tombstones, Cut.WHOLE, told=("key",)),
     Family(storage.diverged_replicas, Cut.OFFSETS),
-    Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",)),
+    Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",), of_the_end),
 )  # fmt: skip
 """Each gives findings of one or more rules."""
 CANDIDATES: Final = {20, 21}

@@ -1,6 +1,6 @@
 """What one reader was given, one after the other: rules 6 to 9, 11, 23, 33 and 35 (the last two need gaps as well)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -161,6 +161,10 @@ class Jumps:
     due: Ints  # where the group had come to
     first: Ints  # where the read began
     who: Ints
+
+    def numbered(self, view: View) -> "Jumps":
+        """In numbers of rows of the partition."""
+        return replace(self, row=view.numbered(self.row), furthest=view.numbered(self.furthest))
 
 
 NO_JUMPS: Final = Jumps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)

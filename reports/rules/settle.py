@@ -29,9 +29,9 @@ class Piece(NamedTuple):
     place: int
     found: Found
 
-    def numbered(self, view: View, mask: Mask) -> "Piece":
+    def numbered(self, view: View, mask: Mask | None = None) -> "Piece":
         """Of what was found in a slice that which is judged there, in numbers of rows of the partition."""
-        found = self.found.where(mask)
+        found = self.found if mask is None else self.found.where(mask)
         named = replace(found, first=view.numbered(found.first), second=view.numbered(found.second))
         return self._replace(found=named)
 

@@ -2,11 +2,17 @@
 
 import random
 
-from reports.soak_division import in_order, same_in_slices
+from reports.division.chunks import Parted
+from reports.division.divided import Divided
+from reports.rules.found import Promise
+from reports.rules.partition import check
+from reports.soak_division import in_order, same_in_slices, told
+from reports.tests.histories import PROMISED, History
 from reports.tests.random_ops import random_operations
 
 SEED = 20261122
 HISTORIES = 400
+PROMISE = Promise.of(PROMISED)
 
 
 def test_divided_or_not_the_findings_are_the_same() -> None:
@@ -18,3 +24,18 @@ def test_divided_or_not_the_findings_are_the_same() -> None:
         assert same, f"seed {SEED}, history {number}"
         rules |= found
     assert len(rules) >= 20, rules
+
+
+def test_what_a_reader_was_given_last_is_carried_to_where_it_goes_on() -> None:
+    """Another had come further meanwhile, so nothing else brings it there."""
+    history = History()
+    for value in range(6):
+        history.send(value, value)
+    history.poll((0, 0), (1, 1), (2, 2), process=50)
+    history.poll(*((value, value) for value in range(6)), process=51)
+    history.poll((1, 1), (2, 2), process=50)
+    ops = history.operations()
+    divided = Divided.of(Parted(ops, [0, len(ops) - 1]), PROMISE)
+    assert divided is not None
+    assert told(divided.look()) == told(check(ops, PROMISE))
+    assert 7 in {found.rule for found in divided.look()}
