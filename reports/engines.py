@@ -28,8 +28,8 @@ MEMORY_BYTES: Final = 320 << 20
 """For partitions that are looked at; what the processes themselves take comes to it."""
 ROW_BYTES: Final = 200
 RECORD_BYTES: Final = 75
-DIVIDED_FROM_BYTES: Final = MEMORY_BYTES // WORKERS
-"""A partition that takes more is divided."""
+DIVIDED_FROM_BYTES: Final = 360 << 20
+"""A partition that takes more is divided. That is up to four times the work, so what a process can hold is not."""
 T = TypeVar("T")
 
 
@@ -60,11 +60,19 @@ class Pool:
         self, partitions: Partitions, promise: Promise, work: Look[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
         try:
-            with _processes(min(WORKERS, os.cpu_count() or 1)) as pool:
+            with _processes(workers_for(partitions)) as pool:
                 yield from spread(pool.map, partitions, promise, work, keys)
         except BrokenProcessPool as error:
             mend = "see that there is memory for two processes, or use --engine spark"
             raise UsageError("a worker was killed", where=str(partitions.folder), mend=mend) from error
+
+
+def workers_for(partitions: Partitions) -> int:
+    """As many as can hold the largest partition at once, each, of those that are not divided."""
+    largest = max(
+        (size_of(part) for part in partitions.parts.values() if not _is_large(partitions, part.key)), default=1
+    )
+    return max(1, min(WORKERS, os.cpu_count() or 1, MEMORY_BYTES // max(largest, 1)))
 
 
 def spread(

@@ -98,6 +98,18 @@ def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, poo
         audit(damaged, engine=pool)
 
 
+def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = Partitions(dataset)
+    largest = max(engines.size_of(part) for part in partitions.parts.values())
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    for held, workers in ((2 * largest, 2), (2 * largest - 1, 1), (1, 1)):
+        monkeypatch.setattr(engines, "MEMORY_BYTES", held)
+        assert engines.workers_for(partitions) == workers
+    monkeypatch.setattr(engines, "MEMORY_BYTES", 2 * largest - 1)
+    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", largest - 1)  # what is divided is held by nobody
+    assert engines.workers_for(partitions) == 2
+
+
 def kill_myself(key: str, view: View) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
