@@ -31,7 +31,6 @@ POLL_S: Final = 0.01
 IMPATIENCE_S: Final = 0.02
 SLOW_S: Final = 0.5
 """The target is busy, and gets nothing more to do until it has answered."""
-WAITING_S: Final = 0.1
 KNOWN_DEADLINE_S: Final = 0.3
 """For what is known to hang: it need not be proven again."""
 SEALED_S: Final = 1.0
@@ -142,10 +141,10 @@ class Engine:
 
     @property
     def is_waiting(self) -> bool:
-        """For an answer that is due: the target may be busy with it."""
+        """For an answer that is due for long: the target may be busy with it."""
         now = time.monotonic()
         heads = ((wire, wire.flights[0]) for wire in self._wires.values() if wire.flights)
-        return any(now - wire.head_since > WAITING_S and not self._may_be_silent(head) for wire, head in heads)
+        return any(now - wire.head_since > SLOW_S and not self._may_be_silent(head) for wire, head in heads)
 
     def paused(self, seconds: float) -> None:
         """We were away for so long: nobody can be late for that."""

@@ -10,7 +10,6 @@ from typing import Final
 
 from fuzz.wire.agreement import disagreement
 from fuzz.wire.cases import Case
-from fuzz.wire.engine import SLOW_S
 from fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from fuzz.wire.lab import Lab
 from fuzz.wire.oracles import Broken, Oracle, asked, read_request
@@ -248,11 +247,9 @@ class Inquest:
             suspects = half
         return suspects
 
-    def is_slow(self, case: Case, deadline_s: float) -> bool:
-        """Does it keep the target busy for long, alone?"""
-        started = time.monotonic()
-        Replay(self.lab, deadline_s, PARKED_AGAIN_S).run([case])
-        return time.monotonic() - started > SLOW_S
+    def alone(self, case: Case, deadline_s: float) -> Broken | None:
+        """What it breaks by itself."""
+        return Replay(self.lab, deadline_s, PARKED_AGAIN_S).run([case])
 
     def like(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Does a candidate break the same, and not something else on the way to being small?

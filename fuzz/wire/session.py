@@ -13,7 +13,7 @@ from fuzz.wire.agreement import disagreement, question
 from fuzz.wire.cases import NOTHING, Case
 from fuzz.wire.corpus import Corpus, State, read_state, write_state
 from fuzz.wire.coverage import Coverage
-from fuzz.wire.engine import Engine, Hooks, TargetDown
+from fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
 from fuzz.wire.findings import FILE, Finding, api_name
 from fuzz.wire.inquest import SHRINK_S, Inquest
 from fuzz.wire.lab import Lab
@@ -36,6 +36,8 @@ PERSIST_SHARE: Final = 50
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
 QUEUED_MAX: Final = 500
+PUT_OFF_MAX: Final = 12
+"""Turns that plays wait for a busy target: some are always busy."""
 SETTLE_S: Final = 0.05
 
 
@@ -100,6 +102,7 @@ class Session:
         self._plays = possible(spoken(self.served))
         self._lanes = Lanes(spoken(self.served), self._next_play)
         self._slow: list[Case] = []
+        self._put_off = 0
         self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
         self._own = Process(os.getpid(), None)
@@ -202,7 +205,8 @@ class Session:
 
     def _play(self) -> None:
         """Conversations with a model beside them, for a share of the turn."""
-        if not self._plays or self.totals.ended or self._engine.is_waiting:
+        self._put_off = self._put_off + 1 if self._engine.is_waiting and self._put_off < PUT_OFF_MAX else 0
+        if not self._plays or self.totals.ended or self._put_off:
             return
         with self._held_up():
             self._play_on(time.monotonic() + SEQUENCES_S)
@@ -226,7 +230,11 @@ class Session:
         for case in slow:
             if case.mutation != NOTHING and not self.totals.ended:
                 with self._held_up():
-                    if self.inquest.is_slow(case, self.bounds.deadline_s):
+                    started = time.monotonic()
+                    broken = self.inquest.alone(case, self.bounds.deadline_s)
+                    if broken is not None:
+                        self._hold(broken, [case])
+                    elif time.monotonic() - started > SLOW_S:
                         self._stream.avoid(case.kind)
 
     def _compare(self) -> None:
