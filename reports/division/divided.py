@@ -64,9 +64,10 @@ class Divided:
         times = [(time, values.of(*time.rows, time.astray.number)) for time in self.plan.times]
         for mine in each(partial(_look_at_time, self.chunks, self.promise), times):
             found += mine
-        columns = [number for number in range(len(FAMILIES)) if _applies(number, self.chunks)]
-        for mine in each(partial(_look_at_columns, self.chunks, values, self.promise), columns):
-            found += mine
+        for number in range(len(FAMILIES)):
+            if _applies(number, self.chunks):  # one after the other: these take the most memory
+                for mine in each(partial(_look_at_columns, self.chunks, values, self.promise), [number]):
+                    found += mine
         return settled(found)
 
     def over_spans(self, work: Callable[[View], T], each: Each = map) -> Iterable[T]:
