@@ -13,7 +13,7 @@ from reports.audit_objects import audit_objects
 from reports.checked import going_on
 from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from reports.dataset.schema import MANIFEST
-from reports.engines import Engine, Pool
+from reports.engines import Pool
 from reports.importers.formats import open_history
 from reports.ingest.history import Ingested
 from reports.pipeline import Spark
@@ -21,6 +21,7 @@ from reports.reading import read
 from reports.rules.found import NOBODY, Found, Promise
 from reports.rules.run import check_run
 from reports.rules.told import Told
+from reports.spreading import Engine
 from reports.tables import Step
 from reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
 from spec.formats.history import kinds_of_faults

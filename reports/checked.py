@@ -25,8 +25,8 @@ from reports.rules.view import View
 from spec.formats.progress import progress
 
 if TYPE_CHECKING:
-    from reports.engines import Engine
     from reports.ingest.history import Ingested
+    from reports.spreading import Engine
 
 KEPT_FROM_ROWS: Final = 1_000_000
 """Of a history: what takes less than seconds is begun anew."""

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from reports.engines import Engine
+    from reports.spreading import Engine
     from reports.verdicts import AuditResult
     from spec.formats.verdict import Verdict
 

@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol
 from reports.audit import audit_history
 from reports.dataset.reader import read_dataset
 from reports.dataset.writer import Writer, telling_of_the_disk
-from reports.engines import Engine
 from reports.importers import native
 from reports.importers.formats import History
 from reports.importers.quarantine import Quarantine
@@ -25,6 +24,7 @@ from reports.importers.shape import sound
 from reports.importers.sources import blocks
 from reports.ingest.events import Ingest
 from reports.reading import read_events, replaced
+from reports.spreading import Engine
 from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
 from spec.interruption import ENDS

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from reports.dataset.reader import Partitions
-from reports.engines import Here, T, spread
 from reports.ingest.history import Ingested
 from reports.rules.found import Promise
 from reports.rules.look import Look
+from reports.spreading import Here, T, spread
 from spec.formats.verdict import UsageError
 
 MASTER: Final = "local[2,4]"

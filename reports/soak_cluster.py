@@ -15,11 +15,12 @@ import typer
 from rich.console import Console
 
 from reports.dataset.reader import read_dataset
-from reports.engines import Here, engine_for
+from reports.engines import engine_for
 from reports.pipeline import spark_session
 from reports.rules.found import Found
 from reports.rules.look import FirstLook
 from reports.rules.view import View
+from reports.spreading import Here
 from reports.synth.plants import PLANTS
 from reports.synth.write import synth_dataset
 from spec.formats.verdict import ExitCode

@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from reports.columns import OPTIONAL, RECORDS, STORED, TOMBSTONE, UNKNOWN, Ints,
 from reports.dataset import schema
 from reports.dataset.schema import Manifest, bucket_file, bucket_of
 from reports.ingest.builder import Values
-from reports.ingest.history import Ingested
+from reports.ingest.history import Ingested, Partitioned
 from reports.ingest.lives import Former, after
 from reports.tables import Step, Tables, Transactions
 from spec.formats.verdict import UsageError
@@ -54,7 +54,7 @@ def holds(folder: Path, source: tuple[str, int, int]) -> bool:
     return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source
 
 
-class Partitions(Mapping[str, Operations]):
+class Partitions(Partitioned):
     """Of a dataset, each read when it is asked for."""
 
     def __init__(self, folder: Path) -> None:

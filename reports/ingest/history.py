@@ -1,7 +1,7 @@
 """A history as the rules want it: columns for each partition, and the tables of the run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from reports.columns import Operations, row_of
 from reports.importers.quarantine import Quarantine
@@ -9,18 +9,19 @@ from reports.ingest.builder import Values
 from reports.tables import Tables
 from spec.formats.history import Config, Event
 
-if TYPE_CHECKING:
-    from reports.dataset.reader import Partitions
-
 Key = str  # "topic-0"
 
 
-class Held(dict[Key, Operations]):
-    """Partitions that are in memory."""
+class Partitioned(Mapping[Key, Operations]):
+    """The partitions of a history, wherever they are."""
 
     def row(self, key: Key, row: int) -> Operations:
         """One operation alone."""
         return row_of(self[key], row)
+
+
+class Held(dict[Key, Operations], Partitioned):
+    """In memory."""
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class Ingested:
     """A history as the rules want it. `operations` counts client calls by partition, `rows` those of partitions."""
 
     config: Config
-    partitions: "Held | Partitions"
+    partitions: Partitioned
     tables: Tables
     values: Values
     faults: list[Event]

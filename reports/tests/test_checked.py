@@ -9,8 +9,8 @@ import pytest
 
 from reports import checked
 from reports.audit import audit
-from reports.engines import Here
 from reports.ingest.history import Ingested
+from reports.spreading import Here
 from reports.synth.write import synth_dataset
 
 DONE = 7

@@ -8,17 +8,18 @@ from typing import TypeVar
 
 import pytest
 
-from reports import engines
+from reports import engines, spreading
 from reports.audit import audit, audit_history
 from reports.dataset import chunks, schema, writer
 from reports.dataset.reader import Partitions, read_dataset
 from reports.division import divided
-from reports.engines import Here, Pool, engine_for
+from reports.engines import Pool, engine_for
 from reports.ingest.history import Ingested
 from reports.rules.found import Found, Promise
 from reports.rules.look import FirstLook, Look, OfColumns
 from reports.rules.view import View
 from reports.soak_cluster import PLANTED, rows
+from reports.spreading import Engine, Here
 from reports.synth.write import synth_dataset
 from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
@@ -56,8 +57,8 @@ def test_two_processes_find_the_same(dataset: Path, here: AuditResult, pool: Poo
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, dataset: Path) -> None:
     """The two largest partitions are too large, a chunk holds few operations, and a span few offsets."""
-    sizes = sorted(engines.size_of(part) for part in read_dataset(dataset).partitions.parts.values())  # type: ignore[union-attr]
-    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", sizes[-3])
+    sizes = sorted(spreading.size_of(part) for part in read_dataset(dataset).partitions.parts.values())  # type: ignore[attr-defined]
+    monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", sizes[-3])
     monkeypatch.setattr(chunks, "CHUNK", 200)
     monkeypatch.setattr(divided, "SPAN", 256)
 
@@ -67,15 +68,15 @@ class InSlices:
 
     def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
         assert isinstance(history.partitions, Partitions)
-        return engines.spread(map, history.partitions, Promise.of(history.config), work, keys)
+        return spreading.spread(map, history.partitions, Promise.of(history.config), work, keys)
 
 
 def test_every_anomaly_is_found_in_slices(
     dataset: Path, here: AuditResult, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where anomalies are planted there are few operations, which are all divided."""
-    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", 0)
-    monkeypatch.setattr(engines, "size_of", lambda part: part.rows < 60)
+    monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", 0)
+    monkeypatch.setattr(spreading, "size_of", lambda part: part.rows < 60)
     monkeypatch.setattr(chunks, "CHUNK", 5)
     monkeypatch.setattr(divided, "SPAN", 3)
     assert audit(dataset, engine=InSlices()) == here
@@ -84,7 +85,7 @@ def test_every_anomaly_is_found_in_slices(
 def test_divided_or_not_they_find_the_same(dataset: Path, here: AuditResult, pool: Pool, small: None) -> None:
     history = read_dataset(dataset)
     assert audit_history(history, str(dataset), pool) == here
-    cut = list(history.partitions.divided.values())  # type: ignore[union-attr]
+    cut = list(history.partitions.divided.values())  # type: ignore[attr-defined]
     assert [(len(each.plan.spans) > 2, len(each.plan.times) > 2) for each in cut] == [(True, True)] * 2
 
 
@@ -100,13 +101,13 @@ def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, poo
 
 def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = Partitions(dataset)
-    largest = max(engines.size_of(part) for part in partitions.parts.values())
+    largest = max(spreading.size_of(part) for part in partitions.parts.values())
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     for held, workers in ((2 * largest, 2), (2 * largest - 1, 1), (1, 1)):
         monkeypatch.setattr(engines, "MEMORY_BYTES", held)
         assert engines.workers_for(partitions) == workers
     monkeypatch.setattr(engines, "MEMORY_BYTES", 2 * largest - 1)
-    monkeypatch.setattr(engines, "DIVIDED_FROM_BYTES", largest - 1)  # what is divided is held by nobody
+    monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", largest - 1)  # what is divided is held by nobody
     assert engines.workers_for(partitions) == 2
 
 
@@ -120,7 +121,7 @@ def test_a_worker_that_was_killed_is_told(dataset: Path, pool: Pool) -> None:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[engines.Engine]:
+def spark() -> Iterator[Engine]:
     from reports.pipeline import spark_session
 
     try:
@@ -132,13 +133,13 @@ def spark() -> Iterator[engines.Engine]:
 
 
 @pytest.mark.xdist_group("spark")
-def test_spark_finds_the_same(dataset: Path, here: AuditResult, spark: engines.Engine) -> None:
+def test_spark_finds_the_same(dataset: Path, here: AuditResult, spark: Engine) -> None:
     assert audit(dataset, engine=spark) == here
 
 
 @pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_in_divided_partitions(
-    dataset: Path, here: AuditResult, spark: engines.Engine, small: None
+    dataset: Path, here: AuditResult, spark: Engine, small: None
 ) -> None:
     assert audit(dataset, engine=spark) == here
 
@@ -157,7 +158,7 @@ class WorkerDies(FirstLook):
 
 
 @pytest.mark.xdist_group("spark")
-def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_path: Path, spark: engines.Engine) -> None:
+def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_path: Path, spark: Engine) -> None:
     history = read_dataset(dataset)
     found = dict(spark.over(history, WorkerDies(tmp_path / "killed")))
     assert (tmp_path / "killed").exists()

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from reports.audit import audit
-from reports.engines import Engine, Pool
+from reports.engines import Pool
 from reports.follow import END, Arrivals, follow, looked_for
 from reports.pipeline import Spark
+from reports.spreading import Engine
 from reports.streaming import Streamed
 from reports.synth.write import synth
 from reports.verdicts import AuditResult
