@@ -4,6 +4,7 @@ kernel. No shuffle.
 Spark schedules, retries what a lost worker had, and brings back findings; a history's rows never come to the driver.
 """
 
+import atexit
 import os
 import pickle
 import sys
@@ -63,6 +64,7 @@ def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tup
     except Exception as error:
         raise UsageError(f"Spark did not start: {error}", mend="see highwater doctor, or use --engine local") from error
     session.sparkContext.setLogLevel("ERROR")
+    atexit.register(session.stop)  # else a cluster that ends with us may look for its executors meanwhile, and complain
     return session
 
 
