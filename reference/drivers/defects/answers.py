@@ -1,20 +1,17 @@
 """Defects in what is answered: each gets the response and its encoded frame, and gives the frame that is sent."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
+from reference.drivers.defects.rewriting import answered, in_committed, in_fetched, in_partitions
 from reference.events import Response
 from reference.wire.errors import ErrorCode
-from reference.wire.framing import encode_response
 from reference.wire.messages.describe_groups import DescribeGroupsResponse
-from reference.wire.messages.fetch import FetchResponse
 from reference.wire.messages.find_coordinator import FindCoordinatorResponse
 from reference.wire.messages.heartbeat import HeartbeatResponse
 from reference.wire.messages.join_group import JoinGroupResponse
 from reference.wire.messages.list_offsets import ListOffsetsResponse
 from reference.wire.messages.metadata import MetadataResponse
-from reference.wire.messages.offset_fetch import OffsetFetchResponse
 from reference.wire.messages.produce import ProduceResponse
 from reference.wire.messages.sync_group import SyncGroupResponse
 
@@ -58,84 +55,51 @@ def null_topics(response: Response, frame: bytes) -> bytes:
 
 def error_code(response: Response, frame: bytes) -> bytes:
     if isinstance(response.body, HeartbeatResponse) and response.body.error_code:
-        return _with(response, error_code=NO_ERROR_CODE)
+        return answered(response, error_code=NO_ERROR_CODE)
     return frame
 
 
 def error_family(response: Response, frame: bytes) -> bytes:
     """An error of another family of requests."""
     if isinstance(response.body, HeartbeatResponse) and response.body.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return _with(response, error_code=int(ErrorCode.MESSAGE_TOO_LARGE))
+        return answered(response, error_code=int(ErrorCode.MESSAGE_TOO_LARGE))
     return frame
 
 
 def generation(response: Response, frame: bytes) -> bytes:
     if isinstance(response.body, JoinGroupResponse) and response.body.generation_id >= GENERATIONS:
-        return _with(response, generation_id=response.body.generation_id - 1)
+        return answered(response, generation_id=response.body.generation_id - 1)
     return frame
 
 
 def committed_offset(response: Response, frame: bytes) -> bytes:
-    body = response.body
-    if not isinstance(body, OffsetFetchResponse):
-        return frame
-
-    def forgetful(topics: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            replace(each, partitions=tuple(replace(part, committed_offset=-1) for part in each.partitions))
-            for each in topics
-        )
-
-    groups = tuple(replace(each, topics=forgetful(each.topics)) for each in body.groups)
-    return _with(response, topics=forgetful(body.topics), groups=groups)
+    return in_committed(response, frame, lambda part: {"committed_offset": -1})
 
 
 def aborted(response: Response, frame: bytes) -> bytes:
-    body = response.body
-    if not isinstance(body, FetchResponse):
-        return frame
-    topics = tuple(
-        replace(each, partitions=tuple(replace(part, aborted_transactions=()) for part in each.partitions))
-        for each in body.responses
-    )
-    return _with(response, responses=topics)
+    return in_fetched(response, frame, lambda part: {"aborted_transactions": ()})
 
 
 def base_offset(response: Response, frame: bytes) -> bytes:
     body = response.body
     if not isinstance(body, ProduceResponse):
         return frame
-    topics = tuple(
-        replace(each, partition_responses=tuple(
-            replace(part, base_offset=part.base_offset - 1) if part.base_offset > 0 else part
-            for part in each.partition_responses
-        ))
-        for each in body.responses
-    )  # fmt: skip
-    return _with(response, responses=topics)
+
+    def one_less(part: Any) -> dict[str, Any]:
+        return {"base_offset": part.base_offset - 1} if part.base_offset > 0 else {}
+
+    return answered(response, responses=in_partitions(body.responses, one_less, "partition_responses"))
 
 
 def stable_offset(response: Response, frame: bytes) -> bytes:
     """The high watermark is taken for the last stable offset."""
-    body = response.body
-    if not isinstance(body, FetchResponse):
-        return frame
-    topics = tuple(
-        replace(each, partitions=tuple(
-            replace(part, last_stable_offset=max(part.high_watermark, part.last_stable_offset))
-            for part in each.partitions
-        ))
-        for each in body.responses
-    )  # fmt: skip
-    return _with(response, responses=topics)
+    return in_fetched(
+        response, frame, lambda part: {"last_stable_offset": max(part.high_watermark, part.last_stable_offset)}
+    )
 
 
 def assignment(response: Response, frame: bytes) -> bytes:
     """The last byte is lost of what the leader handed in."""
     if isinstance(response.body, SyncGroupResponse) and response.body.assignment:
-        return _with(response, assignment=response.body.assignment[:-1])
+        return answered(response, assignment=response.body.assignment[:-1])
     return frame
-
-
-def _with(response: Response, **changed: Any) -> bytes:
-    return encode_response(replace(response.body, **changed), response.api_version, response.correlation_id)

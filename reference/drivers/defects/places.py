@@ -1,18 +1,16 @@
 """Lies about a partition or its readers: where it begins and ends, who leads it, whose epoch it is, whose id."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from reference.drivers.defects.harm import read
+from reference.drivers.defects.rewriting import Change, answered, in_committed, in_fetched, in_partitions
 from reference.events import Response
 from reference.wire.errors import ErrorCode
-from reference.wire.framing import encode_request, encode_response
-from reference.wire.messages.fetch import FetchResponse
+from reference.wire.framing import encode_request
 from reference.wire.messages.find_coordinator import FindCoordinatorResponse
 from reference.wire.messages.init_producer_id import InitProducerIdResponse
 from reference.wire.messages.metadata import MetadataResponse
-from reference.wire.messages.offset_fetch import OffsetFetchResponse
 
 FETCH, LIST_OFFSETS, JOIN_GROUP, DELETE_RECORDS, END_TXN = 1, 2, 11, 21, 26
 LATEST, LATE = -1, 2**50
@@ -24,31 +22,19 @@ def negative_throttle(response: Response, frame: bytes) -> bytes:
     """A time to wait that is over before it begins."""
     body = response.body
     if isinstance(body, FindCoordinatorResponse) and body.error_code and response.api_version:
-        return _answer(response, throttle_time_ms=-1)
+        return answered(response, throttle_time_ms=-1)
     return frame
 
 
 def low_watermark(response: Response, frame: bytes) -> bytes:
     """Records are served before they are committed."""
-    return _fetch_parts(
-        response, frame, lambda part: {"high_watermark": part.high_watermark - 1} if part.records else {}
-    )
+    return in_fetched(response, frame, lambda part: {"high_watermark": part.high_watermark - 1} if part.records else {})
 
 
 def beyond_the_end(response: Response, frame: bytes) -> bytes:
     """Who reads where nothing is, or no longer, waits for ever."""
     out = ErrorCode.OFFSET_OUT_OF_RANGE
-    return _fetch_parts(response, frame, lambda part: {"error_code": 0} if part.error_code == out else {})
-
-
-def _fetch_parts(response: Response, frame: bytes, change: Callable[[Any], dict[str, Any]]) -> bytes:
-    if not isinstance(response.body, FetchResponse):
-        return frame
-    topics = tuple(
-        replace(each, partitions=tuple(replace(part, **change(part)) for part in each.partitions))
-        for each in response.body.responses
-    )
-    return _answer(response, responses=topics)
+    return in_fetched(response, frame, lambda part: {"error_code": 0} if part.error_code == out else {})
 
 
 def stale_leader(response: Response, frame: bytes) -> bytes:
@@ -56,37 +42,19 @@ def stale_leader(response: Response, frame: bytes) -> bytes:
     body = response.body
     if not isinstance(body, MetadataResponse):
         return frame
-    topics = tuple(
-        replace(each, partitions=tuple(replace(part, leader_id=GONE) for part in each.partitions))
-        for each in body.topics
-    )
-    return _answer(response, topics=topics)
+    return answered(response, topics=in_partitions(body.topics, lambda part: {"leader_id": GONE}))
 
 
 def metadata_of_commit(response: Response, frame: bytes) -> bytes:
     """A commit is kept without what was said with it."""
-    body = response.body
-    if not isinstance(body, OffsetFetchResponse):
-        return frame
-
-    def without(topics: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            replace(each, partitions=tuple(replace(part, metadata="") for part in each.partitions)) for each in topics
-        )
-
-    groups = tuple(replace(each, topics=without(each.topics)) for each in body.groups)
-    return _answer(response, topics=without(body.topics), groups=groups)
+    return in_committed(response, frame, lambda part: {"metadata": ""})
 
 
 def producer_id(response: Response, frame: bytes) -> bytes:
     body = response.body
     if isinstance(body, InitProducerIdResponse) and not body.error_code and not body.producer_epoch:
-        return _answer(response, producer_id=ONE_FOR_ALL)
+        return answered(response, producer_id=ONE_FOR_ALL)
     return frame
-
-
-def _answer(response: Response, **changed: Any) -> bytes:
-    return encode_response(replace(response.body, **changed), response.api_version, response.correlation_id)
 
 
 def epoch_ignored(frame: bytes) -> bytes:
@@ -104,15 +72,11 @@ def deletes_too_little(frame: bytes) -> bytes:
     return _with_partitions(frame, DELETE_RECORDS, lambda part: {"offset": part.offset - 1} if part.offset > 0 else {})
 
 
-def _with_partitions(frame: bytes, key: int, change: Callable[[Any], dict[str, Any]]) -> bytes:
+def _with_partitions(frame: bytes, key: int, change: Change) -> bytes:
     request = read(frame, key)
     if request is None:
         return frame
-    topics = tuple(
-        replace(each, partitions=tuple(replace(part, **change(part)) for part in each.partitions))
-        for each in request[1].topics
-    )
-    return _asked(frame, key, topics=topics)
+    return _asked(frame, key, topics=in_partitions(request[1].topics, change))
 
 
 def aborts_commit(frame: bytes) -> bytes:
