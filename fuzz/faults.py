@@ -186,7 +186,7 @@ class Injector:
         broker = self._world.hosts[node].node
         if not isinstance(broker, Broker):
             return self._kill(Fault(at_ms=0, kind="kill", nodes=fault.nodes), node)
-        self._world.enter(node, broker.leave)
+        self._world.enter(node, broker.shut_down)
         self._stop_when_done(node, broker, self._world.now_ms + LEAVING_MS)
 
         def undo() -> None:

@@ -1,4 +1,4 @@
-"""What this broker speaks: the table of keys, versions and handlers, and ApiVersions itself."""
+"""The supported API keys and versions, and the ApiVersions handler (KIP-35, KIP-511, KIP-584)."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -20,33 +20,33 @@ SOFTWARE_NAME_SINCE: Final = 3
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 TRANSACTION_VERSION: Final = "transaction.version"
-"""What clients go by when they choose a transaction protocol (KIP-584, KIP-890)."""
+"""The feature by which clients choose the transaction protocol (KIP-584, KIP-890)."""
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-"""From level 1 on the high watermark stands still below min.insync.replicas (KIP-966)."""
+"""From level 1 the high watermark does not advance while the ISR is below min.insync.replicas (KIP-966)."""
 
 Handler = Callable[[Request], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A key with the versions that are served, and advertised unless brokers use it among themselves."""
+class ServedApi:
+    """A handler with the versions that it supports; `inter_broker` marks requests between brokers."""
 
     handler: Handler
     min_version: int
     max_version: int
     inter_broker: bool = False
 
-    def answers(self, version: int) -> bool:
+    def supports(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
 
 class ApiVersionsHandler:
-    def __init__(self, served: dict[int, Served], transaction_version: int) -> None:
+    def __init__(self, served: dict[int, ServedApi], transaction_version: int) -> None:
         self._served = served
         self._features = {ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: transaction_version}
 
     async def api_versions(self, request: Request) -> ApiVersionsResponse:
-        """An unknown version is answered in version 0, with the range of this key only (KIP-511)."""
+        """Return the supported versions; to an unknown version, the range of this key only, in version 0 (KIP-511)."""
         body: ApiVersionsRequest | None = request.body
         if body is None:
             return self._response(ErrorCode.UNSUPPORTED_VERSION, {API_VERSIONS: self._served[API_VERSIONS]})
@@ -56,7 +56,7 @@ class ApiVersionsHandler:
                 return self._response(ErrorCode.INVALID_REQUEST, {})
         return self._response(ErrorCode.NONE, self._served)
 
-    def _response(self, error: ErrorCode, served: dict[int, Served]) -> ApiVersionsResponse:
+    def _response(self, error: ErrorCode, served: dict[int, ServedApi]) -> ApiVersionsResponse:
         return ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(

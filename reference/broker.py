@@ -1,4 +1,4 @@
-"""One broker: wires the parts together and gives every request, timer and completion to the part it is for."""
+"""One broker: creates its components and dispatches requests, timers and completions to them."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from reference.admin.alter_configs import AlterConfigs
 from reference.admin.describe_configs import DescribeConfigs
 from reference.admin.log_dirs import LogDirs
 from reference.admin.topic_partitions import TopicPartitions
-from reference.api_versions import API_VERSIONS, ApiVersionsHandler, Served
+from reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi
 from reference.config import BrokerConfig
 from reference.context import Context, to_json
 from reference.controller.cluster import parse_topic, registration
 from reference.controller.controller import Controller
 from reference.controller.handlers import ControllerHandlers
 from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, LOG_DIR_EVENTS, TOPICS
-from reference.effects import Broke, Close, Effect, Outbox
+from reference.effects import Close, Effect, HandlerFailed, Outbox
 from reference.events import STORE, Instant, Request, Response
 from reference.groups.coordinator import GroupCoordinator
 from reference.groups.expiry import GroupExpiry
@@ -56,7 +56,7 @@ CLUSTER_ID = "/cluster_id"
 
 
 class Broker:
-    """A node (see `reference.events`). Construct it anew after a crash: all it knows is on its disk."""
+    """A broker node (see `reference.events`). After a crash, create a new instance: it recovers from its disk."""
 
     def __init__(self, config: BrokerConfig, fs: FileSystem, *, tracing: bool = False) -> None:
         self.config = config
@@ -66,7 +66,10 @@ class Broker:
         self._purgatory = self.purgatory = Purgatory(context)
         self._peers = Peers(context)
         self.store = StoreClient(
-            context, on_session=self._session_began, on_event=self._watched, on_resumed=self._session_resumed
+            context,
+            on_session=self._on_session_started,
+            on_event=self._on_watch_event,
+            on_resumed=self._on_session_resumed,
         )
         self.cache = MetadataCache()
         self.configs = TopicConfigs(config)
@@ -82,75 +85,75 @@ class Broker:
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
         self._group_expiry = GroupExpiry(context, self._purgatory, self.groups)
-        self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.let_go
+        self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.resign
         self.transactions = Transactions(
             context, self.cache, self.replicas, self._peers, self._purgatory, self.groups, self.store
         )
-        self.replicas.on_role_change = self._role_changed
-        self.replicas.on_disk_failure = lambda: spawn(self._tell_of_failed_disk())
+        self.replicas.on_role_change = self._on_role_change
+        self.replicas.on_disk_failure = lambda: spawn(self._report_failed_disk())
         self._registration = f"{BROKERS}/{config.broker_id}"
-        self._registered = 0  # the session under which this broker registered
+        self._registered = 0  # id of the session that owns the registration; 0: none
         self.may_stop = False
-        self.served = self._serve()
+        self.served = self._handlers()
 
-    def _serve(self) -> dict[int, Served]:
-        """Every key that is answered, with the versions advertised (broker.md, section 6)."""
+    def _handlers(self) -> dict[int, ServedApi]:
+        """Return API key -> handler with the versions that ApiVersions advertises."""
         context, cache = self._context, self.cache
         produce = ProduceHandler(context, self.replicas, self.configs, self.transactions.verifier.verify)
         fetch = FetchHandler(context, self.replicas, self._purgatory, cache.rack_of)
         offsets = OffsetsHandler(self.replicas)
         deletion = DeleteRecordsHandler(context, self.replicas, self.configs, self._purgatory)
-        office = ControllerHandlers(self.controller, cache.name_of)
+        controller_handlers = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
         metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
-        settings = AlterConfigs(self.store, cache, self.configs, topics)
+        alter_configs = AlterConfigs(self.store, cache, self.configs, topics)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         log_dirs = LogDirs(context, self.replicas)
         members = self._coordinator
-        served: dict[int, Served] = {
-            0: Served(produce.produce, 0, self.transactions.newest_produce),
-            1: Served(fetch.fetch, 0, 12),
-            2: Served(offsets.list_offsets, 1, 7),
-            3: Served(metadata.metadata, 0, 12),
-            4: Served(self._leader_and_isr, 2, 4, inter_broker=True),
-            5: Served(self._stop_replica, 3, 3, inter_broker=True),
-            6: Served(self._update_metadata, 5, 7, inter_broker=True),
-            7: Served(office.controlled_shutdown, 0, 3, inter_broker=True),
-            8: Served(committed.commit, 0, 9),
-            9: Served(committed.fetch, 1, 8),
-            10: Served(metadata.find_coordinator, 0, 4),
-            11: Served(members.join, 0, 9),
-            12: Served(members.heartbeat, 0, 4),
-            13: Served(members.leave, 0, 5),
-            14: Served(members.sync, 0, 5),
-            15: Served(committed.describe, 0, 6),
-            16: Served(committed.list, 0, 5),
-            17: Served(refuse_handshake, 0, 1),
-            19: Served(topics.create, 0, 7),
-            20: Served(topics.delete, 0, 6),
-            21: Served(deletion.delete_records, 0, 2),
-            23: Served(offsets.offset_for_leader_epoch, 0, 4),
-            32: Served(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
-            33: Served(settings.replace, 0, 2),
-            36: Served(refuse_authenticate, 0, 2),
-            34: Served(log_dirs.alter, 0, 2),
-            35: Served(log_dirs.describe, 0, 4),
-            37: Served(topics.create_partitions, 0, 3),
-            42: Served(committed.delete, 0, 2),
-            47: Served(committed.delete_offsets, 0, 0),
-            43: Served(office.elect_leaders, 0, 2),
-            44: Served(settings.change, 0, 1),
-            45: Served(office.alter_reassignments, 0, 1),
-            46: Served(office.list_reassignments, 0, 0),
-            56: Served(office.alter_partition, 0, 3, inter_broker=True),
-            60: Served(metadata.describe_cluster, 0, 1),
-            75: Served(TopicPartitions(cache).describe, 0, 0),
+        served: dict[int, ServedApi] = {
+            0: ServedApi(produce.produce, 0, self.transactions.newest_produce),
+            1: ServedApi(fetch.fetch, 0, 12),
+            2: ServedApi(offsets.list_offsets, 1, 7),
+            3: ServedApi(metadata.metadata, 0, 12),
+            4: ServedApi(self._leader_and_isr, 2, 4, inter_broker=True),
+            5: ServedApi(self._stop_replica, 3, 3, inter_broker=True),
+            6: ServedApi(self._update_metadata, 5, 7, inter_broker=True),
+            7: ServedApi(controller_handlers.controlled_shutdown, 0, 3, inter_broker=True),
+            8: ServedApi(committed.commit, 0, 9),
+            9: ServedApi(committed.fetch, 1, 8),
+            10: ServedApi(metadata.find_coordinator, 0, 4),
+            11: ServedApi(members.join, 0, 9),
+            12: ServedApi(members.heartbeat, 0, 4),
+            13: ServedApi(members.leave, 0, 5),
+            14: ServedApi(members.sync, 0, 5),
+            15: ServedApi(committed.describe, 0, 6),
+            16: ServedApi(committed.list, 0, 5),
+            17: ServedApi(refuse_handshake, 0, 1),
+            19: ServedApi(topics.create, 0, 7),
+            20: ServedApi(topics.delete, 0, 6),
+            21: ServedApi(deletion.delete_records, 0, 2),
+            23: ServedApi(offsets.offset_for_leader_epoch, 0, 4),
+            32: ServedApi(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
+            33: ServedApi(alter_configs.replace, 0, 2),
+            36: ServedApi(refuse_authenticate, 0, 2),
+            34: ServedApi(log_dirs.alter, 0, 2),
+            35: ServedApi(log_dirs.describe, 0, 4),
+            37: ServedApi(topics.create_partitions, 0, 3),
+            42: ServedApi(committed.delete, 0, 2),
+            47: ServedApi(committed.delete_offsets, 0, 0),
+            43: ServedApi(controller_handlers.elect_leaders, 0, 2),
+            44: ServedApi(alter_configs.change, 0, 1),
+            45: ServedApi(controller_handlers.alter_reassignments, 0, 1),
+            46: ServedApi(controller_handlers.list_reassignments, 0, 0),
+            56: ServedApi(controller_handlers.alter_partition, 0, 3, inter_broker=True),
+            60: ServedApi(metadata.describe_cluster, 0, 1),
+            75: ServedApi(TopicPartitions(cache).describe, 0, 0),
         }
         served |= acls.SERVED | self.transactions.served(members, committed)
-        served[API_VERSIONS] = Served(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
+        served[API_VERSIONS] = ServedApi(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
         return served
 
-    # -- entrances -------------------------------------------------------------------------------
+    # -- entry points ----------------------------------------------------------------------------
 
     def start(self, now: Instant) -> list[Effect]:
         self._context.now = now
@@ -199,13 +202,13 @@ class Broker:
             self._peers.closed(peer)
         return self._out.drain()
 
-    def leave(self, now: Instant) -> list[Effect]:
-        """Begin a controlled shutdown (KAFKA-340): leaders move away first, then the session ends; see `may_stop`."""
+    def shut_down(self, now: Instant) -> list[Effect]:
+        """Begin a controlled shutdown (KAFKA-340): move leaders away, end the session, then set `may_stop`."""
         self._context.now = now
-        spawn(self._leave())
+        spawn(self._shut_down())
         return self._out.drain()
 
-    async def _leave(self) -> None:
+    async def _shut_down(self) -> None:
         config, remaining = self.config, True
         request = ControlledShutdownRequest(broker_id=config.broker_id, broker_epoch=self._context.broker_epoch)
         tries = config.controlled_shutdown_max_retries if config.controlled_shutdown_enable else 0
@@ -219,13 +222,13 @@ class Broker:
         self.may_stop = True
 
     def stop(self, now: Instant) -> list[Effect]:
-        """A clean stop: checkpoints and the marker are written; the driver flushes and ends."""
+        """Write the checkpoints and the clean-shutdown marker; the driver then flushes and exits."""
         self._context.now = now
         self.replicas.close_cleanly()
         return self._out.drain()
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where another broker listens, for the driver that connects to it."""
+        """Return the address of another broker, or None if it is unknown; for the driver that connects to it."""
         known = self.cache.brokers.get(broker_id)
         if known is None and broker_id in self.controller.cluster.brokers:
             info = self.controller.cluster.brokers[broker_id]
@@ -242,13 +245,13 @@ class Broker:
         try:
             response = await self.served[key].handler(request)
         except OSError:
-            raise  # the disk refuses: nothing that this broker says could be trusted
+            raise  # a failed disk: the broker must stop, since its replies could be wrong
         except Exception as error:
-            self._out.add(Broke(source, error))
+            self._out.add(HandlerFailed(source, error))
             return
         if key == PRODUCE and request.body.acks == 0:
             refused = any(part.error_code for topic in response.responses for part in topic.partition_responses)
-            if refused:  # the only way to say so to a producer that wants no answer
+            if refused:  # a producer with acks=0 gets no response; closing the connection is the only error signal
                 self._out.add(Close(source))
                 return
             response = None
@@ -288,58 +291,59 @@ class Broker:
                 self._group_expiry.topic_deleted(topic)
         return UpdateMetadataResponse(error_code=error)
 
-    def _role_changed(self, partition: Partition) -> None:
+    def _on_role_change(self, partition: Partition) -> None:
         self.groups.role_changed(partition)
         self.transactions.store.role_changed(partition)
 
     # -- the metadata store ------------------------------------------------------------------------
 
-    def _session_began(self) -> None:
-        """A new session is a new life to the cluster: register, then stand for controller."""
+    def _on_session_started(self) -> None:
+        """Register under the new session, then take part in the controller election."""
         self.controller.resign()
-        self._context.broker_epoch = self.store.session_id  # what we register from now on is younger than the session
+        self._context.broker_epoch = self.store.session_id  # the registration epoch will be larger than the session id
         spawn(self._register())
 
-    def _session_resumed(self) -> None:
-        self.controller.resign()  # events may have been missed
+    def _on_session_resumed(self) -> None:
+        self.controller.resign()  # watch events may have been missed
         spawn(self._refresh())
 
     async def _refresh(self) -> None:
-        if self._registered != self.store.session_id:  # the link broke while we registered
+        if self._registered != self.store.session_id:  # the link broke during the registration
             await self._register()
             return
-        for path in (CONTROLLER, CONFIGS, self._registration):  # the store may have been started anew
+        for path in (CONTROLLER, CONFIGS, self._registration):  # a restarted store has lost its watches
             await self.store.watch(path)
         await self.configs.load(self.store)
-        await self.controller.stand()
+        await self.controller.elect()
 
     async def _register(self) -> None:
         for root in (*ROOTS, "/admin"):
             await self.store.ensure(root)
-        for path, first in ((CONTROLLER_EPOCH, 0), (PRODUCER_IDS, 0), (CLUSTER_ID, self.config.cluster_id)):
-            await self.store.call(Create(path, to_json(first)))
+        for path, initial in ((CONTROLLER_EPOCH, 0), (PRODUCER_IDS, 0), (CLUSTER_ID, self.config.cluster_id)):
+            await self.store.call(Create(path, to_json(initial)))
         for path in (CONTROLLER, CONFIGS):
             await self.store.watch(path)
         await self.configs.load(self.store)
         path = self._registration
         config, unclean = self.config, not self.replicas.started_clean
         port = config.advertised_port or config.port
-        me = registration(config.host, port, unclean=unclean, rack=config.broker_rack)
+        data = registration(config.host, port, unclean=unclean, rack=config.broker_rack)
         session_id = self.store.session_id
-        # A node of an earlier session may still stand there; replacing it tells the controller of a new life.
+        # A node of an earlier session may still exist. Replacing it changes the broker epoch, so that the controller
+        # treats this broker as restarted.
         await self.store.call(Delete(path))
-        reply = await self.store.call(Create(path, me, ephemeral=True))
+        reply = await self.store.call(Create(path, data, ephemeral=True))
         if reply.error or reply.stat is None:
             return
         self._context.broker_epoch, self._registered = reply.stat.created, session_id
         await self.store.watch(path)
         spawn(self._drop_strays(session_id))
-        await self.controller.stand()
+        await self.controller.elect()
 
     async def _drop_strays(self, session_id: int) -> None:
-        """Replicas that were moved away while this broker was down or had no session: others are assigned.
+        """Delete stray replicas: those reassigned to other brokers while this broker was down or had no session.
 
-        A move that passed it by may not be stored yet, so it asks again while one is on its way out.
+        The final assignment may not be stored yet, so retry while a reassignment is removing a replica.
         """
         known = self.replicas.leader_epochs()
         topics = sorted({topic for topic, _ in known})
@@ -349,25 +353,26 @@ class Broker:
                 await self._purgatory.sleep(STRAYS_MS)
 
     async def _may_have_strays(self, topic: str, known: dict[Key, int]) -> bool:
-        """Drop those of one topic; is there more to come?"""
+        """Delete the stray replicas of one topic; return whether to check the topic again later."""
         found = await self.store.get(f"{TOPICS}/{topic}")
         if found.error:
             return found.error != "NoNode"
         info = parse_topic(found.data)
         return self.replicas.drop_strays(topic, info.assignment, info.removing, known)
 
-    async def _tell_of_failed_disk(self) -> None:
-        """The controller then asks which replicas are offline (KIP-112)."""
+    async def _report_failed_disk(self) -> None:
+        """Notify the controller of a failed disk; it then asks which replicas are offline (KIP-112)."""
         path = f"{LOG_DIR_EVENTS}/{self.config.broker_id}"
         await self.store.ensure(path)
         await self.store.set(path, b"")
 
-    def _watched(self, event: WatchEvent) -> None:
+    def _on_watch_event(self, event: WatchEvent) -> None:
         if event.path == CONTROLLER and event.kind == "deleted":
             self.controller.resign()
-            spawn(self.controller.stand())
+            spawn(self.controller.elect())
         elif event.path == self._registration and event.kind == "changed":
-            # The controller has dealt with our unclean start; a lost session alone loses no data.
+            # The controller has removed this broker from the ISRs after its unclean start. A new session alone loses
+            # no data, so the next registration is clean.
             self.replicas.started_clean = True
             self.controller.on_event(event)
         elif event.path.startswith(CONFIGS + "/"):

@@ -1,4 +1,4 @@
-"""`highwater broker`: the reference broker as one process, or as a cluster of processes."""
+"""The command `highwater broker`: run the reference broker as one process, or as a cluster of processes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,29 +6,31 @@ from typing import Annotated
 import typer
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
 def broker_command(
-    config: Annotated[Path | None, typer.Option(help="Run the one node that this TOML file describes.")] = None,
-    cluster: Annotated[int, typer.Option(min=0, max=9, help="Run a metadata store and this many brokers.")] = 0,
-    port: Annotated[int, typer.Option(help="First of the cluster's ports; 0 takes free ones.")] = 0,
-    first_id: Annotated[int, typer.Option(min=0, help="The cluster's broker ids count from here.")] = 1,
+    config: Annotated[Path | None, typer.Option(help="TOML file of the one node to run.")] = None,
+    cluster: Annotated[int, typer.Option(min=0, max=9, help="Number of brokers to run, with a metadata store.")] = 0,
+    port: Annotated[int, typer.Option(help="First port of the cluster; 0 chooses free ports.")] = 0,
+    first_id: Annotated[int, typer.Option(min=0, help="First broker id of the cluster.")] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the cluster's data here (default: a temporary folder).")
+        Path | None, typer.Option(help="Folder for the cluster's data (default: a temporary folder).")
     ] = None,
-    truncation: Annotated[str, typer.Option(help="kip320 or high_watermark.")] = "kip320",
+    truncation: Annotated[
+        str, typer.Option(help="Rule by which followers truncate: kip320, kip279, kip101 or high_watermark.")
+    ] = "kip320",
     guard_off: Annotated[
-        list[str] | None, typer.Option(help="Switch a guard off, e.g. AckAfterCommit; repeatable.")
+        list[str] | None, typer.Option(help="Guard to switch off, e.g. AckAfterCommit; repeatable.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A broker setting, KEY=VALUE, or ID.KEY=VALUE; repeatable.")
+        list[str] | None, typer.Option("--set", help="Broker setting, as KEY=VALUE or ID.KEY=VALUE; repeatable.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write every node's steps into this folder, for `highwater spec trace`.")
+        Path | None, typer.Option(help="Folder for the traces of all nodes, for `highwater spec trace`.")
     ] = None,
-    control: Annotated[bool, typer.Option(help="Take start/kill/pause/resume commands on standard input.")] = False,
+    control: Annotated[bool, typer.Option(help="Read start/kill/pause/resume commands from standard input.")] = False,
 ) -> None:
     """Run the reference broker: one node, or a cluster of processes.
 
@@ -45,7 +47,7 @@ def broker_command(
         from reference.config_file import read_config
         from reference.drivers.process import run_node
 
-        run_node(read_config(config), lambda address: _say(f"ready {address}"), trace=trace)
+        run_node(read_config(config), lambda address: _print_line(f"ready {address}"), trace=trace)
         return
     from reference.drivers.cluster import Cluster, supervise
 
@@ -55,14 +57,14 @@ def broker_command(
         "replica_fetch_wait_max_ms": 100,
         "default_replication_factor": min(cluster, 3),
         "offsets_topic_replication_factor": min(cluster, 3),
-        **dict(_setting(each) for each in set_ or []),
+        **dict(_setting(text) for text in set_ or []),
     }
     nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id, trace=trace)
-    supervise(nodes, _say, control=control)
+    supervise(nodes, _print_line, control=control)
 
 
 def _setting(text: str) -> tuple[str, object]:
-    """KEY=VALUE, where a value reads as JSON if it can: a number, a truth value, a table of users."""
+    """Parse KEY=VALUE; the value is parsed as JSON if possible, else it is a string. UsageError without `=`."""
     import json
 
     from spec.formats.verdict import UsageError

@@ -1,4 +1,4 @@
-"""Configuration of a broker and of the metadata store, named as Apache Kafka names it (dots become underscores)."""
+"""Configuration of a broker and of the metadata store, with Apache Kafka's names (dots become underscores)."""
 
 from typing import Final, Literal
 
@@ -7,8 +7,8 @@ import msgspec
 from reference.guards import Guards
 
 Truncation = Literal["kip320", "kip279", "kip101", "high_watermark"]
-# What each rule lacks of the next: a ladder of guards (spec/hw_truncation).
-RUNGS: Final[dict[Truncation, tuple[str, ...]]] = {
+# Each truncation rule switches off one more guard than the rule before it (spec/hw_truncation).
+GUARDS_OFF_BY_TRUNCATION: Final[dict[Truncation, tuple[str, ...]]] = {
     "kip320": (),
     "kip279": ("fence_stale_fetch",),
     "kip101": ("fence_stale_fetch", "truncate_to_common_epoch"),
@@ -17,12 +17,12 @@ RUNGS: Final[dict[Truncation, tuple[str, ...]]] = {
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One broker. Times in milliseconds, sizes in bytes."""
+    """Configuration of one broker. Times are in milliseconds and sizes in bytes, unless the name says otherwise."""
 
     broker_id: int
     host: str = "127.0.0.1"
     port: int = 9092
-    advertised_port: int = 0  # where others find it, when something stands between; 0: at its port
+    advertised_port: int = 0  # the port that clients connect to, if a proxy is in between; 0: `port`
     metadata_store: str = "127.0.0.1:2181"
     log_dir: str = "data"
     cluster_id: str = "highwater"
@@ -82,7 +82,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_connections_per_ip: int = 4_000
     connections_max_idle_ms: int = 600_000
 
-    # security: one protocol for clients and for brokers among themselves; PEM files
+    # security: the same protocol for clients and between brokers; key files are PEM
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_enabled_mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     sasl_mechanism_inter_broker_protocol: str = "SCRAM-SHA-256"
@@ -123,11 +123,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def guards(self) -> Guards:
-        return Guards().without(*self.guards_off, *RUNGS[self.truncation])
+        return Guards().without(*self.guards_off, *GUARDS_OFF_BY_TRUNCATION[self.truncation])
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The metadata store. `tick_ms` is how often sessions are checked; a log that is longer gives way to a snapshot."""
+    """Configuration of the metadata store.
+
+    `tick_ms` is the interval of session expiry checks; a log larger than `snapshot_bytes` is replaced by a snapshot.
+    """
 
     host: str = "127.0.0.1"
     port: int = 2181

@@ -1,4 +1,4 @@
-"""What every part of one broker shares: its settings, its disk, the current instant and the outbox."""
+"""State shared by all components of one broker: config, file system, current time and outbox."""
 
 import json
 from typing import Any, Final
@@ -14,6 +14,8 @@ NOT_REGISTERED: Final = (1 << 63) - 1
 
 
 class Context:
+    """The shared state of one broker, with helpers that add timers, log lines and trace steps to its outbox."""
+
     __slots__ = ("broker_epoch", "broker_id", "config", "fs", "guards", "meters", "now", "out")
 
     def __init__(self, config: BrokerConfig, fs: FileSystem, out: Outbox) -> None:
@@ -21,11 +23,13 @@ class Context:
         self.guards: Guards = config.guards
         self.meters = Meters()
         self.broker_id = config.broker_id
-        # Requests of the controller for an earlier life carry a smaller epoch; before registration there is no other.
+        # A controller request for an earlier registration has a smaller epoch and is rejected (KIP-380). Before the
+        # first registration every request is stale, so the epoch is the largest int64.
         self.broker_epoch = NOT_REGISTERED
         self.now = Instant(0, 0)
 
     def timer(self, name: str, delay_ms: int) -> None:
+        """Set or replace a timer; it fires after `delay_ms`."""
         self.out.add(SetTimer(name, self.now.monotonic_ms + delay_ms))
 
     def cancel(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m reference.draw_states` writes the state tables that the code moves along to `reference/docs/states.md`."""
+"""`python -m reference.draw_states` writes `reference/docs/states.md` from the state tables in the code."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -17,12 +17,12 @@ TABLES: Final[tuple[StateTable[Any], ...]] = (
 FILE: Final = Path(__file__).parent / "docs" / "states.md"
 HEAD: Final = """# States
 
-Drawn from the tables that the code moves along, by `python -m reference.draw_states`: change those, not this.
+Generated from the state tables in the code by `python -m reference.draw_states`; change the tables, not this file.
 """
 
 
 def states_of(table: StateTable[Any]) -> list[StrEnum]:
-    """In the order of the enumeration, all that the table names."""
+    """Return the states that the table uses, in the order of the enumeration."""
     named = {state for step in table.steps for state in step}
     return [state for state in all_states(table) if state in named]
 
@@ -33,7 +33,7 @@ def all_states(table: StateTable[Any]) -> list[StrEnum]:
 
 
 def reachable(table: StateTable[Any]) -> set[StrEnum]:
-    """From the initial state."""
+    """Return the states that the table can reach from the initial state."""
     found = {table.initial}
     while more := {after for before, after in table.steps if before in found} - found:
         found |= more
@@ -41,6 +41,7 @@ def reachable(table: StateTable[Any]) -> set[StrEnum]:
 
 
 def draw(table: StateTable[Any]) -> str:
+    """Return one state table as Markdown: a Mermaid diagram and a list of its transitions."""
     arrows = [f"    {before} --> {after}" for before, after in table.steps]
     rows = [f"| {before} | {after} | {done} |" for (before, after), done in table.steps.items()]
     return "\n".join(
@@ -55,7 +56,7 @@ def draw(table: StateTable[Any]) -> str:
             *arrows,
             "```",
             "",
-            "| from | to | why, and what is done |",
+            "| from | to | cause and actions |",
             "|---|---|---|",
             *rows,
             "",

@@ -1,4 +1,4 @@
-"""What leaves a node: effects, carried out by the driver in the order given."""
+"""The effects that a node returns; the driver carries them out in order."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,7 +24,7 @@ class Flush:
 
 @frozen
 class SetTimer:
-    """Call `fire(now, name)` at `due_ms` (monotonic); setting a name again moves it."""
+    """Call `fire(now, name)` at `due_ms` (monotonic); setting the same name again replaces the timer."""
 
     name: str
     due_ms: int
@@ -37,16 +37,16 @@ class CancelTimer:
 
 @frozen
 class Close:
-    """Close the connection to `peer`, without an answer."""
+    """Close the connection to `peer` without a response."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Broke:
-    """What `peer` asked for broke off at an error that nobody expected: it gets no answer, and all else goes on.
+class HandlerFailed:
+    """The handler of a request from `peer` raised an unexpected error: that request gets no response.
 
-    Whoever asked need not be who is heard in this step: a request may have waited for long.
+    The request may have arrived long before the current step, and from another peer than its message.
     """
 
     peer: str
@@ -66,18 +66,18 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A line for who runs the broker, under the name of its log: `state.change`, `log`, `group` ..."""
+    """A log line for the operator; `logger` is `state.change`, `log`, `group` ..."""
 
     logger: str
     text: str
     level: Level = "info"
 
 
-Effect = Send | Flush | SetTimer | CancelTimer | Close | Broke | Trace | Log
+Effect = Send | Flush | SetTimer | CancelTimer | Close | HandlerFailed | Trace | Log
 
 
 class Outbox:
-    """Collects the effects of one step; `drain` hands them over."""
+    """Collects the effects of one step; `drain` returns and removes them."""
 
     __slots__ = ("_effects", "tracing")
 

@@ -1,10 +1,10 @@
-"""What enters a node: time, messages and completions.
+"""The inputs of a node: time, messages and completions.
 
-A node (broker, metadata store) is an object with five entrances, each returning a list of effects::
+A node (broker, metadata store) is an object with five entry points, each of which returns a list of effects::
 
     start(now)   receive(now, source, message)   fire(now, timer)   complete(now, token)   closed(now, peer)
 
-It never looks at a clock, a socket or a random source; whoever drives it does.
+It never reads a clock, a socket or a random source; its driver does.
 """
 
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from reference.effects import Effect
 from reference.wire.frozen import frozen
 
-# Peers are named by strings, so that traces and schedules can name them too.
+# Peers are identified by strings, so that traces and schedules can name them.
 STORE = "store"
 
 
@@ -30,7 +30,7 @@ class Instant:
 
 @frozen
 class Request:
-    """A Kafka request as decoded; `body` is a message of `reference.wire.messages`."""
+    """A decoded Kafka request; `body` is a message of `reference.wire.messages`."""
 
     correlation_id: int
     api_version: int
@@ -41,7 +41,7 @@ class Request:
 
 @frozen
 class Response:
-    """Answers the request of that correlation id; `body` None means done, with nothing to send (acks=0)."""
+    """The response to the request with that correlation id; with `body` None nothing is sent (acks=0)."""
 
     correlation_id: int
     api_version: int

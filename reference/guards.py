@@ -1,4 +1,4 @@
-"""The switches of the guards: on is the protocol, off plants the historical bug."""
+"""The guard switches: on, the broker follows the protocol; off, it has the historical bug."""
 
 import dataclasses
 import re
@@ -10,9 +10,9 @@ from spec.formats.verdict import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """One switch a guard of `spec/guards.toml`, in snake case; rule, source and witnesses stand there.
+    """One switch for each guard of `spec/guards.toml`, in snake case; that file has rule, source and witnesses.
 
-    The broker setting `truncation` comes down to three of them: each older rule turns one more off.
+    The broker setting `truncation` sets three of them: each older rule switches one more off.
     """
 
     truncate_by_epoch: bool = True
@@ -39,7 +39,7 @@ class Guards:
     keep_proposal_until_answered: bool = True
     await_state_after_conflict: bool = True
     ignore_stale_state: bool = True
-    # who may be in the ISR
+    # ISR membership
     fence_old_leader: bool = True
     defer_to_newer_leader: bool = True
     refuse_fenced: bool = True
@@ -105,9 +105,9 @@ class Guards:
     rewatch_on_read: bool = True
 
     def without(self, *names: str) -> Self:
-        """The same with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` are one name.
+        """Return a copy with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` name the same guard.
 
-        Raises UsageError that lists the known names when it does not know one.
+        Raises UsageError, with the list of known names, for an unknown one.
         """
         known = [field.name for field in dataclasses.fields(self)]
         switches = [switch_name(name) for name in names]
@@ -118,5 +118,5 @@ class Guards:
 
 
 def switch_name(guard: str) -> str:
-    """`FenceStaleFetch` becomes `fence_stale_fetch`; snake case stays as it is."""
+    """Convert `FenceStaleFetch` to `fence_stale_fetch`; return snake case unchanged."""
     return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "_", guard).lower()

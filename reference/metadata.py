@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator: who is where."""
+"""Handlers of Metadata (3), DescribeCluster (60) and FindCoordinator (10)."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from reference.events import Request
 from reference.groups.store import OFFSETS_TOPIC, GroupStore
 from reference.metadata_cache import CachedTopic, MetadataCache
 from reference.procedures import spawn
-from reference.topics import INTERNAL, Topics, is_legal_name
+from reference.topics import INTERNAL_TOPICS, Topics, is_legal_name
 from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -27,10 +27,10 @@ from reference.wire.messages.metadata import (
 from reference.wire.schema import ZERO_UUID
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-# Read, write, create, delete, alter, describe, and describe and alter configs: with nobody who forbids, all (KIP-430).
+# Read, write, create, delete, alter, describe, describe and alter configs: there is no authorizer, so all (KIP-430).
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 COORDINATORS_SINCE = 4
-# Versions 10 and 11 have a field for topic ids, and no use for it: their answers cannot leave a name out.
+# Versions 10 and 11 have a topic id field that cannot be used: their responses require a topic name.
 TOPIC_IDS_SINCE = 12
 
 
@@ -44,8 +44,8 @@ class MetadataHandler:
         transactions: TransactionStore,
     ) -> None:
         self._context, self._cache, self._topics = context, cache, topics
-        # By the type of a key: the topic that holds what is coordinated, and which of its partitions does.
-        self._homes = {
+        # Key type -> the internal topic, and the function from a key to its partition.
+        self._coordinator_topics = {
             GROUP_KEY: (OFFSETS_TOPIC, groups.partition_for),
             TRANSACTION_KEY: (TRANSACTION_TOPIC, transactions.partition_for),
         }
@@ -60,18 +60,20 @@ class MetadataHandler:
         elif request.api_version < TOPIC_IDS_SINCE and any(map(_has_id, body.topics)):
             topics = [
                 MetadataResponseTopic(
-                    error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+                    error_code=ErrorCode.INVALID_REQUEST, name=requested.name or "", topic_id=requested.topic_id
                 )
-                for asked in body.topics
+                for requested in body.topics
             ]
         else:
             create = body.allow_auto_topic_creation and self._context.config.auto_create_topics_enable
             topics = [
-                self._by_id(asked.topic_id) if asked.name is None else self._by_name(asked.name, create=create)
-                for asked in dict.fromkeys(body.topics)
+                self._by_id(requested.topic_id)
+                if requested.name is None
+                else self._by_name(requested.name, create=create)
+                for requested in dict.fromkeys(body.topics)
             ]
         if body.include_topic_authorized_operations:
-            topics = [replace(each, topic_authorized_operations=TOPIC_OPERATIONS) for each in topics]
+            topics = [replace(topic, topic_authorized_operations=TOPIC_OPERATIONS) for topic in topics]
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(
@@ -97,7 +99,7 @@ class MetadataHandler:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not is_legal_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif create or name in INTERNAL:
+        elif create or name in INTERNAL_TOPICS:
             self.create_in_background(name)
             error = ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID)
@@ -116,9 +118,10 @@ class MetadataHandler:
             error_code=ErrorCode.NONE,
             name=name,
             topic_id=topic.topic_id,
-            is_internal=name in INTERNAL,
+            is_internal=name in INTERNAL_TOPICS,
             partitions=tuple(
-                MetadataResponsePartition(**self._cache.described(name, number)) for number in sorted(topic.partitions)
+                MetadataResponsePartition(**self._cache.partition_fields(name, number))
+                for number in sorted(topic.partitions)
             ),
         )
 
@@ -150,18 +153,18 @@ class MetadataHandler:
         )
 
     def _coordinator(self, key: str, key_type: int) -> Coordinator:
-        def refused(error: ErrorCode, message: str | None = None) -> Coordinator:
+        def unavailable(error: ErrorCode, message: str | None = None) -> Coordinator:
             return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
-        if key_type not in self._homes:
-            return refused(ErrorCode.INVALID_REQUEST, "only groups and transactional ids have coordinators here")
-        topic, partition_for = self._homes[key_type]
+        if key_type not in self._coordinator_topics:
+            return unavailable(ErrorCode.INVALID_REQUEST, "The key type must be 0 (group) or 1 (transactional id).")
+        topic, partition_for = self._coordinator_topics[key_type]
         if topic not in self._cache.topics:
             self.create_in_background(topic)
-            return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return unavailable(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         leader = self._cache.leader_of(topic, partition_for(key))
         if leader < 0:
-            return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return unavailable(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         endpoint = self._cache.brokers[leader]
         return Coordinator(
             key=key,
@@ -173,5 +176,5 @@ class MetadataHandler:
         )
 
 
-def _has_id(asked: MetadataRequestTopic) -> bool:
-    return asked.name is None or asked.topic_id != ZERO_UUID
+def _has_id(requested: MetadataRequestTopic) -> bool:
+    return requested.name is None or requested.topic_id != ZERO_UUID

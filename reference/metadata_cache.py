@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster: the last UpdateMetadata, topic by topic. It may be stale, and says so nowhere."""
+"""A broker's view of the cluster, from UpdateMetadata requests; it may be stale."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ class MetadataCache:
         self.topics: dict[str, CachedTopic] = {}
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
-        """Take over what the controller says; returns the topics that it deletes."""
+        """Apply an UpdateMetadata request; return the names of the deleted topics."""
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: Endpoint(broker.endpoints[0].host, broker.endpoints[0].port) for broker in request.live_brokers
@@ -55,8 +55,8 @@ class MetadataCache:
         if known is None or state.leader_epoch >= known.leader_epoch:
             topic.partitions[state.partition_index] = state
 
-    def described(self, topic: str, partition: int) -> dict[str, Any]:
-        """A partition in the fields that Metadata and DescribeTopicPartitions have in common."""
+    def partition_fields(self, topic: str, partition: int) -> dict[str, Any]:
+        """Return the fields of a partition that Metadata and DescribeTopicPartitions have in common."""
         state, leader = self.topics[topic].partitions[partition], self.leader_of(topic, partition)
         return {
             "error_code": ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -81,7 +81,7 @@ class MetadataCache:
         return topic in self.topics and partition in self.topics[topic].partitions
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """-1 when the partition is unknown or has no leader that is alive."""
+        """Return the leader's broker id, or -1 if the partition is unknown or has no live leader."""
         if not self.knows(topic, partition):
             return -1
         leader = self.topics[topic].partitions[partition].leader

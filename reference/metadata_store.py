@@ -1,8 +1,8 @@
-"""The metadata store: a tree of small nodes with ZooKeeper's semantics, durable, in one process of its own.
+"""The metadata store: one durable process with a tree of small nodes and ZooKeeper's semantics.
 
-Sessions, ephemeral nodes, versions, persistent recursive watches, multi.  Every write goes to the log
-and is flushed before it takes effect or is answered; requests of all sessions take effect in one order,
-and reads wait behind the writes that came before them.
+It has sessions, ephemeral nodes, versions, persistent recursive watches and multi. Every write is appended to the log
+and flushed before it takes effect or is answered. The requests of all sessions take effect in one order; a read waits
+for the writes that arrived before it.
 """
 
 from collections import deque
@@ -46,14 +46,14 @@ WRITES = Create | SetData | Delete | Multi | Connect | CloseSession
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One logged write: who asked for it, and what."""
+    """One logged write: the session that requested it, and the operation."""
 
     session_id: int
     operation: Operation
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The tree from the root down, and each session with its timeout. Watches are no part of it."""
+    """All nodes (path, data, stat), parents before children, and all sessions (id, time-out in ms); no watches."""
 
     zxid: int
     nodes: tuple[tuple[str, bytes, Stat], ...]
@@ -78,8 +78,8 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    source: str | None  # None: the store itself expires a session
+class QueuedRequest:
+    source: str | None  # None: the store expires a session
     xid: int
     entry: Entry
 
@@ -103,18 +103,18 @@ class MetadataStore:
         self._tree: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0))}
         self._sessions: dict[int, Session] = {}
         self._zxid = 0
-        self._queue: deque[Queued] = deque()
-        self._flushing: tuple[Queued, ...] = ()
-        self._recovered = True  # what was replayed is on disk
+        self._queue: deque[QueuedRequest] = deque()
+        self._flushing: tuple[QueuedRequest, ...] = ()
+        self._recovered = True  # False until the replayed logs are flushed
         self._encoder = msgspec.msgpack.Encoder()
 
-    # -- entrances -------------------------------------------------------------------------------
+    # -- entry points ----------------------------------------------------------------------------
 
     def start(self, now: Instant) -> list[Effect]:
         self._now = now
         self._recover()
-        self._out.drain()  # what recovery replays was said before the stop
-        if self._log.replayed:  # some of it may only be in the page cache yet: nobody may see it and lose it again
+        self._out.drain()  # the effects of replayed writes were sent before the restart
+        if self._log.replayed:  # it may only be in the page cache: flush it before a client reads it
             self._recovered = False
             self._out.add(Flush(self._log.replayed, RECOVERED))
         self._out.add(SetTimer(TICK, now.monotonic_ms + self.config.tick_ms))
@@ -126,18 +126,18 @@ class MetadataStore:
         if session is not None:
             session.last_heard_ms = now.monotonic_ms
             session.peer = source
-        self._queue.append(Queued(source, message.xid, Entry(message.session_id, message.operation)))
-        self._go_on()
+        self._queue.append(QueuedRequest(source, message.xid, Entry(message.session_id, message.operation)))
+        self._process_queue()
         return self._out.drain()
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
         self._now = now
         for session_id, session in list(self._sessions.items()):
             if now.monotonic_ms - session.last_heard_ms > session.timeout_ms:
-                session.last_heard_ms = now.monotonic_ms  # asked for once
-                self._queue.append(Queued(None, 0, Entry(session_id, CloseSession())))
+                session.last_heard_ms = now.monotonic_ms  # so that the expiry is queued only once
+                self._queue.append(QueuedRequest(None, 0, Entry(session_id, CloseSession())))
         self._out.add(SetTimer(TICK, now.monotonic_ms + self.config.tick_ms))
-        self._go_on()
+        self._process_queue()
         return self._out.drain()
 
     def complete(self, now: Instant, token: str) -> list[Effect]:
@@ -146,43 +146,43 @@ class MetadataStore:
             self._log.finish_snapshot()
             return self._out.drain()
         self._recovered = True
-        done, self._flushing = self._flushing, ()
-        for queued in done:
+        flushed, self._flushing = self._flushing, ()
+        for queued in flushed:
             self._apply(queued)
-        if self._log.is_long:
+        if self._log.needs_snapshot:
             self._out.add(Flush((self._log.begin_snapshot(self._zxid, self._snapshot()),), SNAPSHOT))
-        self._go_on()
+        self._process_queue()
         return self._out.drain()
 
     def closed(self, now: Instant, peer: str) -> list[Effect]:
-        """A broken connection ends no session: only silence does."""
+        """Forget a session's connection; the session itself ends only by its time-out."""
         for session in self._sessions.values():
             if session.peer == peer:
                 session.peer, session.last_peer = None, peer
         return []
 
     def expire(self, now: Instant, peer: str) -> list[Effect]:
-        """End the session of a peer now, as its silence would; for scenarios."""
+        """Expire the session of a peer immediately; for scenarios."""
         self._now = now
         for session_id, session in self._sessions.items():
             if peer in {session.peer, session.last_peer}:
-                self._queue.append(Queued(None, 0, Entry(session_id, CloseSession())))
-        self._go_on()
+                self._queue.append(QueuedRequest(None, 0, Entry(session_id, CloseSession())))
+        self._process_queue()
         return self._out.drain()
 
-    def lives(self, session_id: int) -> bool:
-        """Has this session neither ended nor expired?"""
+    def has_session(self, session_id: int) -> bool:
+        """Return whether this session has neither ended nor expired."""
         return session_id in self._sessions
 
     def peek(self, path: str, parse: Callable[[bytes, int], T]) -> T | None:
-        """What a node holds (data, version), for who watches a simulation."""
+        """Return `parse(data, version)` of a node, or None if it does not exist; for checks in simulations."""
         node = self._tree.get(path)
         return parse(node.data, node.stat.version) if node else None
 
     # -- log -------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
-        """Answer reads while no write stands before them; else flush all queued writes together."""
+    def _process_queue(self) -> None:
+        """Answer the reads at the head of the queue; at the first write, flush all queued writes together."""
         while self._queue and self._recovered and not self._flushing:
             if not isinstance(self._queue[0].entry.operation, WRITES):
                 self._apply(self._queue.popleft())
@@ -195,7 +195,7 @@ class MetadataStore:
 
     def _recover(self) -> None:
         decoder = msgspec.msgpack.Decoder(Entry)
-        self._log.recover(self._load, lambda body: self._apply(Queued(None, 0, decoder.decode(body))))
+        self._log.recover(self._load, lambda body: self._apply(QueuedRequest(None, 0, decoder.decode(body))))
         for session in self._sessions.values():
             session.last_heard_ms = self._now.monotonic_ms
 
@@ -205,9 +205,9 @@ class MetadataStore:
         return self._encoder.encode(Snapshot(self._zxid, nodes, sessions))
 
     def _load(self, data: bytes) -> None:
-        found = msgspec.msgpack.decode(data, type=Snapshot)
-        self._zxid, self._tree = found.zxid, {path: Znode(data, stat) for path, data, stat in found.nodes}
-        self._sessions = {key: Session(timeout_ms, 0) for key, timeout_ms in found.sessions}
+        snapshot = msgspec.msgpack.decode(data, type=Snapshot)
+        self._zxid, self._tree = snapshot.zxid, {path: Znode(data, stat) for path, data, stat in snapshot.nodes}
+        self._sessions = {key: Session(timeout_ms, 0) for key, timeout_ms in snapshot.sessions}
         for path, node in self._tree.items():
             if path != "/":
                 self._tree[parent_of(path)].children.add(path.rpartition("/")[2])
@@ -216,7 +216,7 @@ class MetadataStore:
 
     # -- operations ------------------------------------------------------------------------------
 
-    def _apply(self, queued: Queued) -> None:
+    def _apply(self, queued: QueuedRequest) -> None:
         operation, session_id = queued.entry.operation, queued.entry.session_id
         if isinstance(operation, WRITES):
             self._zxid += 1
@@ -232,7 +232,7 @@ class MetadataStore:
         if queued.source is not None:
             self._out.send(queued.source, reply)
 
-    def _connect(self, queued: Queued, operation: Connect, session_id: int) -> StoreReply:
+    def _connect(self, queued: QueuedRequest, operation: Connect, session_id: int) -> StoreReply:
         if operation.session_id and operation.session_id not in self._sessions:
             return StoreReply(queued.xid, error="SessionExpired")
         session_id = operation.session_id or self._zxid
@@ -270,8 +270,8 @@ class MetadataStore:
         return node
 
     def _check_all(self, operations: tuple[Create | SetData | Delete | Check, ...]) -> None:
-        """Would each succeed, given those before it? Raises before anything is written."""
-        changed: dict[str, Create | None] = {}  # what those before it create, or delete
+        """Raise RefusedError if an operation would fail after those before it; nothing is written."""
+        changed: dict[str, Create | None] = {}  # path -> its creation by an earlier operation, or None if deleted
 
         def exists(path: str) -> bool:
             return changed[path] is not None if path in changed else path in self._tree
@@ -283,8 +283,8 @@ class MetadataStore:
                     raise RefusedError("NodeExists")
                 if not exists(parent):
                     raise RefusedError("NoNode")
-                above = changed.get(parent)
-                if above.ephemeral if above else self._tree[parent].stat.ephemeral_owner:
+                created_parent = changed.get(parent)
+                if created_parent.ephemeral if created_parent else self._tree[parent].stat.ephemeral_owner:
                     raise RefusedError("NoChildrenForEphemerals")
                 changed[path] = operation
                 continue
@@ -300,7 +300,7 @@ class MetadataStore:
     def _children(self, path: str, changed: Iterable[str]) -> Iterator[str]:
         if path in self._tree:
             yield from (f"{path}/{name}" for name in self._tree[path].children)
-        yield from (each for each in changed if parent_of(each) == path)
+        yield from (child for child in changed if parent_of(child) == path)
 
     def _check_version(self, path: str, version: int) -> None:
         if self._tree[path].stat.version != version:

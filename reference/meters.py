@@ -1,4 +1,4 @@
-"""What a broker counts, under the names of Apache Kafka's meters; rates are the reader's to compute."""
+"""Counters of a broker, with the names of Apache Kafka's meters; the reader computes rates."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Meters:
-    """Counters that only grow."""
+    """Counters that only increase, by meter name and labels."""
 
     __slots__ = ("counts",)
 

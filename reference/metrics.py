@@ -1,4 +1,4 @@
-"""The meters of a broker as Prometheus reads them, named after Apache Kafka's (kafka.server, kafka.controller …)."""
+"""A broker's metrics in Prometheus format, named after Apache Kafka's (kafka.server, kafka.controller …)."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def exposition(broker: Broker, driver_gauges: dict[str, int]) -> str:
-    """Prometheus' text format 0.0.4. What only a driver knows, such as connections, comes from there."""
+    """Return all metrics in Prometheus' text format 0.0.4; `driver_gauges` adds those of the driver (connections)."""
     lines = []
     for name, kind, samples in _families(broker, driver_gauges):
         lines.append(f"# TYPE {name} {kind}")
@@ -28,12 +28,12 @@ def _families(broker: Broker, driver_gauges: dict[str, int]) -> Iterator[tuple[s
         yield metric_name(name), "gauge", [(name, (), value)]
     counts = broker.meters.counts
     for name in sorted({name for name, _ in counts}):
-        samples = [(name, labels, count) for (each, labels), count in sorted(counts.items()) if each == name]
+        samples = [(name, labels, count) for (meter, labels), count in sorted(counts.items()) if meter == name]
         yield metric_name(name) + "_total", "counter", samples
 
 
 def metric_name(meter: str) -> str:
-    """`IsrShrinksPerSec` becomes `kafka_isr_shrinks`: the rate is for Prometheus to compute."""
+    """Convert `IsrShrinksPerSec` to `kafka_isr_shrinks`; Prometheus computes the rate."""
     return "kafka_" + WORD.sub("_", meter.removesuffix("PerSec")).lower()
 
 
@@ -42,27 +42,31 @@ def _braces(labels: Labels) -> str:
 
 
 def _replica_gauges(broker: Broker) -> dict[str, int]:
-    """What this broker holds; under-replicated is a partition that it leads, as its leader sees it."""
+    """Return the gauges of this broker's replicas; under-replicated counts only partitions that it leads."""
     partitions = broker.replicas.partitions.values()
-    led = [each for each in partitions if each.role is Role.LEADER]
-    lags = [each.log.log_end_offset - remote.log_end_offset for each in led for remote in each.remotes.values()]
+    led = [partition for partition in partitions if partition.role is Role.LEADER]
+    lags = [
+        partition.log.log_end_offset - remote.log_end_offset
+        for partition in led
+        for remote in partition.remotes.values()
+    ]
     return {
         "PartitionCount": len(partitions),
         "LeaderCount": len(led),
-        "UnderReplicatedPartitions": sum(len(each.isr) < len(each.replicas) for each in led),
-        "UnderMinIsrPartitionCount": sum(not each.has_enough(each.isr) for each in led),
-        "OfflineReplicaCount": sum(each.offline for each in partitions) + len(broker.replicas.refused),
+        "UnderReplicatedPartitions": sum(len(partition.isr) < len(partition.replicas) for partition in led),
+        "UnderMinIsrPartitionCount": sum(not partition.has_enough(partition.isr) for partition in led),
+        "OfflineReplicaCount": sum(partition.offline for partition in partitions) + len(broker.replicas.refused),
         "ReplicaMaxLag": max(lags, default=0),
-        "LogSizeBytes": sum(segment.size for each in partitions for segment in each.log.segments),
+        "LogSizeBytes": sum(segment.size for partition in partitions for segment in partition.log.segments),
         "PurgatorySize": len(broker.purgatory),
     }
 
 
 def _controller_gauges(broker: Broker) -> dict[str, int]:
-    """Of the whole cluster, so they are told by the controller alone, and are 0 elsewhere."""
+    """Return the gauges of the whole cluster; 0 on every broker that is not the controller."""
     term = broker.controller.term if broker.controller.active else None
-    states = {} if term is None else term.office.cluster.states
-    preferred = {} if term is None else {key: term.office.cluster.replicas(key)[0] for key in states}
+    states = {} if term is None else term.controller_context.cluster.states
+    preferred = {} if term is None else {key: term.controller_context.cluster.replicas(key)[0] for key in states}
     return {
         "ActiveControllerCount": int(term is not None),
         "GlobalPartitionCount": len(states),

@@ -1,4 +1,4 @@
-"""Requests from this broker to other brokers, each answered, timed out or lost with its link."""
+"""Requests from this broker to other brokers, with time-outs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ class Outstanding:
 
 
 class Peers:
-    """`call` resolves with the response body, or None when there is and will be no answer."""
+    """`call` resolves with the response body, or with None after a time-out or a lost connection."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -1,11 +1,11 @@
-"""Procedures: protocol steps that wait for an answer, written as coroutines and run by hand.
+"""Procedures: protocol steps that wait for replies, written as coroutines and run without an event loop.
 
-No event loop: a procedure runs until it awaits a `Pending`, and goes on inside the entrance of the node
-that resolves it.  So the order of steps is the order of messages, and nothing else decides it.
+A procedure runs until it awaits a `Pending`, and continues inside the entry point of the node that resolves it. The
+order of steps therefore depends only on the order of messages.
 
-Who runs another procedure is given the function and calls it, never a coroutine: when nobody is left who could answer,
-the garbage collector closes what was made first, and an inner one that it closes before the outer drags that along
-("coroutine already executing").
+Pass coroutine functions, not coroutine objects, to a procedure that runs another one. The garbage collector closes
+abandoned coroutines in order of creation; closing an inner one before the outer one would raise "coroutine already
+executing".
 """
 
 from collections import deque
@@ -13,64 +13,64 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
-Given = ParamSpec("Given")
+P = ParamSpec("P")
 
 
 class Pending(Generic[T]):
-    """A value that is still to come; at most one procedure waits for it."""
+    """A value that is not yet available; at most one procedure waits for it."""
 
-    __slots__ = ("_then", "_value", "_waiter", "done")
+    __slots__ = ("_callback", "_value", "_waiter", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._waiter: Coroutine[Any, Any, None] | None = None
-        self._then: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
     def resolve(self, value: T) -> None:
-        """Give the value and run the waiting procedure on; a second value is ignored (a late reply)."""
+        """Set the value and continue the waiting procedure; ignore a second value (a late reply)."""
         if self.done:
             return
         self.done, self._value = True, value
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             _advance(waiter)
-        if self._then is not None:
-            self._then()
+        if self._callback is not None:
+            self._callback()
 
-    def also(self, then: "Callable[[], None]") -> None:
-        """Call this, too, once the value is there."""
+    def add_done_callback(self, callback: "Callable[[], None]") -> None:
+        """Call `callback` once the value is set, after the waiting procedure has continued."""
         if self.done:
-            then()
-        self._then = then
+            callback()
+        self._callback = callback
 
     def __await__(self) -> "Generator[Pending[T], None, T]":
         if not self.done:
             yield self
         return self._value  # type: ignore[return-value]  # resolved, so it is a T
 
-    def waited_by(self, procedure: Coroutine[Any, Any, None]) -> None:
+    def set_waiter(self, procedure: Coroutine[Any, Any, None]) -> None:
         self._waiter = procedure
 
 
 def resolved() -> Pending[None]:
-    """Nothing to wait for."""
+    """Return a Pending that is already resolved."""
     pending: Pending[None] = Pending()
     pending.resolve(None)
     return pending
 
 
 def spawn(procedure: Coroutine[Any, Any, None]) -> None:
-    """Start a procedure; it runs at once, up to its first unresolved wait."""
+    """Start a procedure; it runs immediately, up to its first unresolved wait."""
     _advance(procedure)
 
 
-def begun(procedure: Callable[Given, Coroutine[Any, Any, T]], *given: Given.args, **named: Given.kwargs) -> Pending[T]:
-    """Start a procedure, and wait for its result where that is wanted."""
+def start_procedure(procedure: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
+    """Start a procedure and return its result as a Pending, which may be ignored."""
     pending: Pending[T] = Pending()
 
     async def run() -> None:
-        pending.resolve(await procedure(*given, **named))
+        pending.resolve(await procedure(*args, **kwargs))
 
     spawn(run())
     return pending
@@ -81,11 +81,11 @@ def _advance(procedure: Coroutine[Any, Any, None]) -> None:
         pending = procedure.send(None)
     except StopIteration:
         return
-    pending.waited_by(procedure)
+    pending.set_waiter(procedure)
 
 
-class Gathered:
-    """Resolves when all of a known number of parts arrived."""
+class Countdown:
+    """Resolves `pending` after `count_down` was called `parts` times."""
 
     __slots__ = ("_missing", "pending")
 
@@ -95,14 +95,14 @@ class Gathered:
         if parts == 0:
             self.pending.resolve(None)
 
-    def arrived(self) -> None:
+    def count_down(self) -> None:
         self._missing -= 1
         if self._missing == 0:
             self.pending.resolve(None)
 
 
 class Inbox(Generic[T]):
-    """A queue with one reader."""
+    """An unbounded queue with one reader."""
 
     __slots__ = ("_items", "_reader")
 

@@ -1,4 +1,4 @@
-"""State tables as data: the code moves along them, tests read them, the diagrams in the docs are drawn from them."""
+"""State tables as data, read by the code, the tests and the generated diagrams."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ S = TypeVar("S", bound=StrEnum)
 
 
 class InvalidTransitionError(Exception):
-    """A step that the table does not know: an error of ours, never of a peer."""
+    """A transition that the table does not allow: a bug in this code, never an error of a peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTable(Generic[S]):
-    """`steps` holds every (from, to) that is legal, with what is done on the way."""
+    """`steps` maps every legal (from, to) to a text with its cause or actions; `source` is the document."""
 
     name: str
     source: str
@@ -23,12 +23,13 @@ class StateTable(Generic[S]):
     steps: Mapping[tuple[S, S], str]
 
     def check(self, before: S, after: S) -> None:
+        """Raise InvalidTransitionError if the table does not have this transition."""
         if (before, after) not in self.steps:
             raise InvalidTransitionError(f"{self.name}: {before} -> {after}")
 
 
 class States(Generic[K, S]):
-    """Where each of many things stands in one table; whatever is not named is in the initial state."""
+    """The current states of many objects, by key, in one table; an unknown key is in the initial state."""
 
     def __init__(self, table: StateTable[S]) -> None:
         self._table = table
@@ -37,12 +38,12 @@ class States(Generic[K, S]):
     def __getitem__(self, key: K) -> S:
         return self._states.get(key, self._table.initial)
 
-    def assume(self, key: K, state: S) -> None:
-        """What is found, as opposed to done."""
+    def initialize(self, key: K, state: S) -> None:
+        """Set the state without checking a transition; for state that was read, e.g. after a failover."""
         self._states[key] = state
 
     def move(self, key: K, *path: S) -> None:
-        """Along the table; InvalidTransitionError where it has no such step."""
+        """Move through these states in order; raise InvalidTransitionError if the table lacks a transition."""
         for state in path:
             self._table.check(self[key], state)
             self._states[key] = state

@@ -1,4 +1,4 @@
-"""A broker's session with the metadata store: requests with answers, watches, expiry."""
+"""A broker's session with the metadata store: requests, watches, reconnection and expiry."""
 
 from collections.abc import Callable
 
@@ -29,9 +29,9 @@ RECONNECT_MS = 100
 
 
 class StoreClient:
-    """`on_session` runs when a session began anew, `on_event` for each watch event, `on_resumed` after a lost link.
+    """Calls `on_session` for a new session, `on_resumed` after a reconnection, `on_event` for each watch event.
 
-    While the link is down every request answers `ConnectionLoss`: whether a write took effect is unknown.
+    While the link is down every request resolves with `ConnectionLoss`: whether a write took effect is unknown.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StoreClient:
         return pending
 
     def close(self) -> Pending[StoreReply]:
-        """End the session for good: its ephemeral nodes go at once."""
+        """End the session; the store deletes its ephemeral nodes immediately."""
         self._closing = True
         return self.call(CloseSession())
 
@@ -115,19 +115,19 @@ class StoreClient:
     def watch(self, path: str) -> Pending[StoreReply]:
         return self.call(AddWatch(path))
 
-    def begin_to_ensure(self, path: str) -> list[Pending[StoreReply]]:
-        """Ask for a persistent node and its parents, all at once; one that exists already answers NodeExists."""
+    def begin_ensure(self, path: str) -> list[Pending[StoreReply]]:
+        """Send the creation of a persistent node and its parents without waiting; existing ones return NodeExists."""
         parts = path.strip("/").split("/")
         return [self.call(Create("/" + "/".join(parts[:depth]))) for depth in range(1, len(parts) + 1)]
 
     async def ensure(self, path: str) -> None:
-        for pending in self.begin_to_ensure(path):
+        for pending in self.begin_ensure(path):
             await pending
 
     def multi(self, *operations: Create | SetData | Delete | Check) -> Pending[StoreReply]:
         return self.call(Multi(operations))
 
-    # -- from the broker's entrances ---------------------------------------------------------------
+    # -- from the broker's entry points ------------------------------------------------------------
 
     def receive(self, message: StoreReply | WatchEvent) -> None:
         if isinstance(message, WatchEvent):
@@ -135,7 +135,7 @@ class StoreClient:
             return
         pending = self._waiting.pop(message.xid, None)
         if message.error == "SessionExpired" and self._connected:
-            self._lose()
+            self._fail_pending()
             self._session_id = 0
             spawn(self._connect())
         if pending is not None:
@@ -150,11 +150,11 @@ class StoreClient:
             spawn(self._connect())
 
     def closed(self) -> None:
-        """The link broke: what waits may or may not have taken effect."""
-        self._lose()
+        """Fail every pending request after the link broke; their writes may have taken effect."""
+        self._fail_pending()
         self._context.timer(RECONNECT, RECONNECT_MS)
 
-    def _lose(self) -> None:
+    def _fail_pending(self) -> None:
         self._connected = False
         waiting, self._waiting = self._waiting, {}
         for pending in waiting.values():

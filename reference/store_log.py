@@ -1,7 +1,8 @@
-"""Where the metadata store keeps what it answered: a log of writes, and now and then a snapshot in its place.
+"""The durable state of the metadata store: a log of writes, replaced by a snapshot when it grows.
 
-`store.N.log` holds the writes behind transaction N, `store.N.snapshot` the tree as it stood then. The generation before
-the last snapshot is kept until the next one stands: should the rename not survive a crash, it still has everything.
+`store.N.log` has the writes after transaction N, `store.N.snapshot` the tree at transaction N. The generation before
+the last snapshot is kept until the next snapshot is complete: if the rename of the last one does not survive a crash,
+the store recovers from the one before.
 """
 
 import struct
@@ -10,16 +11,16 @@ from zlib import crc32
 
 from reference.storage.filesystem import FileSystem
 
-FRAME = struct.Struct(">II")  # length, CRC-32 of what follows
-PREFIX, LOG, SNAPSHOT, HIDDEN = "store.", ".log", ".snapshot", ".tmp"
+FRAME = struct.Struct(">II")  # length and CRC-32 of the body
+PREFIX, LOG, SNAPSHOT, TEMPORARY = "store.", ".log", ".snapshot", ".tmp"
 
 
-def framed(data: bytes) -> bytes:
+def frame(data: bytes) -> bytes:
     return FRAME.pack(len(data), crc32(data)) + data
 
 
 def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Each whole frame's content, and where it ends."""
+    """Yield the body and the end position of each complete frame, up to the first torn or corrupt one."""
     position = 0
     while position + FRAME.size <= len(data):
         length, crc = FRAME.unpack_from(data, position)
@@ -35,8 +36,8 @@ class StoreLog:
         self._fs, self._snapshot_bytes = fs, snapshot_bytes
         self._number = 0
         self._size = 0
-        self._writing: int | None = None  # the generation whose snapshot is on its way to disk
-        self.replayed: tuple[str, ...] = ()  # logs that recovery read something from
+        self._writing: int | None = None  # the generation whose snapshot is being flushed
+        self.replayed: tuple[str, ...] = ()  # paths of the logs that recovery replayed
 
     @property
     def path(self) -> str:
@@ -45,9 +46,9 @@ class StoreLog:
     # -- recovery --------------------------------------------------------------------------------
 
     def recover(self, load: Callable[[bytes], None], replay: Callable[[bytes], None]) -> None:
-        """Load the newest whole snapshot and replay what came behind it.
+        """Load the newest complete snapshot and replay the logs after it.
 
-        A torn end is cut, since nothing of it was ever answered.
+        A torn end is truncated: none of its writes was acknowledged.
         """
         base = 0
         for number in reversed(self._numbers(SNAPSHOT)):
@@ -76,8 +77,8 @@ class StoreLog:
             self._fs.truncate(path, whole)
 
     def _numbers(self, kind: str) -> list[int]:
-        middles = [name.removeprefix(PREFIX).removesuffix(kind) for name in self._fs.names("") if name.endswith(kind)]
-        return sorted(int(middle) for middle in middles if middle.isdigit())
+        numbers = [name.removeprefix(PREFIX).removesuffix(kind) for name in self._fs.names("") if name.endswith(kind)]
+        return sorted(int(number) for number in numbers if number.isdigit())
 
     def _read(self, path: str) -> bytes:
         return self._fs.read(path, 0, self._fs.size(path))
@@ -85,30 +86,30 @@ class StoreLog:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, entries: list[bytes]) -> str:
-        """The file to be flushed before any of these takes effect."""
-        data = b"".join(map(framed, entries))
+        """Append entries; return the path to flush before any of them takes effect."""
+        data = b"".join(map(frame, entries))
         self._fs.append(self.path, data)
         self._size += len(data)
         return self.path
 
     @property
-    def is_long(self) -> bool:
+    def needs_snapshot(self) -> bool:
         return self._size > self._snapshot_bytes and self._writing is None
 
     def begin_snapshot(self, zxid: int, data: bytes) -> str:
-        """Write the tree as it stands behind transaction `zxid`, where a new log begins; returns the file to flush."""
+        """Write the tree at transaction `zxid` to a temporary file, start a new log, return the path to flush."""
         self._number = self._writing = zxid
         self._fs.write(self.path, b"")
         self._size = 0
-        hidden = f"{PREFIX}{zxid}{SNAPSHOT}{HIDDEN}"
-        self._fs.write(hidden, framed(data))
-        return hidden
+        temporary = f"{PREFIX}{zxid}{SNAPSHOT}{TEMPORARY}"
+        self._fs.write(temporary, frame(data))
+        return temporary
 
     def finish_snapshot(self) -> None:
-        """It is on disk: what is older than the one before it may go."""
+        """Publish the flushed snapshot; delete the generations older than the snapshot before it."""
         number, self._writing = self._writing, None
         before = max(self._numbers(SNAPSHOT), default=0)
-        self._fs.rename(f"{PREFIX}{number}{SNAPSHOT}{HIDDEN}", f"{PREFIX}{number}{SNAPSHOT}")
+        self._fs.rename(f"{PREFIX}{number}{SNAPSHOT}{TEMPORARY}", f"{PREFIX}{number}{SNAPSHOT}")
         for kind in (SNAPSHOT, LOG):
             for old in self._numbers(kind):
                 if old < before:

@@ -1,7 +1,7 @@
-"""What brokers and the metadata store say to each other: the semantics of ZooKeeper, in few words.
+"""Messages between brokers and the metadata store, with a subset of ZooKeeper's semantics.
 
-Versions are those of a node's data; -1 matches any.  A watch is persistent and recursive, as ZooKeeper's
-AddWatch since 3.6.  Errors carry ZooKeeper's names.
+`version` is the version of a node's data; -1 matches any version. A watch is persistent and recursive, as ZooKeeper's
+AddWatch since 3.6. Errors have ZooKeeper's names.
 """
 
 from typing import Any, Literal
@@ -15,7 +15,7 @@ ANY_VERSION = -1
 
 
 class TraceLabel(msgspec.Struct, frozen=True, array_like=True):
-    """The protocol step that a write performs; the store traces it at the moment the write takes effect."""
+    """The protocol step that a write performs; the store traces it when the write takes effect."""
 
     entity: str
     action: str
@@ -60,13 +60,13 @@ class AddWatch(msgspec.Struct, frozen=True, tag="watch", array_like=True):
 
 
 class Multi(msgspec.Struct, frozen=True, tag="multi", array_like=True):
-    """All or nothing."""
+    """Apply all operations or none."""
 
     operations: tuple[Create | SetData | Delete | Check, ...]
 
 
 class Connect(msgspec.Struct, frozen=True, tag="connect", array_like=True):
-    """Begin a session, or go on with one (`session_id` not 0)."""
+    """Begin a session, or resume one (`session_id` not 0)."""
 
     session_id: int
     timeout_ms: int
@@ -84,7 +84,7 @@ Operation = Create | SetData | Delete | Check | Get | Children | AddWatch | Mult
 
 
 class Stat(msgspec.Struct, frozen=True, array_like=True):
-    """`created` is the transaction id that made the node: it serves as broker epoch (KIP-380)."""
+    """`created` is the id of the transaction that created the node; it is used as broker epoch (KIP-380)."""
 
     version: int
     created: int

@@ -1,4 +1,4 @@
-"""Settings of topics: what the store holds over the broker's defaults."""
+"""Topic settings: the overrides in the store, on top of the broker's defaults."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,11 +17,11 @@ def config_path(topic: str) -> str:
 
 
 class TopicConfigs:
-    """A cache that the store's watch keeps fresh; keys and values are strings, as in CreateTopics."""
+    """A cache of topic overrides, updated by a watch; keys and values are strings, as in CreateTopics."""
 
     def __init__(self, broker: BrokerConfig) -> None:
         self._topics: dict[str, dict[str, str]] = {}
-        # Every topic setting that this broker honours, with its default.
+        # Every topic setting that this broker supports, with its default.
         self.defaults: Final = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
@@ -53,7 +53,7 @@ class TopicConfigs:
         return int(self.value(topic, "max.message.bytes"))
 
     def log_config(self, topic: str) -> LogConfig:
-        """What the log of a topic goes by; a value that is no number counts as not set."""
+        """Return the settings of a topic's log; a value that is not a number is replaced by the default."""
 
         def number(key: str) -> int:
             return int(self._number(topic, key, int))
@@ -63,7 +63,7 @@ class TopicConfigs:
             index_interval_bytes=number("index.interval.bytes"),
             segment_ms=number("segment.ms"),
             segment_index_bytes=number("segment.index.bytes"),
-            cleanup_policy=frozenset(each.strip() for each in self.value(topic, "cleanup.policy").split(",")),
+            cleanup_policy=frozenset(policy.strip() for policy in self.value(topic, "cleanup.policy").split(",")),
             retention_ms=number("retention.ms"),
             retention_bytes=number("retention.bytes"),
             delete_retention_ms=number("delete.retention.ms"),

@@ -1,27 +1,27 @@
-"""The settings of a topic: type, the values that each may have (Apache Kafka's LogConfig), and what it is for."""
+"""Type, validator and documentation of each topic setting (Apache Kafka: LogConfig)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-Allowed = Callable[[str], bool]
-LONGEST: Final = (1 << 63) - 1
+Validator = Callable[[str], bool]
+INT64_MAX: Final = (1 << 63) - 1
 MAX_DIGITS: Final = 20
 
 
-def _number(least: int, most: int = LONGEST) -> Allowed:
+def _number(minimum: int, maximum: int = INT64_MAX) -> Validator:
     return lambda value: (
-        len(value) <= MAX_DIGITS and value.removeprefix("-").isdecimal() and least <= int(value) <= most
+        len(value) <= MAX_DIGITS and value.removeprefix("-").isdecimal() and minimum <= int(value) <= maximum
     )
 
 
-def _one_of(*values: str) -> Allowed:
+def _one_of(*values: str) -> Validator:
     return lambda value: value in values
 
 
-def _list_of(*values: str) -> Allowed:
-    return lambda value: {each.strip() for each in value.split(",")} <= set(values)
+def _list_of(*values: str) -> Validator:
+    return lambda value: {part.strip() for part in value.split(",")} <= set(values)
 
 
 def _ratio(value: str) -> bool:
@@ -32,7 +32,7 @@ def _ratio(value: str) -> bool:
 
 
 class Type(IntEnum):
-    """As DescribeConfigs tells it (KIP-569)."""
+    """The type codes of DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -45,35 +45,45 @@ class Type(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Setting:
     type: Type
-    allowed: Allowed
+    is_valid: Validator
     documentation: str
 
 
 SETTINGS: Final[dict[str, Setting]] = {
     "cleanup.policy": Setting(
-        Type.LIST, _list_of("compact", "delete"), "What becomes of old segments: they go, or each key keeps its last."
+        Type.LIST,
+        _list_of("compact", "delete"),
+        "Whether old segments are deleted, or compacted to the last record of each key.",
     ),
     "compression.type": Setting(
         Type.STRING,
         _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-        "The codec of stored batches.",
+        "The compression codec of stored batches.",
     ),
     "delete.retention.ms": Setting(Type.LONG, _number(0), "How long compaction keeps a tombstone."),
-    "index.interval.bytes": Setting(Type.INT, _number(0), "Bytes of log for each entry of an index."),
-    "max.message.bytes": Setting(Type.INT, _number(0), "The largest batch that is taken."),
+    "index.interval.bytes": Setting(Type.INT, _number(0), "Log bytes between two index entries."),
+    "max.message.bytes": Setting(Type.INT, _number(0), "The largest batch that a producer may send, in bytes."),
     "message.timestamp.type": Setting(
-        Type.STRING, _one_of("CreateTime", "LogAppendTime"), "Whose time a record has: its producer's or the broker's."
+        Type.STRING,
+        _one_of("CreateTime", "LogAppendTime"),
+        "Whether a record's timestamp is set by its producer or by the broker.",
     ),
-    "min.cleanable.dirty.ratio": Setting(Type.DOUBLE, _ratio, "The dirty part of a log at which compaction begins."),
-    "min.compaction.lag.ms": Setting(Type.LONG, _number(0), "How long a record is safe from compaction."),
-    "min.insync.replicas": Setting(Type.INT, _number(1), "In-sync replicas without which acks=all is refused."),
-    "retention.bytes": Setting(Type.LONG, _number(-1), "The size from which old segments go; -1 for any."),
-    "retention.ms": Setting(Type.LONG, _number(-1), "The age from which segments go; -1 for any."),
-    "segment.bytes": Setting(Type.INT, _number(14), "The size at which a segment is closed."),
-    "segment.index.bytes": Setting(Type.INT, _number(4), "The largest index of a segment."),
-    "segment.ms": Setting(Type.LONG, _number(1), "The age at which a segment is closed."),
+    "min.cleanable.dirty.ratio": Setting(Type.DOUBLE, _ratio, "The dirty share of a log from which it is compacted."),
+    "min.compaction.lag.ms": Setting(Type.LONG, _number(0), "The minimum age of a record before it is compacted."),
+    "min.insync.replicas": Setting(
+        Type.INT, _number(1), "The minimum number of in-sync replicas for a produce request with acks=all."
+    ),
+    "retention.bytes": Setting(
+        Type.LONG, _number(-1), "The log size above which old segments are deleted; -1 for no limit."
+    ),
+    "retention.ms": Setting(Type.LONG, _number(-1), "The age above which segments are deleted; -1 for no limit."),
+    "segment.bytes": Setting(Type.INT, _number(14), "The size at which a new segment is started."),
+    "segment.index.bytes": Setting(Type.INT, _number(4), "The maximum size of a segment's index."),
+    "segment.ms": Setting(Type.LONG, _number(1), "The age at which a new segment is started."),
     "unclean.leader.election.enable": Setting(
-        Type.BOOLEAN, _one_of("true", "false"), "Whether a replica outside of the ISR may lead when nobody else can."
+        Type.BOOLEAN,
+        _one_of("true", "false"),
+        "Whether a replica outside the ISR may become leader when no ISR member is alive.",
     ),
 }
-"""One row for each setting of `topic_configs.py`."""
+"""One entry for each setting of `TopicConfigs.defaults`."""

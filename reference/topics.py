@@ -1,6 +1,6 @@
-"""Topics as clients ask for them: create, grow, delete, describe their settings.
+"""Handlers of CreateTopics (19), DeleteTopics (20) and CreatePartitions (37), and automatic topic creation.
 
-Creating and deleting is writing to the metadata store; the controller sees it there and acts.
+The handlers write to the metadata store; the controller reacts to the watch event.
 """
 
 import re
@@ -44,7 +44,7 @@ from reference.wire.messages.delete_topics import (
 from reference.wire.schema import ZERO_UUID
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
+INTERNAL_TOPICS = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 MAX_PARTITIONS = 10_000
 
 
@@ -82,7 +82,7 @@ class Topics:
                 if not self._controller.active:
                     raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
                 if names.count(topic.name) > 1:
-                    raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+                    raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
                 results.append(await self._create_one(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms))
             except RefusedTopicError as refused:
                 results.append(
@@ -94,17 +94,20 @@ class Topics:
         settings = {config.name: config.value or "" for config in topic.configs}
         self.check_settings(settings)
         if not is_legal_name(topic.name):
-            raise RefusedTopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, "not a legal topic name")
+            raise RefusedTopicError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                "The topic name is not legal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'.",
+            )
         if topic.name in self._cache.topics:
-            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {topic.name}")
+            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
         assignment = self._assignment(topic)
         topic_id = self._topic_id(topic.name)
         if not validate_only:
-            online = self._controller.online(topic.name)
+            online = self._controller.when_online(topic.name)
             error = await self.write(topic.name, assignment, settings, topic_id)
             if error is not ErrorCode.NONE:
                 raise RefusedTopicError(error)
-            await self._within(online, wait_ms)
+            await self._wait_at_most(online, wait_ms)
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -121,24 +124,26 @@ class Topics:
             ),
         )
 
-    async def _within(self, pending: Pending[None], wait_ms: int) -> None:
-        """Wait, but not longer than the client does."""
+    async def _wait_at_most(self, pending: Pending[None], wait_ms: int) -> None:
+        """Wait for `pending`, but at most `wait_ms`, the time-out of the request."""
         either: Pending[None] = Pending()
         ticket = self._purgatory.park(max(wait_ms, 0), lambda: either.resolve(None))
-        pending.also(lambda: either.resolve(None))
+        pending.add_done_callback(lambda: either.resolve(None))
         await either
         self._purgatory.finish(ticket)
 
     def check_settings(self, settings: dict[str, str]) -> None:
-        """RefusedTopicError for one that does not exist, or that cannot have this value."""
+        """Raise RefusedTopicError for an unknown setting or an invalid value."""
         for name, value in settings.items():
             if name not in self._configs.defaults:
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {name}")
-            if not SETTINGS[name].allowed(value):
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}")
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"The topic config {name} is unknown.")
+            if not SETTINGS[name].is_valid(value):
+                raise RefusedTopicError(
+                    ErrorCode.INVALID_CONFIG, f"The topic config {name} cannot have the value {value!r}."
+                )
 
     def _topic_id(self, name: str) -> bytes:
-        """16 bytes, unique without chance: cluster, broker life, name and time make them."""
+        """Return a unique id of 16 bytes without randomness: a hash of cluster, broker, broker epoch, name and time."""
         context = self._context
         seed = f"{context.config.cluster_id}:{context.broker_id}:{context.broker_epoch}:{name}:{context.now.wall_ms}"
         return sha256(seed.encode()).digest()[:16]
@@ -147,30 +152,40 @@ class Topics:
         brokers = sorted(self._cache.brokers)
         if topic.assignments:
             if topic.num_partitions != -1 or topic.replication_factor != -1:
-                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "give either counts or an assignment")
+                raise RefusedTopicError(
+                    ErrorCode.INVALID_REQUEST, "The request must have either counts or an assignment, not both."
+                )
             return self._manual({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}, brokers)
         config = self._context.config
         partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         if not 0 < partitions <= MAX_PARTITIONS:
-            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"1 to {MAX_PARTITIONS} partitions, not {partitions}")
+            raise RefusedTopicError(
+                ErrorCode.INVALID_PARTITIONS, f"A topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}."
+            )
         if not 0 < factor <= len(brokers):
             raise RefusedTopicError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas need as many brokers; {len(brokers)} are alive",
+                f"The replication factor must be 1 to {len(brokers)}, the number of live brokers, not {factor}.",
             )
-        return assign_replicas(self._cache.racks, partitions, factor, start=_start(topic.name, len(brokers)))
+        return assign_replicas(self._cache.racks, partitions, factor, start=_first_broker(topic.name, len(brokers)))
 
     def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
         if sorted(assignment) != list(range(len(assignment))):
-            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are counted from 0, each once")
+            raise RefusedTopicError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition numbers must start at 0, without gaps or repetitions."
+            )
         _check_replicas(assignment, brokers, len(assignment[0]))
         return dict(sorted(assignment.items()))
 
     async def write(
         self, name: str, assignment: Assignment, settings: dict[str, str], topic_id: bytes | None = None
     ) -> ErrorCode:
-        """Settings first: whoever sees the topic can find them. While one of that name is deleted, it exists."""
+        """Write a new topic to the store; return an error code.
+
+        The settings are written first, so that a broker that sees the topic finds them. A topic under deletion still
+        exists.
+        """
         if not (await self._store.get(f"{DELETE_TOPICS}/{name}")).error:
             return ErrorCode.TOPIC_ALREADY_EXISTS
         self._store.call(Create(config_path(name)))
@@ -182,23 +197,23 @@ class Topics:
         return ErrorCode.UNKNOWN_SERVER_ERROR if reply.error else ErrorCode.NONE
 
     async def create_automatically(self, name: str) -> None:
-        """What Metadata and FindCoordinator do for a topic that is missing."""
+        """Create a missing topic for Metadata or FindCoordinator, with the default number of partitions."""
         config, brokers = self._context.config, sorted(self._cache.brokers)
-        shapes = {
+        counts = {
             "__consumer_offsets": (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor),
             "__transaction_state": (
                 config.transaction_state_log_num_partitions,
                 config.transaction_state_log_replication_factor,
             ),
         }
-        partitions, factor = shapes.get(name, (config.num_partitions, config.default_replication_factor))
+        partitions, factor = counts.get(name, (config.num_partitions, config.default_replication_factor))
         factor = min(factor, len(brokers))
         if factor > 0:
-            start = _start(name, len(brokers))
+            start = _first_broker(name, len(brokers))
             assignment = assign_replicas(self._cache.racks, partitions, factor, start)
-            await self.write(name, assignment, INTERNAL.get(name, {}))
+            await self.write(name, assignment, INTERNAL_TOPICS.get(name, {}))
 
-    # -- grow ------------------------------------------------------------------------------------
+    # -- create partitions------------------------------------------------------------------------
 
     async def create_partitions(self, request: Request) -> CreatePartitionsResponse:
         body: CreatePartitionsRequest = request.body
@@ -206,42 +221,42 @@ class Topics:
         for topic in body.topics:
             error, message = ErrorCode.NONE, None
             try:
-                await self._grow(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
+                await self._add_partitions(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
             except RefusedTopicError as refused:
                 error, message = refused.error, refused.message
             results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message))
         return CreatePartitionsResponse(results=tuple(results))
 
-    async def _grow(self, topic: CreatePartitionsTopic, *, validate_only: bool, wait_ms: int) -> None:
+    async def _add_partitions(self, topic: CreatePartitionsTopic, *, validate_only: bool, wait_ms: int) -> None:
         if not self._controller.active:
             raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
         path = f"{TOPICS}/{topic.name}"
         found = await self._store.get(path)
         if found.error or found.stat is None:
             raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        have = parse_topic(found.data).assignment
-        more = topic.count - len(have)
+        existing = parse_topic(found.data).assignment
+        more = topic.count - len(existing)
         if topic.count > MAX_PARTITIONS:
-            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"at most {MAX_PARTITIONS} partitions")
+            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAX_PARTITIONS} partitions.")
         if more <= 0:
-            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"the topic has {len(have)} partitions already")
+            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"The topic already has {len(existing)} partitions.")
         brokers = sorted(self._cache.brokers)
         if topic.assignments is not None:
-            added = {len(have) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
+            added = {len(existing) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
             if len(added) != more:
-                message = f"{more} more partitions, but {len(added)} assignments"
+                message = f"The request adds {more} partitions, but has {len(added)} assignments."
                 raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-            _check_replicas(added, brokers, len(have[0]))
+            _check_replicas(added, brokers, len(existing[0]))
         else:
-            factor = min(len(have[0]), len(brokers))
-            start = _start(topic.name, len(brokers))
-            added = assign_replicas(self._cache.racks, more, factor, start, first_partition=len(have))
+            factor = min(len(existing[0]), len(brokers))
+            start = _first_broker(topic.name, len(brokers))
+            added = assign_replicas(self._cache.racks, more, factor, start, first_partition=len(existing))
         if validate_only:
             return
-        online = self._controller.online(topic.name)
-        changed = {**from_json(found.data), "partitions": {**have, **added}}
+        online = self._controller.when_online(topic.name)
+        changed = {**from_json(found.data), "partitions": {**existing, **added}}
         await self._store.call(SetData(path, to_json(changed), found.stat.version))
-        await self._within(online, wait_ms)
+        await self._wait_at_most(online, wait_ms)
 
     # -- delete ----------------------------------------------------------------------------------
 
@@ -253,24 +268,26 @@ class Topics:
         for state in states:
             name, topic_id, error, message = state.name, state.topic_id, ErrorCode.NONE, None
             try:
-                name = self._doomed(state, states)
+                name = self._topic_to_delete(state, states)
                 topic_id = self._cache.topics[name].topic_id
-                deleted = self._controller.deleted(name)
+                deleted = self._controller.when_deleted(name)
                 await self._store.ensure(f"{DELETE_TOPICS}/{name}")
-                await self._within(deleted, body.timeout_ms)
+                await self._wait_at_most(deleted, body.timeout_ms)
             except RefusedTopicError as refused:
                 error, message = refused.error, refused.message
             results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message))
         return DeleteTopicsResponse(responses=tuple(results))
 
-    def _doomed(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
-        """The name of the topic that is meant; RefusedTopicError when it is none, or not clear."""
+    def _topic_to_delete(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
+        """Return the name of the topic to delete; raise RefusedTopicError if it is unknown or ambiguous."""
         if not self._controller.active:
             raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
         if bool(state.name) == (state.topic_id != ZERO_UUID):
-            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "give either a name or an id")
+            raise RefusedTopicError(
+                ErrorCode.INVALID_REQUEST, "The request must have either a topic name or a topic id, not both."
+            )
         if states.count(state) > 1:
-            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
         name = state.name or self._cache.name_of(state.topic_id)
         if name is None:
             raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -284,16 +301,18 @@ ROOTS = ("/brokers/ids", TOPICS, CONFIGS, DELETE_TOPICS)
 
 
 def _check_replicas(assignment: Assignment, brokers: list[int], factor: int) -> None:
-    """Brokers that are alive, each once, and `factor` of them for every partition; RefusedTopicError otherwise."""
+    """Raise RefusedTopicError unless every partition has `factor` different live brokers."""
     for number, replicas in assignment.items():
         if not replicas or not set(replicas) <= set(brokers) or len(set(replicas)) != len(replicas):
-            message = f"partition {number} cannot have the replicas {list(replicas)}"
+            message = f"The replicas of partition {number} must be different live brokers, not {list(replicas)}."
             raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if len(replicas) != factor:
-            message = f"partition {number} has {len(replicas)} replicas, others {factor}"
+            message = (
+                f"Partition {number} has {len(replicas)} replicas, but the topic's other partitions have {factor}."
+            )
             raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _start(name: str, brokers: int) -> int:
-    """Topics begin at different brokers, the same one each time."""
+def _first_broker(name: str, brokers: int) -> int:
+    """Return the index of the first leader, derived from the topic name to spread topics over brokers."""
     return sha256(name.encode()).digest()[0] % max(brokers, 1)

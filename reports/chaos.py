@@ -177,14 +177,16 @@ def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:
     import msgspec
 
     from fuzz.chaos.simulated import simulate_schedule
-    from reference.config import RUNGS
+    from reference.config import GUARDS_OFF_BY_TRUNCATION
     from spec.formats.verdict import UsageError
 
     brokers = target.partition(":")[2] or "3"
     if schedule is None or not (brokers.isdigit() and 1 <= int(brokers) <= 9):
         mend = "try: highwater chaos simulator:2 --schedule FILE; highwater simulate draws schedules"
         raise UsageError("the simulator takes a number of brokers and a schedule", where=target, mend=mend)
-    found = {rule: simulate_schedule(schedule, int(brokers), rule).violation for rule in reversed(RUNGS)}
+    found = {
+        rule: simulate_schedule(schedule, int(brokers), rule).violation for rule in reversed(GUARDS_OFF_BY_TRUNCATION)
+    }
     if json:
         told = {rule: str(violation) if violation else None for rule, violation in found.items()}
         typer.echo(msgspec.json.encode({"target": target, "rules": told}).decode())

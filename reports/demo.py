@@ -135,7 +135,7 @@ class Demo:
         told = summary(results)
         as_expected = all(result.verdict is Verdict.VALID for result in results)
         mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])
-        write_json(self.folder / "spec.json", {**told, "as_expected": as_expected, "story": mutant.story()})
+        write_json(self.folder / "spec.json", {**told, "as_expected": as_expected, "story": mutant.counterexample()})
         self._expect(as_expected, "the specification is not as expected")
         states = sum(row["states"] or 0 for row in told["models"])
         broken = ", ".join(

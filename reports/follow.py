@@ -27,7 +27,7 @@ from reports.reading import read_events, replaced
 from reports.spreading import Engine
 from reports.verdicts import AuditResult
 from spec.formats.verdict import UsageError
-from spec.interruption import ENDS
+from spec.interruption import TERMINATION_SIGNALS
 
 END: Final = "_SUCCESS"
 LOOK_AGAIN_S: Final = 0.2
@@ -101,11 +101,11 @@ def _interruption() -> Iterator[threading.Event]:
 
     def ask(number: int, frame: object) -> None:
         stop.set()
-        for each in ENDS:
+        for each in TERMINATION_SIGNALS:
             signal.signal(each, signal.default_int_handler)
 
     main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, ask) for number in ENDS} if main else {}
+    before = {number: signal.signal(number, ask) for number in TERMINATION_SIGNALS} if main else {}
     try:
         yield stop
     finally:

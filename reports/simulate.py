@@ -100,11 +100,13 @@ def _write_trace(path: Path, seed: int, settings: "Settings", schedule: "Schedul
 
 
 def _truncation(text: str) -> str:
-    from reference.config import RUNGS
+    from reference.config import GUARDS_OFF_BY_TRUNCATION
     from spec.formats.verdict import UsageError
 
-    if text not in RUNGS:
-        raise UsageError(f"unknown rule {text!r}", where="--truncation", mend=f"one of: {', '.join(RUNGS)}")
+    if text not in GUARDS_OFF_BY_TRUNCATION:
+        raise UsageError(
+            f"unknown rule {text!r}", where="--truncation", mend=f"one of: {', '.join(GUARDS_OFF_BY_TRUNCATION)}"
+        )
     return text
 
 

@@ -1,7 +1,7 @@
-"""Files that some tests and targets want and no wheel carries: fetched on demand, verified, kept in the user's cache.
+"""Files that some tests and targets need and no wheel contains: downloaded on demand, verified, and cached.
 
-Each kind is downloaded by its ordinary client with that client's own settings, so a user's mirror or proxy just works.
-`spec/artefacts.toml` lists what there is.
+Each kind is downloaded by its ordinary client with that client's own settings, so a user's mirror or proxy is used.
+`spec/artefacts.toml` is the catalogue.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ CLIENT_TIMEOUT_S: Final = 600
 
 
 class Artefact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file: where it comes from and what it must be. `size` is in bytes."""
+    """One file of the catalogue: its source, and the SHA-256 and size (bytes) that it must have."""
 
     name: str
     kind: Literal["maven", "go", "debian"]
@@ -34,11 +34,14 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The program that downloads a kind. In `command`, braces name fields of the artefact and the `folder` to fill."""
+    """The program that downloads a kind of artefact.
+
+    In `command`, braces name fields of the artefact, or `folder`, the download folder.
+    """
 
     command: tuple[str, ...]
     suffix: str
-    how: str
+    install_hint: str
 
 
 CLIENTS: Final = {
@@ -48,23 +51,23 @@ CLIENTS: Final = {
             *("-Dartifact={coordinates}:{version}", "-DoutputDirectory={folder}"),
         ),
         suffix=".jar",
-        how="install Maven, e.g. apt-get install maven",
+        install_hint="install Maven, e.g. apt-get install maven",
     ),
     "go": Client(
         ("go", "mod", "download", "-modcacherw", "{coordinates}@{version}"),
         suffix=".zip",
-        how="install Go, e.g. apt-get install golang",
+        install_hint="install Go, e.g. apt-get install golang",
     ),
     "debian": Client(
         ("apt-get", "--quiet", "download", "{coordinates}={version}"),
         suffix=".deb",
-        how="use Debian or a relative of it",
+        install_hint="use Debian or a distribution based on it",
     ),
 }
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/highwater`, else `~/.cache/highwater`; made on first use."""
+    """Return `$XDG_CACHE_HOME/highwater`, else `~/.cache/highwater`; create it if it is missing."""
     base = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(base) if base else Path.home() / ".cache") / "highwater"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,12 +75,13 @@ def cache_folder() -> Path:
 
 
 def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content as hexadecimal digits."""
     with path.open("rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def find_artefact(name: str) -> Artefact:
-    """The catalogue's entry; UsageError lists the known names."""
+    """Return the catalogue's entry; raise UsageError with the known names if there is none."""
     listed = msgspec.convert(tomllib.loads(CATALOGUE.read_text())["artefact"], list[Artefact])
     for artefact in listed:
         if artefact.name == name:
@@ -86,44 +90,44 @@ def find_artefact(name: str) -> Artefact:
 
 
 def cached_artefact(name: str) -> Path | None:
-    """The verified file if it has been fetched already; never downloads."""
+    """Return the file if it is in the cache with the right checksum, else None; never downloads."""
     artefact = find_artefact(name)
-    path = _place(artefact)
+    path = _cache_path(artefact)
     return path if path.is_file() and sha256_of(path) == artefact.sha256 else None
 
 
 def fetch_artefact(name: str) -> Path:
-    """The verified file, downloaded on first use.
+    """Return the verified file, downloading it on first use.
 
-    Raises UsageError when the client of its kind is missing, fails or brings another file than the catalogue's.
+    Raises UsageError if the client of its kind is missing or fails, or if the file has another checksum.
     """
     present = cached_artefact(name)
     if present is not None:
         return present
     artefact = find_artefact(name)
     print(f"fetching {name} {artefact.version}, {artefact.size / 1e6:.1f} MB", file=sys.stderr)
-    place = _place(artefact)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its final place: only then is the rename atomic.
-    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+    path = _cache_path(artefact)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # On the same file system as the final path: only then is the rename atomic.
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         fetched = _download(artefact, Path(folder))
         found = sha256_of(fetched)
         if found != artefact.sha256:
-            _refuse(artefact, f"its sha256 is {found}, not {artefact.sha256}", "check the mirror that your client uses")
-        fetched.replace(place)
-    return place
+            _fail(artefact, f"its sha256 is {found}, not {artefact.sha256}", "check the mirror that the client uses")
+        fetched.replace(path)
+    return path
 
 
-def move_into_cache(made: Path, place: Path) -> None:
-    """Put a whole folder where the cache has it; if somebody was faster, theirs stays."""
+def move_into_cache(finished: Path, path: Path) -> None:
+    """Rename a finished folder to its path in the cache; if another process was faster, keep its folder."""
     try:
-        made.rename(place)
+        finished.rename(path)
     except OSError:
-        if not place.is_dir():
+        if not path.is_dir():
             raise
 
 
-def _place(artefact: Artefact) -> Path:
+def _cache_path(artefact: Artefact) -> Path:
     suffix = CLIENTS[artefact.kind].suffix
     return cache_folder() / "artefacts" / f"{artefact.name}-{artefact.version}{suffix}"
 
@@ -132,7 +136,7 @@ def _download(artefact: Artefact, folder: Path) -> Path:
     client = CLIENTS[artefact.kind]
     program = shutil.which(client.command[0])
     if program is None:
-        _refuse(artefact, f"{client.command[0]} is not on PATH", client.how)
+        _fail(artefact, f"{client.command[0]} is not on PATH", client.install_hint)
     fields = {**msgspec.structs.asdict(artefact), "folder": folder}
     arguments = [part.format_map(fields) for part in client.command[1:]]
     try:
@@ -146,15 +150,19 @@ def _download(artefact: Artefact, folder: Path) -> Path:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        _refuse(artefact, f"{client.command[0]} did not end in {CLIENT_TIMEOUT_S} s", "check the network")
+        _fail(artefact, f"{client.command[0]} did not finish within {CLIENT_TIMEOUT_S} s", "check the network")
     if run.returncode != 0:
         last = (run.stdout + run.stderr).strip().splitlines()[-1:] or ["no output"]
-        _refuse(artefact, f"{client.command[0]} failed: {last[0]}", "check the network and the client's settings")
+        _fail(artefact, f"{client.command[0]} failed: {last[0]}", "check the network and the client's settings")
     files = sorted(folder.rglob(f"*{client.suffix}"))
     if len(files) != 1:
-        _refuse(artefact, f"{client.command[0]} left {len(files)} files", "run the client by hand to see why")
+        _fail(
+            artefact,
+            f"{client.command[0]} downloaded {len(files)} files instead of one",
+            "run the client by hand to find the cause",
+        )
     return files[0]
 
 
-def _refuse(artefact: Artefact, why: str, how: str) -> NoReturn:
-    raise UsageError(why, where=f"{artefact.name} {artefact.version} ({artefact.kind})", mend=how)
+def _fail(artefact: Artefact, why: str, install_hint: str) -> NoReturn:
+    raise UsageError(why, where=f"{artefact.name} {artefact.version} ({artefact.kind})", mend=install_hint)

@@ -1,8 +1,9 @@
-"""Runs the models of `manifest.toml`, and for each guard the mutants that lack it.
+"""Run TLC on the models of `manifest.toml`, and on one mutant for each guard of `guards.toml`.
 
-A model is as expected if TLC saw every state, nothing broke, every action had its turn and every situation came up; a
-mutant if it broke as `guards.toml` says, or held where that says that the guard is redundant.
-Results are kept in the user's cache under everything they depend on: modules, configuration, options and TLC itself.
+A model is as expected if TLC explored every state, no property broke, every action was taken and every named situation
+was reached.  A mutant (a model with a guard off) is as expected if the property breaks that `guards.toml` names, or if
+it holds where `guards.toml` says that the guard is redundant.
+Results are cached in the user's cache folder under a hash of modules, configuration, options and the TLC jar.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ from spec.models import (
     with_constants,
     with_only,
 )
-from spec.story import tell
+from spec.story import format_counterexample
 from spec.tlc import Options, Progress, run_tlc
 from spec.tlc_messages import TlcResult
 from spec.toolchain import cache_folder, tlc_jar
@@ -41,7 +42,7 @@ LARGE: Final = 20_000  # states
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out of a model, or, with `guard`, of a mutant that lacks it."""
+    """The result of a model, or, if `guard` is set, of the mutant without that guard."""
 
     model: Model
     outcome: TlcResult
@@ -51,55 +52,58 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Is it as expected?"""
+        """VALID if the outcome is as the files say, INVALID if not, UNKNOWN if TLC did not decide."""
         if self.outcome.verdict is Verdict.UNKNOWN:
             return Verdict.UNKNOWN
         return Verdict.INVALID if self.faults else Verdict.VALID
 
     @property
     def faults(self) -> list[str]:
-        """Everything that is not as the files say."""
+        """List the differences from `manifest.toml` or `guards.toml`, one sentence each."""
         return list(self._faults_of_mutant(self.mutant) if self.mutant else self._faults_of_model())
 
     def _faults_of_mutant(self, expected: Mutant) -> Iterator[str]:
-        seen, length = self.outcome.broken, len(self.outcome.trace)
-        if expected.breaks and not seen:
-            yield f"holds, but guards.toml expects {expected.text}"
-        elif expected.breaks and (seen, length) != (expected.breaks, expected.length):
-            yield f"{seen} breaks in {length} states, but guards.toml expects {expected.text}"
-        elif expected.redundant and seen:
-            yield f"{seen} breaks, but guards.toml says that the guard is redundant here"
+        observed, length = self.outcome.broken, len(self.outcome.trace)
+        if expected.breaks and not observed:
+            yield f"no property breaks, but guards.toml expects {expected.text}"
+        elif expected.breaks and (observed, length) != (expected.breaks, expected.length):
+            yield f"{observed} breaks in {length} states, but guards.toml expects {expected.text}"
+        elif expected.redundant and observed:
+            yield f"{observed} breaks, but guards.toml says that the guard is redundant here"
         elif expected.redundant:
-            yield from self._miscounted(expected.states, "guards.toml")
+            yield from self._state_count_faults(expected.states, "guards.toml")
 
     def _faults_of_model(self) -> Iterator[str]:
         if self.outcome.broken:
             yield f"{self.outcome.broken} breaks"
             return
-        yield from self._miscounted(self.model.states, "manifest.toml")
+        yield from self._state_count_faults(self.model.states, "manifest.toml")
         if self.model.simulate is None:
             idle = {action for action, count in self.outcome.coverage.items() if not count}
             yield from (f"{action} is never taken" for action in sorted(idle - set(self.model.idle)))
-            yield from (f"{action} is said to be idle, but is not" for action in sorted(set(self.model.idle) - idle))
-        seen = {line.strip('"').removeprefix(REACHED) for line in self.outcome.lines}
-        yield from (f"{situation} never comes up" for situation in self.model.reached if situation not in seen)
+            yield from (
+                f"{action} is listed as idle in manifest.toml, but is taken"
+                for action in sorted(set(self.model.idle) - idle)
+            )
+        reached = {line.strip('"').removeprefix(REACHED) for line in self.outcome.lines}
+        yield from (f"{situation} is never reached" for situation in self.model.reached if situation not in reached)
 
-    def _miscounted(self, states: int, file: str) -> Iterator[str]:
+    def _state_count_faults(self, states: int, file: str) -> Iterator[str]:
         if states not in {-1, self.outcome.distinct}:
-            yield f"{self.outcome.distinct:,} states, but {file} says {states:,}: find out why, or correct it"
+            yield f"{self.outcome.distinct:,} states, but {file} says {states:,}: find the cause, or correct the number"
 
     @property
-    def seen(self) -> str:
-        """`violated`, `holds` or `unknown`."""
+    def observed(self) -> str:
+        """Return `violated`, `holds` or `unknown`, whatever was expected."""
         return {Verdict.VALID: "holds", Verdict.INVALID: "violated"}.get(self.outcome.verdict, "unknown")
 
-    def story(self) -> str:
-        """The counterexample, step by step; empty when there is none."""
-        return tell(self.outcome.trace, self.outcome.broken) if self.outcome.trace else ""
+    def counterexample(self) -> str:
+        """Return the counterexample as text, step by step, or an empty string if there is none."""
+        return format_counterexample(self.outcome.trace, self.outcome.broken) if self.outcome.trace else ""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of TLC to come."""
+    """One run of TLC: a model, or a mutant of it."""
 
     model: Model
     guard: str = ""
@@ -113,7 +117,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def large(self) -> bool:
-        """Worth all cores by itself."""
+        """True if the run is large enough to use all cores on its own."""
         return self.mutant is None and self.model.simulate is None and not 0 <= self.model.states < LARGE
 
     def config(self) -> str:
@@ -132,24 +136,24 @@ def check(
     jobs: int = 0,
     fresh: bool = False,
 ) -> list[ModelResult]:
-    """Check models and mutants, in the order of their files.
+    """Check models and mutants, and return the results in the order of their files.
 
-    `models`: names or folders; None is all of the profile. `guards`: ids; None is all that TLC can show.
-    A profile includes the ones before it; a model or guard that is named runs whatever its profile.
-    `on_progress(name, progress, result)` hears of running and of finished ones, from several threads.
-    `jobs` processor cores are used, 0 is all; `fresh` ignores the cache. Raises UsageError for unknown names.
+    `models`: names or folders; None is all of the profile. `guards`: ids; None is all that have mutants.
+    A profile includes the ones before it; a model or guard that is named runs regardless of the profile.
+    `on_progress(name, progress, result)` is called for running and finished runs, from several threads.
+    `jobs`: processor cores, 0 is all; `fresh` ignores the cache. Raises UsageError for unknown names.
     """
     jobs = jobs or os.cpu_count() or 1
-    tell_progress = on_progress or (lambda name, progress, result: None)
+    report_progress = on_progress or (lambda name, progress, result: None)
     tasks = [Task(model=model) for model in _chosen_models(models, profile)]
     for task in tasks:
         check_names(task.model)
     tasks += _chosen_mutants(guards, profile)
 
     def perform(task: Task) -> ModelResult:
-        return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=tell_progress)
+        return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=report_progress)
 
-    # A mutant runs on one core: only then is its counterexample the shortest, and its length the same each time.
+    # Mutants run on one core: with several, TLC may find a counterexample that is not the shortest, of varying length.
     large = [perform(task) for task in tasks if task.large]
     with ThreadPoolExecutor(jobs) as pool:
         small = list(pool.map(perform, [task for task in tasks if not task.large]))
@@ -158,14 +162,14 @@ def check(
 
 
 def known_names() -> Iterator[str]:
-    """Whatever `highwater spec check` takes: folders, models, guards."""
+    """Yield every name that `highwater spec check` accepts: folders, models, guards."""
     yield from dict.fromkeys(model.folder for model in load_models().values())
     yield from load_models()
     yield from (guard.id for guard in load_guards().values() if guard.mutants)
 
 
-def _within(profile: Profile, asked: Profile) -> bool:
-    return PROFILES.index(profile) <= PROFILES.index(asked)
+def _within(profile: Profile, requested: Profile) -> bool:
+    return PROFILES.index(profile) <= PROFILES.index(requested)
 
 
 def _chosen_models(names: Sequence[str] | None, profile: Profile) -> list[Model]:
@@ -188,18 +192,18 @@ def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Tas
             raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(guards)}")
         guard = guards[name]
         if ids is not None and not guard.mutants:
-            raise UsageError(f"no model shows {name}: {guard.tlc}", mend="choose another guard")
+            raise UsageError(f"no model shows {name}: {guard.tlc}", mend="name a guard that has mutants in guards.toml")
         for mutant in guard.mutants:
             if ids is not None or _within(mutant.profile, profile):
-                yield Task(model=find_model(mutant.model, asked_by=name), guard=name, mutant=mutant)
+                yield Task(model=find_model(mutant.model, referrer=name), guard=name, mutant=mutant)
 
 
 def guards_of(folder: str) -> list[Guard]:
-    """Those that a model of this folder shows."""
+    """Return the guards that have a mutant of a model in this folder."""
     return [
         guard
         for guard in load_guards().values()
-        if any(find_model(each.model, asked_by=guard.id).folder == folder for each in guard.mutants)
+        if any(find_model(mutant.model, referrer=guard.id).folder == folder for mutant in guard.mutants)
     ]
 
 
@@ -215,12 +219,12 @@ def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> M
     )
     config = task.config()
     place = cache_folder() / "tlc" / f"{_fingerprint(task, config, options)}.json"
-    outcome = None if fresh else _remembered(place)
+    outcome = None if fresh else _read_cached(place)
     cached = outcome is not None
     if outcome is None:
         on_progress(task.name, Progress(0, 0, 0, 0.0), None)
         outcome = _run(task, config, options, lambda progress: on_progress(task.name, progress, None))
-        _remember(place, outcome)
+        _write_cached(place, outcome)
     result = ModelResult(model=task.model, outcome=outcome, guard=task.guard, mutant=task.mutant, cached=cached)
     on_progress(task.name, None, result)
     return result
@@ -238,13 +242,15 @@ def _run(task: Task, config: str, options: Options, on_progress: Callable[[Progr
         path = folder / f"{module.stem}.cfg"
         path.write_text(config)
         outcome = run_tlc(module, path, options, on_progress=on_progress)
-    only = task.mutant.breaks if task.mutant else ""
-    # TLC does not name a temporal property that breaks.
-    return msgspec.structs.replace(outcome, broken=only) if only and outcome.broken else outcome
+    expected_property = task.mutant.breaks if task.mutant else ""
+    # TLC does not name the temporal property that breaks; a mutant's configuration has only one.
+    return (
+        msgspec.structs.replace(outcome, broken=expected_property) if expected_property and outcome.broken else outcome
+    )
 
 
 def situations(module: str, names: Sequence[str]) -> str:
-    """A module that prints each of the named predicates when it first comes true (once for each of TLC's threads)."""
+    """Return a TLA+ module that prints the name of each predicate when it first is true (once per TLC thread)."""
     notes = "\n".join(f'    /\\ Note({number}, {name}, "{name}")' for number, name in enumerate(names, 1))
     return f"""---- MODULE Situations ----
 EXTENDS {module}, Sequences, TLC
@@ -258,7 +264,7 @@ NoteSituations ==
 
 
 def mutant_config(model: Model, guard: str, mutant: Mutant) -> str:
-    """The model's configuration with the guard off, and only the property that must break."""
+    """Return the model's cfg text with the guard off, and only the property that must break."""
     off = dict.fromkeys((guard, *mutant.also_off), "FALSE")
     constants = {**model.mutants, **mutant.constants, **off}
     text = with_constants(model.config(), constants, where=f"guards.toml, {guard}")
@@ -275,7 +281,7 @@ def mutant_config(model: Model, guard: str, mutant: Mutant) -> str:
 
 
 def _fingerprint(task: Task, config: str, options: Options) -> str:
-    """Everything that the outcome depends on; how many cores is not of it."""
+    """Hash everything that the outcome depends on; the number of cores is not part of it."""
     digest = hashlib.sha256()
     for path in modules_of(task.model.path):
         digest.update(path.read_bytes())
@@ -286,19 +292,19 @@ def _fingerprint(task: Task, config: str, options: Options) -> str:
     return digest.hexdigest()[:32]
 
 
-def _remembered(place: Path) -> TlcResult | None:
+def _read_cached(place: Path) -> TlcResult | None:
     try:
         return msgspec.json.decode(place.read_bytes(), type=TlcResult)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _remember(place: Path, outcome: TlcResult) -> None:
-    """Only what was decided; of what TLC printed on the way, only the situations matter later."""
+def _write_cached(place: Path, outcome: TlcResult) -> None:
+    """Write a decided outcome to the cache; of the lines that TLC printed, keep only the reached situations."""
     if outcome.verdict is Verdict.UNKNOWN:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
-    hidden = place.with_name(f".{place.name}-{os.getpid()}")
+    temporary = place.with_name(f".{place.name}-{os.getpid()}")
     lines = tuple(dict.fromkeys(line for line in outcome.lines if REACHED in line))
-    hidden.write_bytes(msgspec.json.encode(msgspec.structs.replace(outcome, lines=lines)))
-    hidden.replace(place)
+    temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(outcome, lines=lines)))
+    temporary.replace(place)

@@ -1,6 +1,6 @@
-"""The clauses: what a broker must, should or may do, each in one sentence, in `clauses/<AREA>.toml`.
+"""Load the clauses: what a broker must, should or may do, one sentence each, in `clauses/<AREA>.toml`.
 
-The sentence stands there and nowhere else: conformance cases, fuzz oracles and audit rules cite the id.
+Each sentence is written only there; conformance cases, fuzz oracles and audit rules cite its id.
 """
 
 import re
@@ -17,7 +17,7 @@ FOLDER: Final = Path(__file__).with_name("clauses")
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`since` and `until` are the first and last Kafka versions that it holds for; empty: always."""
+    """One requirement. `since` and `until` are the first and last Kafka versions it applies to; empty is no limit."""
 
     id: str
     sentence: str
@@ -33,7 +33,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def load_clauses(folder: Path = FOLDER) -> dict[str, Clause]:
-    """All clauses by id, areas in order; UsageError says which file and id is wrong."""
+    """Return all clauses by id, sorted by area; raise UsageError with the file and id of an invalid clause."""
     clauses: dict[str, Clause] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
@@ -47,6 +47,7 @@ def load_clauses(folder: Path = FOLDER) -> dict[str, Clause]:
 
 
 def find_clause(clause_id: str) -> Clause:
+    """Return one clause; raise UsageError with the known ids of its area if there is none."""
     clauses = load_clauses()
     if clause_id not in clauses:
         area = [known for known in clauses if known.startswith(clause_id.partition("-")[0])]
@@ -58,6 +59,6 @@ def _check(clause: Clause, path: Path, known: dict[str, Clause]) -> None:
     if not re.fullmatch(rf"{path.stem}-[1-9]\d*", clause.id):
         raise UsageError(f"{clause.id} is not {path.stem}-<number>", where=str(path), mend="number it in its area")
     if clause.id in known:
-        raise UsageError(f"{clause.id} is there twice", where=str(path), mend="give one a new number")
+        raise UsageError(f"{clause.id} is defined twice", where=str(path), mend="give one of them a new number")
     if not clause.sentence.endswith("."):
         raise UsageError(f"{clause.id} is not a sentence", where=str(path), mend="end it with a full stop")

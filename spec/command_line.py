@@ -1,4 +1,4 @@
-"""`highwater spec`, `guards` and `doctor`. Imports stay light here: a command line starts often."""
+"""The commands `highwater spec`, `guards` and `doctor`. Heavy imports are inside functions to keep start-up fast."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,50 +14,55 @@ if TYPE_CHECKING:
     from spec.check import ModelResult, Update
     from spec.trace import EntityVerdict, TraceVerdict
 
-spec_app = typer.Typer(no_args_is_help=True, help="The TLA+ models: check them, and hold traces to them.")
+spec_app = typer.Typer(
+    no_args_is_help=True, help="Check the TLA+ models, prove protocols, and validate traces against the models."
+)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 
 
 @spec_app.command("check")
 def check_command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL|GUARD]...", help="Folder, model or guard.")
+        list[str] | None,
+        typer.Argument(metavar="[MODEL|GUARD]...", help="Folders, models or guards; all if none is named."),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processor cores; 0 is all.")] = 0,
-    guards: Annotated[bool, typer.Option("--guards/--no-guards", help="Also the mutants, one for each guard.")] = True,
-    profile: Annotated[str, typer.Option(help="fast; deep: also what takes half an hour; soak: everything.")] = "fast",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore results of earlier runs.")] = False,
+    guards: Annotated[
+        bool, typer.Option("--guards/--no-guards", help="Also check the mutants: each model without one of its guards.")
+    ] = True,
+    profile: Annotated[str, typer.Option(help="fast; deep: also runs of up to half an hour; soak: all runs.")] = "fast",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore cached results.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Model check: every model must hold, and each guard's absence must break what guards.toml says.
+    """Model check: every model must hold, and every mutant must break the property that guards.toml names.
 
-    A guard that is named shows its counterexample as a story. Exit code 1 if anything is not as expected.
+    For a guard that is named, prints the counterexample step by step. Exit code 1 if a result is not as expected.
 
     Examples: highwater spec check · highwater spec check TruncateByEpoch · highwater spec check MCHwTruncation_deep
     """
     from spec.check import check
     from spec.models import PROFILES
 
-    depth = next((each for each in PROFILES if each == profile), None)
+    depth = next((known for known in PROFILES if known == profile), None)
     if depth is None:
         raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
-    models, mutants, told = _chosen(names or [], guards=guards)
+    models, mutants, named_guards = _chosen(names or [], guards=guards)
     with _progress(quiet=json_) as update:
         results = check(models, mutants, update, profile=depth, jobs=jobs, fresh=fresh)
     if json_:
-        _print_json(summary(results, told))
+        _print_json(summary(results, named_guards))
     else:
         for result in results:
-            _print_story(result, always=result.guard in told)
+            _print_counterexample(result, always=result.guard in named_guards)
         _print_totals(results)
     raise typer.Exit(EXIT_OF_VERDICT[worst([result.verdict for result in results])])
 
 
 def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, list[str] | None, set[str]]:
-    """Models and guards to run, None is all, and the guards that were asked for by name.
+    """Return the models and guards to run (None is all), and the ids of the guards named on the command line.
 
-    A folder's name brings its mutants along.
+    The name of a folder also selects the mutants of its models.
     """
     from spec.check import guards_of
     from spec.guards import load_guards
@@ -66,15 +71,15 @@ def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, li
     if not names:
         return None, None if guards else [], set()
     known = {name: guard.id for guard in load_guards().values() for name in (guard.id, guard.switch)}
-    asked = [known[name] for name in names if name in known]
+    requested = [known[name] for name in names if name in known]
     models = [name for name in names if name not in known]
     folders = {model.folder for model in load_models().values()}.intersection(models) if guards else set()
-    brought = [guard.id for folder in sorted(folders) for guard in guards_of(folder)]
-    return models, list(dict.fromkeys([*asked, *brought])), set(asked)
+    from_folders = [guard.id for folder in sorted(folders) for guard in guards_of(folder)]
+    return models, list(dict.fromkeys([*requested, *from_folders])), set(requested)
 
 
-def summary(results: "Sequence[ModelResult]", told: Collection[str] = ()) -> dict[str, Any]:
-    """What `--json` prints: design.md, section 4. Guards of `told` and whatever was not expected bring their steps."""
+def summary(results: "Sequence[ModelResult]", named_guards: Collection[str] = ()) -> dict[str, Any]:
+    """Return the object that `--json` prints. Unexpected results and `named_guards` include their steps."""
     return {
         "models": [
             {
@@ -84,7 +89,7 @@ def summary(results: "Sequence[ModelResult]", told: Collection[str] = ()) -> dic
                 "depth": result.outcome.depth,
                 "seconds": round(result.outcome.seconds, 1),
                 "faults": result.faults,
-                **_steps(result, told),
+                **_steps(result, named_guards),
             }
             for result in results
             if not result.guard
@@ -94,14 +99,14 @@ def summary(results: "Sequence[ModelResult]", told: Collection[str] = ()) -> dic
                 "guard": result.guard,
                 "model": result.model.name,
                 "expected": "holds" if result.mutant and result.mutant.redundant else "violated",
-                "seen": result.seen,
+                "seen": result.observed,
                 "property": result.outcome.broken,
                 "length": len(result.outcome.trace),
                 "also_off": result.mutant.also_off if result.mutant else (),
                 "states": result.outcome.distinct,
                 "seconds": round(result.outcome.seconds, 1),
                 "faults": result.faults,
-                **_steps(result, told),
+                **_steps(result, named_guards),
             }
             for result in results
             if result.guard
@@ -109,19 +114,19 @@ def summary(results: "Sequence[ModelResult]", told: Collection[str] = ()) -> dic
     }
 
 
-def _steps(result: "ModelResult", told: Collection[str]) -> dict[str, Any]:
-    """A counterexample, step by step, where somebody wants to see it."""
+def _steps(result: "ModelResult", named_guards: Collection[str]) -> dict[str, Any]:
+    """Return the counterexample as `{"steps": [...]}` if it is unexpected or its guard was named, else `{}`."""
     from dataclasses import asdict
 
-    from spec.story import story
+    from spec.story import counterexample_steps
 
-    shown = result.outcome.trace and (result.faults or result.guard in told)
-    return {"steps": [asdict(beat) for beat in story(result.outcome.trace)]} if shown else {}
+    shown = result.outcome.trace and (result.faults or result.guard in named_guards)
+    return {"steps": [asdict(step) for step in counterexample_steps(result.outcome.trace)]} if shown else {}
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> "Iterator[Update]":
-    """Finished runs go to standard output, running ones to a terminal's standard error."""
+    """Print finished runs to standard output; show running ones on standard error if that is a terminal."""
 
     def finished(result: "ModelResult") -> None:
         if not quiet:
@@ -145,7 +150,7 @@ def _progress(*, quiet: bool) -> "Iterator[Update]":
                 return
             tasks.setdefault(name, bar.add_task(name) if name not in tasks else None)
             rate = progress.distinct / progress.seconds if progress.seconds else 0
-            text = f"{name}: {progress.distinct:,} states, {rate:,.0f}/s, {progress.queue:,} to go"
+            text = f"{name}: {progress.distinct:,} states, {rate:,.0f}/s, {progress.queue:,} in the queue"
             bar.update(tasks[name], description=text)
 
         yield update
@@ -157,49 +162,58 @@ def _line(result: "ModelResult") -> str:
     mark = {"valid": "ok", "invalid": "FAILS"}.get(result.verdict, "unknown")
     counts = f"{outcome.distinct:,} states, depth {outcome.depth}" if outcome.distinct >= 0 else ""
     walked = f"{outcome.generated:,} states in random walks"
-    said = outcome.reason if result.verdict == "unknown" else "; ".join(result.faults) or counts or walked
+    text = outcome.reason if result.verdict == "unknown" else "; ".join(result.faults) or counts or walked
     if result.mutant is None:
-        return f"{mark:8}{result.model.name:32} {said} ({when})"
+        return f"{mark:8}{result.model.name:32} {text} ({when})"
     if outcome.trace and not result.faults:
-        said = f"{outcome.broken} broken in {len(outcome.trace)} states"
+        text = f"{outcome.broken} broken in {len(outcome.trace)} states"
     elif not result.faults and result.mutant.redundant:
-        said = f"redundant: holds in {outcome.distinct:,} states"
+        text = f"redundant: holds in {outcome.distinct:,} states"
     together = " and ".join([result.guard, *result.mutant.also_off])
-    return f"{mark:8}without {together:24} {said} ({result.model.name}, {when})"
+    return f"{mark:8}without {together:24} {text} ({result.model.name}, {when})"
 
 
-def _print_story(result: "ModelResult", *, always: bool) -> None:
-    """Whatever was not expected, and the mutants that were asked for by name."""
+def _print_counterexample(result: "ModelResult", *, always: bool) -> None:
+    """Print the counterexample of an unexpected result, or of a mutant that was named."""
     if result.outcome.trace and (always or result.verdict != "valid"):
         rule = f", without {result.guard}" if result.guard else ""
-        typer.echo(f"\n{result.model.name}{rule}: {result.outcome.broken} breaks like this\n{result.story()}")
+        typer.echo(
+            f"\n{result.model.name}{rule}: {result.outcome.broken} breaks in these steps\n{result.counterexample()}"
+        )
 
 
 def _print_totals(results: "Sequence[ModelResult]") -> None:
     models = [result for result in results if not result.guard]
     mutants = [result for result in results if result.guard]
-    good = [sum(result.verdict == "valid" for result in each) for each in (models, mutants)]
+    model_count, mutant_count = (sum(result.verdict == "valid" for result in group) for group in (models, mutants))
     guards = len({result.guard for result in mutants})
     typer.echo(
-        f"{good[0]} of {len(models)} models hold, {good[1]} of {len(mutants)} mutants as expected, guards: {guards}"
+        f"{model_count} of {len(models)} models hold, {mutant_count} of {len(mutants)} mutants as expected, "
+        f"guards: {guards}"
     )
 
 
 @spec_app.command("prove")
 def prove_command(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="All, if none is named.")] = None,
-    seed: Annotated[int, typer.Option(help="Of z3's own chance.")] = 0,
-    drops: Annotated[bool, typer.Option("--drops", help="Also each protocol without each of its guards.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROTOCOL]...", help="Protocols to prove; all if none is named.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of z3.")] = 0,
+    drops: Annotated[
+        bool, typer.Option("--drops", help="Also check each protocol without each of its guards.")
+    ] = False,
     profile: Annotated[str, typer.Option(help="fast; deep: also --drops, --research, comparisons with TLA+.")] = "fast",
     research: Annotated[
-        bool, typer.Option("--research", help="Also crashes that lose a suffix inside the ISR.")
+        bool,
+        typer.Option("--research", help="Also prove hw_truncation with crashes that lose a suffix inside the ISR."),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Prove the protocols for any number of brokers, members, partitions, offsets and epochs, with z3.
 
-    Exit code 0 only if all are proved, research apart; what is open shows a counterexample to induction. A guard that
-    is dropped must break a promise, or be proved to be redundant; a protocol that is named tells how.
+    Exit code 0 only if every protocol is proved (--research does not count). An open proof prints a counterexample to
+    induction. Without a guard a promise must break, or the guard must be proved redundant; if protocols are named,
+    prints the steps that break the promise.
 
     Examples: highwater spec prove · highwater spec prove isr_commit --drops
     """
@@ -211,11 +225,11 @@ def prove_command(
         raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
     deep, wanted = profile != "fast", names or [*report.PROTOCOLS, report.RESEARCH]
     protocols = [report.load(name) for name in wanted]
-    proved = [each for each in protocols if each.name != report.RESEARCH]
-    say = (lambda line: None) if json_ else typer.echo
-    proofs, dropped, verdict = run(proved, say, seed=seed, drops=drops, deep=deep, told=bool(names))
-    asked = research or deep or report.RESEARCH in (names or ())
-    found = run_research(say, seed=seed, asked=asked) if asked or not names else {}
+    to_prove = [protocol for protocol in protocols if protocol.name != report.RESEARCH]
+    emit = (lambda line: None) if json_ else typer.echo
+    proofs, dropped, verdict = run(to_prove, emit, seed=seed, drops=drops, deep=deep, verbose=bool(names))
+    requested = research or deep or report.RESEARCH in (names or ())
+    found = run_research(emit, seed=seed, requested=requested) if requested or not names else {}
     if json_:
         _print_json({**report.summary(proofs, dropped), "research": found})
     raise typer.Exit(EXIT_OF_VERDICT[verdict])
@@ -223,11 +237,15 @@ def prove_command(
 
 @spec_app.command("draw")
 def draw_command(
-    name: Annotated[str, typer.Argument(metavar="GUARD|MODEL", help="What to draw; see highwater guards.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Default: NAME.svg.")] = None,
-    states: Annotated[int, typer.Option(help="Of a model: at most so many states.")] = 40,
+    name: Annotated[
+        str, typer.Argument(metavar="GUARD|MODEL", help="The guard or model to draw; see highwater guards.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The SVG file to write; NAME.svg if not given.")
+    ] = None,
+    states: Annotated[int, typer.Option(help="For a model: the maximum number of states.")] = 40,
 ) -> None:
-    """A picture (SVG): of a guard the counterexample without it, of a model its first states.
+    """Draw an SVG: for a guard, the counterexample without it; for a model, its first states.
 
     Examples: highwater spec draw TruncateByEpoch · highwater spec draw MCHwTruncation --states 25 -o states.svg
     """
@@ -239,7 +257,7 @@ def draw_command(
     guards = {key: guard.id for guard in load_guards().values() for key in (guard.id, guard.switch)}
     if name in guards:
         results = check(models=[], guards=[guards[name]], jobs=1)
-        picture = draw_counterexample(next((each for each in results if each.outcome.trace), results[0]))
+        picture = draw_counterexample(next((result for result in results if result.outcome.trace), results[0]))
     elif name in load_models():
         picture = draw_states(load_models()[name], states)
     else:
@@ -251,14 +269,14 @@ def draw_command(
 
 @spec_app.command("trace")
 def trace_command(
-    file: Annotated[Path, typer.Argument(help="A trace.ndjson of a run, or a folder of processes' traces.")],
+    file: Annotated[Path, typer.Argument(help="A trace.ndjson, or a folder with one trace file per process.")],
     model: Annotated[
-        str | None, typer.Option(help="Which model to hold it to; every one that fits, if not told.")
+        str | None, typer.Option(help="The model to validate against; every matching one if not given.")
     ] = None,
-    entity: Annotated[str | None, typer.Option(help="Which partition (t-0) or group; all, if not told.")] = None,
+    entity: Annotated[str | None, typer.Option(help="The partition (t-0) or group; all if not given.")] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Is what a broker did a behaviour of the spec? Names the first line that is not.
+    """Validate traces: check that what brokers did is a behaviour of the spec, and print the first line that is not.
 
     Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
     · highwater broker --cluster 3 --trace traces; highwater spec trace traces
@@ -269,8 +287,8 @@ def trace_command(
     if json_:
         _print_json(_trace_summary(found))
     else:
-        for each in found.entities:
-            typer.echo(_entity_text(each))
+        for verdict in found.entities:
+            typer.echo(_entity_text(verdict))
     raise typer.Exit(EXIT_OF_VERDICT[found.verdict])
 
 
@@ -293,7 +311,7 @@ def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
 
 
 def _entity_text(entity: "EntityVerdict") -> str:
-    words = {"valid": "accepted", "invalid": "refused"}.get(entity.verdict, "unknown")
+    words = {"valid": "accepted", "invalid": "rejected"}.get(entity.verdict, "unknown")
     head = f"{entity.entity} {entity.model}: {words}, {entity.steps} steps in {entity.seconds:.1f} s"
     if entity.line is not None:
         head += f"\n  {entity.file}, line {entity.line}: {entity.reason}"
@@ -303,7 +321,7 @@ def _entity_text(entity: "EntityVerdict") -> str:
 
 
 def guards_command(json_: JsonOption = False) -> None:
-    """The matrix: each guard and what shows its absence, in the models, the simulator, the auditor and the suite.
+    """Print a table of the guards and of what detects the absence of each: model, simulator, audit, suite.
 
     Examples: highwater guards · highwater guards --json
     """
@@ -318,9 +336,9 @@ def guards_command(json_: JsonOption = False) -> None:
 
 
 def doctor_command(json_: JsonOption = False) -> None:
-    """Every capability of this machine: whether it is there, what it is for, how to get it.
+    """Print each capability of this machine: whether it is present, its purpose, and how to get it.
 
-    Exit code 2 if what the main job needs is missing.
+    Exit code 2 if a capability that the main commands need is missing.
 
     Examples: highwater doctor · highwater doctor --json
     """
@@ -330,14 +348,14 @@ def doctor_command(json_: JsonOption = False) -> None:
     if json_:
         import dataclasses
 
-        _print_json({"capabilities": [dataclasses.asdict(each) for each in found]})
+        _print_json({"capabilities": [dataclasses.asdict(capability) for capability in found]})
     else:
         rows = [
-            [each.name, "yes" if each.present else "no", each.detail, "" if each.present else f"{each.why}; {each.how}"]
-            for each in found
+            [row.name, "yes" if row.present else "no", row.detail, "" if row.present else f"{row.why}; {row.how}"]
+            for row in found
         ]
-        _print_table(["capability", "", "found", "what it is for, how to get it"], rows)
-    raise typer.Exit(ExitCode.HELD if all(each.present for each in found if each.needed) else ExitCode.USAGE)
+        _print_table(["capability", "", "found", "purpose, how to get it"], rows)
+    raise typer.Exit(ExitCode.HELD if all(row.present for row in found if row.needed) else ExitCode.USAGE)
 
 
 def _print_table(head: list[str], rows: list[list[str]]) -> None:
@@ -348,7 +366,7 @@ def _print_table(head: list[str], rows: list[list[str]]) -> None:
     table = Table(*head, box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*row)
-    # Not a terminal: as wide as it takes, so that no name is cut.
+    # Without a terminal rich assumes 80 columns and would cut names.
     Console(width=None if sys.stdout.isatty() else 240).print(table)
 
 

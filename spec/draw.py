@@ -1,6 +1,6 @@
-"""Pictures (SVG): a counterexample as a sequence diagram, and the first states of a model as a graph.
+"""Draw SVG pictures: a counterexample as a sequence diagram, and the first states of a model as a graph.
 
-A whole state is far too much text for a box, so both show only what a step changed.
+The text of a whole state is too long for a box, so both show only the changes of a step.
 """
 
 import re
@@ -14,14 +14,14 @@ from typing import Final
 from spec.check import ModelResult
 from spec.formats.verdict import UsageError, Verdict
 from spec.models import CONTRACTS, Model, with_constants
-from spec.story import Beat, Change, differences, plain_action, story
+from spec.story import Change, CounterexampleStep, counterexample_steps, differences, plain_action
 from spec.tlc import Options, run_tlc
 from spec.tlc_messages import parse_conjuncts
 
-LINE: Final = 15  # pixels from one line of text to the next
-CHARACTER: Final = 6.7  # width of a letter, about
+LINE: Final = 15  # height of a line of text, pixels
+CHARACTER: Final = 6.7  # average width of a character, pixels
 LANE: Final = 130
-ELSEWHERE: Final = "store, messages"
+NO_ACTOR: Final = "store, messages"
 STYLE: Final = """
 text { font: 11px ui-monospace, Menlo, Consolas, monospace; fill: #1c2733; }
 .act { font-weight: 600; } .dim { fill: #5d6b79; } .end { fill: #b3261e; font-weight: 600; }
@@ -30,42 +30,43 @@ text { font: 11px ui-monospace, Menlo, Consolas, monospace; fill: #1c2733; }
 
 
 def draw_counterexample(result: ModelResult) -> str:
-    """Who did what: a column for each actor, a row for each step; what changed stands beside it."""
-    beats = story(result.outcome.trace)
-    if not beats:
+    """Return the SVG of a counterexample: one column per actor, one row per step, with the changes beside it."""
+    steps = counterexample_steps(result.outcome.trace)
+    if not steps:
         raise UsageError(
             f"{result.model.name} has no counterexample to draw", mend="name a guard that breaks something"
         )
-    actors = sorted({actor for beat in beats for actor in beat.actors})
-    lanes = {name: 90 + LANE * n for n, name in enumerate([*actors, ELSEWHERE])}
+    actors = sorted({actor for step in steps for actor in step.actors})
+    lanes = {name: 90 + LANE * n for n, name in enumerate([*actors, NO_ACTOR])}
     text_x = max(lanes.values()) + LANE // 2 + 20
     shapes: list[str] = []
     y = 50
-    for beat in beats:
-        lines = [shown(change) for change in beat.changes]
-        shapes += _step(beat, lanes, y)
+    for step in steps:
+        lines = [format_change(change) for change in step.changes]
+        shapes += _step(step, lanes, y)
         shapes += [_text(text_x, y + LINE * n, line, "dim") for n, line in enumerate(lines)]
         y += LINE * max(2, len(lines)) + 12
     shapes.append(_text(20, y + LINE, f"{result.outcome.broken} is violated", "end"))
     heads = [_text(x, 24, name, "act", "middle") for name, x in lanes.items()]
     verticals = [f'<line class="lane" x1="{x}" y1="32" x2="{x}" y2="{y}"/>' for x in lanes.values()]
-    widest = max((len(shown(change)) for beat in beats for change in beat.changes), default=0)
+    widest = max((len(format_change(change)) for step in steps for change in step.changes), default=0)
     return svg(text_x + widest * CHARACTER + 20, y + 2 * LINE, [*verticals, *heads, *shapes])
 
 
-def _step(beat: Beat, lanes: dict[str, int], y: float) -> Iterator[str]:
-    """Boxes in the columns of those who acted, joined by a line."""
-    columns = [lanes[actor] for actor in beat.actors] or [lanes[ELSEWHERE]]
-    yield _text(12, y, str(beat.number), "dim")
+def _step(step: CounterexampleStep, lanes: dict[str, int], y: float) -> Iterator[str]:
+    """Draw a step: one box in the column of each actor, joined by a line."""
+    columns = [lanes[actor] for actor in step.actors] or [lanes[NO_ACTOR]]
+    yield _text(12, y, str(step.number), "dim")
     if len(columns) > 1:
         yield f'<line class="edge" x1="{min(columns)}" y1="{y - 4}" x2="{max(columns)}" y2="{y - 4}"/>'
     for x in columns:
-        width = len(beat.action) * CHARACTER + 12
+        width = len(step.action) * CHARACTER + 12
         yield f'<rect class="box" x="{x - width / 2:.0f}" y="{y - 14}" width="{width:.0f}" height="20" rx="4"/>'
-        yield _text(x, y, beat.action, "act", "middle")
+        yield _text(x, y, step.action, "act", "middle")
 
 
-def shown(change: Change, limit: int = 110) -> str:
+def format_change(change: Change, limit: int = 110) -> str:
+    """Return a change as text of at most `limit` characters."""
     text = f"{change.path}: {change.before} → {change.after}"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -82,7 +83,7 @@ def svg(width: float, height: float, shapes: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class Graph:
-    """States by TLC's number, and steps (from, to, action); `levels` says how far a state is from the start."""
+    """States by TLC's number, steps as (from, to, action), and `levels`, the distance of each state from the start."""
 
     states: dict[str, str] = field(default_factory=dict)
     steps: list[tuple[str, str, str]] = field(default_factory=list)
@@ -97,7 +98,7 @@ WIDEST: Final = 6  # boxes in a row
 
 
 def draw_states(model: Model, limit: int = 40) -> str:
-    """The states of a model up to the depth where `limit` is reached, at the bounds of its mutants (the smallest)."""
+    """Return the SVG of the first states, at most `limit`, with the bounds of the mutants (the smallest)."""
     graph = first_states(model, limit)
     rows: dict[int, list[str]] = {}
     for state, level in graph.levels.items():
@@ -133,21 +134,21 @@ def _arrow(
 
 
 def _labels(graph: Graph) -> dict[str, list[str]]:
-    """The action that first led to a state, and what it changed."""
+    """Return the lines of text of each state: the action that first led to it, and what that changed."""
     labels = {state: ["start"] for state in graph.states}
-    told: set[str] = {state for state, level in graph.levels.items() if level == 0}
+    labelled: set[str] = {state for state, level in graph.levels.items() if level == 0}
     for source, target, action in graph.steps:
-        if target in told:
+        if target in labelled:
             continue
-        told.add(target)
-        before, after = (dict(parse_conjuncts(graph.states[each])) for each in (source, target))
+        labelled.add(target)
+        before, after = (dict(parse_conjuncts(graph.states[state])) for state in (source, target))
         changes = [change for name in sorted(after) for change in differences(name, before[name], after[name])]
-        labels[target] = [plain_action(action), *(shown(change, 44) for change in changes[:4])]
+        labels[target] = [plain_action(action), *(format_change(change, 44) for change in changes[:4])]
     return labels
 
 
 def first_states(model: Model, limit: int) -> Graph:
-    """As many levels as stay within `limit` states, the first two at least."""
+    """Return as many levels as fit into `limit` states, but at least the first two."""
     found = _explore(model, 2)
     for depth in range(3, DEEPEST):
         larger = _explore(model, depth)
@@ -169,12 +170,12 @@ def _explore(model: Model, depth: int) -> Graph:
         options = Options(small=True, library=(CONTRACTS, model.path.parent), dump=folder / "states")
         outcome = run_tlc(module, folder / "Near.cfg", options)
         if outcome.verdict is Verdict.UNKNOWN:
-            raise UsageError(f"no states of {model.name}: {outcome.reason}", mend="highwater spec check says more")
+            raise UsageError(f"TLC found no states of {model.name}: {outcome.reason}", mend="run highwater spec check")
         return read_dot((folder / "states.dot").read_text())
 
 
 def read_dot(text: str) -> Graph:
-    """TLC's `-dump dot,actionlabels`."""
+    """Parse the state graph that TLC writes with `-dump dot,actionlabels`."""
     nodes = NODE.findall(text)
     graph = Graph({number: _unquoted(label) for number, label, _ in nodes})
     graph.steps = list(dict.fromkeys(step for step in EDGE.findall(text) if {step[0], step[1]} <= graph.states.keys()))
@@ -188,7 +189,7 @@ def _unquoted(label: str) -> str:
 
 
 def _levels(steps: Sequence[tuple[str, str, str]], initial: dict[str, int]) -> dict[str, int]:
-    """TLC writes steps in the order in which it found them: breadth first."""
+    """Return the distance of each state from the start; TLC writes steps in breadth-first order."""
     levels = dict(initial)
     for source, target, _ in steps:
         if source in levels:

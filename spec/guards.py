@@ -1,4 +1,4 @@
-"""The guards: `guards.toml`, loaded and validated."""
+"""Load and validate the guards of `guards.toml`."""
 
 import re
 import tomllib
@@ -17,11 +17,12 @@ NONE_BECAUSE: Final = "none, because "
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model without the guard, and what TLC makes of it.
+    """A model without the guard, and the expected result of TLC.
 
-    Either `breaks` (in the file: `property`) does so after `length` states, the first included; or the guard is
-    `redundant` there, for the reason given, and all `states` (distinct) hold.  `constants` replace those of the
-    model; `also_off` (in the file: `with`) are guards that must be off too.
+    Either the property `breaks` (in the file: `property`) is violated by a counterexample of `length` states, with the
+    initial state; or the guard is `redundant` in this model, for the reason in that field, and every property holds in
+    all `states` (distinct).  `constants` replace those of the model; `also_off` (in the file: `with`) are guards that
+    must be off too.
     """
 
     model: str
@@ -35,7 +36,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if bool(self.breaks) == bool(self.redundant):
-            raise ValueError("say which property breaks, or why the guard is redundant: one of the two")
+            raise ValueError("say which property breaks, or why the guard is redundant, but not both")
 
     @property
     def text(self) -> str:
@@ -44,7 +45,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Witnesses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What shows that the guard is missing: a text, `due`, or `none, because ...`."""
+    """What detects that the guard is missing: a text, `due` (not built yet), or `none, because ...`."""
 
     simulator: str
     audit: str
@@ -52,7 +53,7 @@ class Witnesses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One load-bearing rule: a constant `id` in the modules of the models that `tlc` names."""
+    """One essential rule of the protocol; `id` is a constant in the modules of the models that `tlc` names."""
 
     id: str
     rule: str
@@ -68,19 +69,19 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def switch(self) -> str:
-        """Its name in `reference.guards.Guards`."""
+        """Return the name of its field in `reference.guards.Guards`."""
         return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "_", self.id).lower()
 
     @property
     def texts(self) -> dict[str, str]:
-        """All four witnesses as text."""
-        shown = self.tlc if isinstance(self.tlc, str) else "; ".join(dict.fromkeys(each.text for each in self.tlc))
+        """Return all four witnesses as text, by `tlc`, `simulator`, `audit` and `conformance`."""
+        shown = self.tlc if isinstance(self.tlc, str) else "; ".join(dict.fromkeys(mutant.text for mutant in self.tlc))
         return {"tlc": shown, **msgspec.structs.asdict(self.witnesses)}
 
 
 @cache
 def load_guards(path: Path = FILE) -> dict[str, Guard]:
-    """All guards by id, in the order of the file; UsageError says which row is wrong and why."""
+    """Return all guards by id, in the order of the file; raise UsageError with the invalid row and the reason."""
     try:
         rows = msgspec.convert(tomllib.loads(path.read_text())["guard"], list[Guard])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, KeyError) as error:
@@ -88,19 +89,23 @@ def load_guards(path: Path = FILE) -> dict[str, Guard]:
     guards: dict[str, Guard] = {}
     for row in rows:
         if row.id in guards:
-            raise UsageError(f"{row.id} is there twice", where=str(path), mend="keep one of them")
+            raise UsageError(f"{row.id} is defined twice", where=str(path), mend="keep one of them")
         for witness, text in row.texts.items():
             if not text.strip() or text == NONE_BECAUSE.strip():
-                raise UsageError(f"{row.id}: witness {witness} says nothing", where=str(path), mend="say why")
+                raise UsageError(
+                    f"{row.id}: the text of witness {witness} is empty",
+                    where=str(path),
+                    mend="say what detects it, or why nothing does",
+                )
         guards[row.id] = row
     for row in guards.values():
-        for other in (each for mutant in row.mutants for each in mutant.also_off if each not in guards):
-            raise UsageError(f"{row.id}: with an unknown guard {other}", where=str(path), mend="correct the name")
+        for other in (guard_id for mutant in row.mutants for guard_id in mutant.also_off if guard_id not in guards):
+            raise UsageError(f"{row.id}: unknown guard {other} in `with`", where=str(path), mend="correct the name")
     return guards
 
 
 def find_guard(name: str) -> Guard:
-    """By id or switch; UsageError lists the known ones."""
+    """Return a guard by its id or switch; raise UsageError with the known ids if there is none."""
     guards = load_guards()
     for guard in guards.values():
         if name in {guard.id, guard.switch}:

@@ -1,4 +1,4 @@
-"""An end that somebody else asks for is an interruption like Ctrl-C: what was begun is undone, what is known told."""
+"""Handle SIGTERM like Ctrl-C, so that a program cleans up and reports partial results."""
 
 import os
 import signal
@@ -9,45 +9,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-ENDS: Final = (signal.SIGTERM, signal.SIGINT)
-"""The latter too: a shell may have had it ignored."""
-AGAIN_S: Final = 0.1
-LOOK_S: Final = 0.5
+TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""SIGINT is included because a shell may start background processes with it ignored."""
+RESEND_DELAY_S: Final = 0.1
+POLL_INTERVAL_S: Final = 0.5
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt within. Only the main thread may ask for this.
+    """Raise KeyboardInterrupt on SIGTERM and SIGINT inside the block. Call it only in the main thread.
 
-    Python drops an exception that is raised while a finalizer or a library's callback runs, and with it the
-    interruption: it is then asked for again.
+    Python drops an exception that is raised while a finalizer or a callback of a library runs; the interruption would
+    be lost, so the signal is sent again.
     """
-    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
-    hook, sys.unraisablehook = sys.unraisablehook, _ask_again(sys.unraisablehook)
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in TERMINATION_SIGNALS}
+    hook, sys.unraisablehook = sys.unraisablehook, _resend_interrupt(sys.unraisablehook)
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _ask_again(hook: Any) -> Any:
-    def dropped(what: Any) -> None:
-        if not issubclass(what.exc_type, KeyboardInterrupt):
-            hook(what)
+def _resend_interrupt(hook: Any) -> Any:
+    def on_unraisable(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            hook(unraisable)
             return
-        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))  # once the finalizer has returned
-        again.daemon = True
-        again.start()
+        timer = threading.Timer(
+            RESEND_DELAY_S, os.kill, (os.getpid(), signal.SIGINT)
+        )  # once the finalizer has returned
+        timer.daemon = True
+        timer.start()
 
-    return dropped
+    return on_unraisable
 
 
 def wait(event: threading.Event, seconds: float) -> bool:
-    """As `event.wait`, and interruptions are heard: a signal that comes just as a thread goes to sleep wakes nobody."""
+    """Like `event.wait`, but wakes up regularly: a signal that arrives just before the wait would not end it."""
     end = time.monotonic() + seconds
-    while not event.wait(max(0.0, min(LOOK_S, end - time.monotonic()))):
+    while not event.wait(max(0.0, min(POLL_INTERVAL_S, end - time.monotonic()))):
         if time.monotonic() >= end:
             return False
     return True

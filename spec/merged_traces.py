@@ -1,7 +1,8 @@
-"""The traces of a cluster's processes as one: `NODE.LIFE.ndjson` in a folder, merged by the host's monotonic clock.
+"""Merge the traces of a cluster's processes, `NODE.LIFE.ndjson` in one folder, by the host's monotonic clock.
 
-A line's time was taken before anything of its step was sent, and one clock is every process's: whatever comes of a
-step is later.  Steps that know nothing of each other may stand either way.  Each life counts its lines from 0.
+A life is one process of a node, from its start to its end, numbered from 0.  The time of a line is taken before any
+message of its step is sent, and all processes share one clock, so every consequence of a step has a later time.
+Concurrent steps may appear in either order.  The lines of each file are numbered from 0.
 """
 
 import re
@@ -14,32 +15,32 @@ from typing import Final
 from spec.formats.trace import Line, Step, read_lines
 from spec.formats.verdict import UsageError
 
-FILE: Final = re.compile(r"(\w+)\.(\d+)\.ndjson")
+FILE_NAME: Final = re.compile(r"(\w+)\.(\d+)\.ndjson")
 
 
-def read_lives(folder: Path) -> list[list[Line]]:
-    """The lines of every life. UsageError for a file that is not one's, and for a life that is missing."""
+def read_process_traces(folder: Path) -> list[list[Line]]:
+    """Return the lines of every life; raise UsageError for a file with another name, and for a missing life."""
     lives: dict[str, dict[int, list[Line]]] = defaultdict(dict)
     for path in sorted(folder.glob("*.ndjson")):
-        named = FILE.fullmatch(path.name)
-        if named is None:
+        match = FILE_NAME.fullmatch(path.name)
+        if match is None:
             raise UsageError("not a trace of a process", where=str(path), mend="its name must be NODE.LIFE.ndjson")
-        lives[named[1]][int(named[2])] = read_lines(path, of_process=True)
+        lives[match[1]][int(match[2])] = read_lines(path, of_process=True)
     for node, numbered in lives.items():
-        gone = set(range(max(numbered))) - set(numbered)
-        if gone:
-            raise UsageError("a life of this node is missing", where=str(folder / f"{node}.{min(gone)}.ndjson"))
+        missing = set(range(max(numbered))) - set(numbered)
+        if missing:
+            raise UsageError("a life of this node is missing", where=str(folder / f"{node}.{min(missing)}.ndjson"))
     return [lines for numbered in lives.values() for lines in numbered.values()]
 
 
-def merge_lives(lives: Iterable[list[Line]]) -> list[Line]:
-    """By time; where a broker begins another life, with the crash that ended the one before."""
+def merge_process_traces(lives: Iterable[list[Line]]) -> list[Line]:
+    """Merge the lines by time, and add the crash that ended each earlier life of a node."""
     crashes = [[_crash(lines[0])] for lines in lives if lines and not lines[0].file.endswith(".0.ndjson")]
     return list(merge(*crashes, *lives, key=lambda line: line.step.time_ns))
 
 
 def _crash(first: Line) -> Line:
-    """Nobody tells of it; the others need not have noticed before the next life says something."""
+    """Return a Crash step just before the first line of the next life; a killed process cannot record it itself."""
     node = first.file.partition(".")[0]
     step = Step(
         seq=0,

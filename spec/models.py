@@ -1,4 +1,4 @@
-"""The models: `manifest.toml`, loaded; and the configuration that TLC is given for a row, or for a mutant of it."""
+"""Load the models of `manifest.toml`, and build the TLC configuration of a row or of a mutant."""
 
 import re
 import tomllib
@@ -18,12 +18,12 @@ CONTRACTS: Final = FOLDER / "contracts"
 Profile = Literal["fast", "deep", "soak"]
 PROFILES: Final[tuple[Profile, ...]] = ("fast", "deep", "soak")
 FAST: Final[Profile] = "fast"
-# The lines of a cfg that say what must hold.
+# The lines of a cfg that list invariants and properties.
 CLAIMS: Final = re.compile(r"(?m)^(INVARIANT|PROPERT)(?:S|Y|IES)? +(.+)\n?")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of the manifest; the head of the file says what each field means."""
+    """A row of `manifest.toml`; the comment at the top of that file explains the fields."""
 
     name: str
     module: str
@@ -49,11 +49,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return FOLDER / self.module
 
     def config(self) -> str:
-        """The text of its cfg."""
+        """Return the text of the cfg file, with the constants of the row."""
         return with_constants((FOLDER / self.cfg).read_text(), self.constants, where=f"manifest.toml, {self.name}")
 
     def claims(self) -> dict[str, str]:
-        """What must hold, by name: "INVARIANT" or "PROPERTY"."""
+        """Return the kind of each invariant and property of the cfg, by name: "INVARIANT" or "PROPERTY"."""
         kinds = {"INVARIANT": "INVARIANT", "PROPERT": "PROPERTY"}
         found = CLAIMS.findall((FOLDER / self.cfg).read_text())
         return {name: kinds[kind] for kind, names in found for name in names.split()}
@@ -61,7 +61,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @cache
 def load_models() -> dict[str, Model]:
-    """All rows by name, in the order of the file."""
+    """Return all rows by name, in the order of the file; raise UsageError if the file is invalid."""
     try:
         rows = msgspec.convert(tomllib.loads(MANIFEST.read_text())["model"], list[Model])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -72,7 +72,7 @@ def load_models() -> dict[str, Model]:
 
 
 def check_names(model: Model) -> None:
-    """UsageError for an action or a situation that none of its modules defines."""
+    """Raise UsageError if `idle` or `reached` names an action or predicate that none of the modules defines."""
     text = "\n".join(path.read_text() for path in modules_of(model.path))
     for name in (*model.idle, *model.reached):
         if not re.search(rf"(?m)^{name}(\(.*\))? *==", text):
@@ -81,14 +81,15 @@ def check_names(model: Model) -> None:
             )
 
 
-def find_model(name: str, *, asked_by: str) -> Model:
+def find_model(name: str, *, referrer: str) -> Model:
+    """Return a row by name; raise UsageError if there is none. `referrer` names the guard in that message."""
     if name not in load_models():
-        raise UsageError(f"{asked_by}: no model {name!r}", where="guards.toml", mend="name a row of manifest.toml")
+        raise UsageError(f"{referrer}: no model {name!r}", where="guards.toml", mend="name a row of manifest.toml")
     return load_models()[name]
 
 
 def with_constants(config: str, constants: Mapping[str, int | str], *, where: str) -> str:
-    """The configuration with other values; UsageError if it has no such constant."""
+    """Return the cfg text with other values; raise UsageError if it does not have one of the constants."""
     for name, value in constants.items():
         config, replaced = re.subn(rf"(?m)^(\s*{name}) *(?:=|<-) *.*$", rf"\1 = {value}", config)
         if replaced != 1:
@@ -97,12 +98,12 @@ def with_constants(config: str, constants: Mapping[str, int | str], *, where: st
 
 
 def with_only(config: str, claim: str, kind: str) -> str:
-    """The configuration with one claim and no other."""
+    """Return the cfg text with this invariant or property as the only one."""
     return f"{CLAIMS.sub('', config).rstrip()}\n{kind} {claim}\n"
 
 
 def modules_of(module: Path) -> list[Path]:
-    """The module and all of ours that it extends or instantiates, directly or not."""
+    """Return the module and all modules of this project that it extends or instantiates, directly or indirectly."""
     known = {path.stem: path for folder in (CONTRACTS, module.parent) for path in folder.glob("*.tla")}
     found: dict[str, Path] = {}
     to_read = [module.stem]
@@ -111,10 +112,11 @@ def modules_of(module: Path) -> list[Path]:
         if name in found:
             continue
         found[name] = known[name]
-        to_read += [each for each in imports(known[name].read_text()) if each in known]
+        to_read += [imported for imported in imports(known[name].read_text()) if imported in known]
     return [found[name] for name in sorted(found)]
 
 
 def imports(text: str) -> set[str]:
+    """Return the names of the modules that a TLA+ text extends or instantiates."""
     extended = re.findall(r"(?m)^EXTENDS +(.+)$", text)
     return {name.strip() for line in extended for name in line.split(",")} | set(re.findall(r"INSTANCE +(\w+)", text))

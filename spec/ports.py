@@ -1,4 +1,4 @@
-"""Ports for processes that are about to start, so that two who look at once do not get the same."""
+"""Reserve TCP ports for processes that are about to start, so that concurrent test runs do not get the same ports."""
 
 from __future__ import annotations
 
@@ -6,36 +6,37 @@ import itertools
 import os
 import socket
 
-# Below those that outgoing connections are given, one of which might be taken before it is used.
+# Below the ephemeral ports: an outgoing connection could take one of those before the process listens on it.
 FIRST_PORT, PORTS = 12_000, 18_000
-_candidates = itertools.count(os.getpid() * 101)  # processes begin at different ones
+_candidates = itertools.count(os.getpid() * 101)  # so that processes start at different ports
 
 
 class Ports(list[int]):
-    """`count` free neighbouring ports of 127.0.0.1, which nobody else is given before `release` or our own end."""
+    """`count` consecutive free ports of 127.0.0.1, reserved until `release` or the end of this process."""
 
     def __init__(self, count: int) -> None:
-        self._held: list[int] = []
+        self._descriptors: list[int] = []
         while len(self) < count:
             port = FIRST_PORT + next(_candidates) % PORTS
-            if self and port != self[-1] + 1:  # past the end: begin anew at the first
+            if self and port != self[-1] + 1:  # wrapped around: start again, so that the ports stay consecutive
                 self.release()
             try:
-                self._held.append(_hold(port))
+                self._descriptors.append(_reserve(port))
                 self.append(port)
             except OSError:
                 self.release()
 
     def release(self) -> None:
-        for each in self._held:
-            os.close(each)
-        self._held.clear()
+        """Close the sockets that reserve the ports, and empty the list."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
         self.clear()
 
 
-def _hold(port: int) -> int:
-    """Bound and not listening: a server with SO_REUSEADDR may start there, a second `_hold` may not."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", port))
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return held.detach()
+def _reserve(port: int) -> int:
+    """Bind a port without listening: a server with SO_REUSEADDR can still bind it, a second `_reserve` cannot."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", port))
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return reserved.detach()

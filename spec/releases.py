@@ -1,5 +1,4 @@
-"""Apache Kafka of any release, and ZooKeeper, from Maven Central with all they need: fetched on first use into the
-user's cache."""
+"""Download a release of Apache Kafka, or ZooKeeper, with its dependencies from Maven Central into the cache."""
 
 import shutil
 import subprocess
@@ -12,8 +11,8 @@ from spec.artefacts import cache_folder, move_into_cache
 from spec.formats.verdict import UsageError
 
 NEWEST: Final = "4.3.1"
-LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"
-OLD: Final = (  # what Java no longer brings along, and the log that they write to by name
+SLF4J_SIMPLE: Final = "org.slf4j:slf4j-simple:1.7.36"
+DEPENDENCIES_BEFORE_2_6: Final = (  # packages that Java no longer contains, and the Log4j 1 that these releases require
     "javax.xml.bind:jaxb-api:2.3.1",
     "javax.activation:javax.activation-api:1.2.0",
     "log4j:log4j:1.2.17",
@@ -24,12 +23,12 @@ ZOOKEEPER: Final = (
     "io.dropwizard.metrics:metrics-core:4.1.12.1",
     "org.xerial.snappy:snappy-java:1.1.10.5",
 )
-COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 TIMEOUT_S: Final = 240
 
 
 def release_number(version: str) -> tuple[int, ...]:
-    """`0.10.2.2` as numbers; UsageError for anything else."""
+    """Return the numbers of a version such as `0.10.2.2`; raise UsageError if it is not a release number."""
     parts = version.split(".")
     if not 3 <= len(parts) <= 4 or not all(part.isdecimal() for part in parts):
         raise UsageError("not a release of Apache Kafka", where=version, mend="name one in full, such as 4.3.1")
@@ -37,47 +36,54 @@ def release_number(version: str) -> tuple[int, ...]:
 
 
 def _coordinates(version: str) -> tuple[str, ...]:
-    """What Maven is asked for. The broker was built for one Scala after the other; its tools left it in 3.5."""
+    """Return the Maven coordinates to download. The Scala version and the tools artefact depend on the release."""
     if version.startswith("zookeeper-"):
         return ZOOKEEPER
     number = release_number(version)
     scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
     core = f"org.apache.kafka:kafka_{scala}:{version}"
     if number >= (4,):
-        return (core, f"org.apache.kafka:kafka-tools:{version}", LOGGING)
-    return (core, LOGGING) if number >= (2, 6) else (core, *OLD)
+        return (core, f"org.apache.kafka:kafka-tools:{version}", SLF4J_SIMPLE)
+    return (core, SLF4J_SIMPLE) if number >= (2, 6) else (core, *DEPENDENCIES_BEFORE_2_6)
 
 
 def fetch_release(version: str) -> Path:
-    """The folder of its jars. Raises UsageError when Maven is missing or fails."""
-    place = cache_folder() / "apache-kafka" / version
-    if place.is_dir():
-        return place
+    """Return the folder with the jars of a release; raise UsageError if Maven is missing or fails."""
+    path = cache_folder() / "apache-kafka" / version
+    if path.is_dir():
+        return path
     maven = shutil.which("mvn")
     if maven is None:
         raise UsageError("mvn is not on PATH", where=f"Apache Kafka {version}", mend="apt-get install maven")
-    print(f"fetching Apache Kafka {version} from Maven Central, up to 54 MB", file=sys.stderr)
+    print(f"Downloading Apache Kafka {version} from Maven Central, up to 54 MB.", file=sys.stderr)
     coordinates = _coordinates(version)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as name:
         folder = Path(name)
         (folder / "pom.xml").write_text(_pom(coordinates))
-        command = [maven, "-q", "-B", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'lib'}"]
+        command = [
+            maven,
+            "-q",
+            "-B",
+            COPY_DEPENDENCIES,
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={folder / 'lib'}",
+        ]
         try:
             run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-        except subprocess.TimeoutExpired as late:
-            raise UsageError(f"no answer within {TIMEOUT_S} s", where=f"Apache Kafka {version}") from late
+        except subprocess.TimeoutExpired as error:
+            raise UsageError(f"mvn did not finish within {TIMEOUT_S} s", where=f"Apache Kafka {version}") from error
         if run.returncode:
             last = (run.stdout + run.stderr).strip().splitlines()[-1:]
             raise UsageError(f"mvn failed: {last}", where=f"Apache Kafka {version}", mend="check the network")
-        move_into_cache(folder / "lib", place)
-    return place
+        move_into_cache(folder / "lib", path)
+    return path
 
 
 def _pom(coordinates: tuple[str, ...]) -> str:
     dependencies = ""
-    for each in coordinates:
-        group, artefact, version = each.split(":")
+    for coordinate in coordinates:
+        group, artefact, version = coordinate.split(":")
         dependencies += (
             f"<dependency><groupId>{group}</groupId><artifactId>{artefact}</artifactId>"
             f"<version>{version}</version></dependency>"

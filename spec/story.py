@@ -1,6 +1,7 @@
-"""A counterexample as a story: who did what, and what that changed.
+"""Counterexamples as a list of steps: the actor, the action, and the changes of state variables.
 
-TLC prints whole states; a reader wants the difference.  A state variable that is a function of brokers tells who acted.
+TLC prints whole states; a reader needs the differences.  The actor is found by state variables that are functions of
+brokers: the broker whose own value changed is the one that acted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,14 +12,14 @@ from typing import Final
 from spec.tla_values import Function, ModelValue, Value, to_tla
 from spec.tlc_messages import State
 
-# MC modules bound an action under its own name with a prefix.
+# An MC or SIM module defines a bounded copy of an action as the prefix and the action's name.
 PREFIXES: Final = ("MC", "SIM")
 ABSENT: Final = ModelValue("nothing")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`path` such as `leading[b1].isr`; the values are TLA+ text."""
+    """A changed part of the state: `path` such as `leading[b1].isr`; the values are TLA+ text."""
 
     path: str
     before: str
@@ -26,8 +27,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """One step: its number, who acted (those whose own state changed), the action, and all changes."""
+class CounterexampleStep:
+    """One step: its number from 1, the action, the actors (processes whose own state changed), and all changes."""
 
     number: int
     action: str
@@ -35,9 +36,9 @@ class Beat:
     changes: tuple[Change, ...]
 
 
-def story(trace: Sequence[State]) -> list[Beat]:
-    """One beat for each step of a counterexample; the initial state is where it starts, not a beat."""
-    beats = []
+def counterexample_steps(trace: Sequence[State]) -> list[CounterexampleStep]:
+    """Return the steps of a counterexample; the initial state is not a step."""
+    steps = []
     states = [state.variables for state in trace]
     for number, (before, after) in enumerate(pairwise(states), 1):
         changes = tuple(
@@ -52,12 +53,12 @@ def story(trace: Sequence[State]) -> list[Beat]:
             for key in value
             if isinstance(key, ModelValue) and value[key] != before[variable][key]
         )
-        beats.append(Beat(number, plain_action(trace[number].action), tuple(sorted(actors)), changes))
-    return beats
+        steps.append(CounterexampleStep(number, plain_action(trace[number].action), tuple(sorted(actors)), changes))
+    return steps
 
 
 def plain_action(name: str) -> str:
-    """`MCFetch` is the action Fetch, bounded."""
+    """Return the name of the action without the prefix of a bounded copy: `MCFetch` is `Fetch`."""
     for prefix in PREFIXES:
         if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1].isupper():
             return name.removeprefix(prefix)
@@ -65,7 +66,7 @@ def plain_action(name: str) -> str:
 
 
 def differences(path: str, before: Value, after: Value) -> Iterator[Change]:
-    """The smallest parts of a value that changed: into functions and records, tuples and sets of records."""
+    """Yield the smallest parts of a value that changed, inside functions, records, tuples and sets of records."""
     if before == after:
         return
     if isinstance(before, Function) and isinstance(after, Function) and before.keys() == after.keys():
@@ -87,12 +88,12 @@ def _holds_records(items: tuple[Value, ...]) -> bool:
     return any(isinstance(item, Function) for item in items)
 
 
-def tell(trace: Sequence[State], broken: str) -> str:
-    """The story as text, a step a paragraph, ending with what it broke."""
+def format_counterexample(trace: Sequence[State], broken: str) -> str:
+    """Format a counterexample as text: one paragraph per step, and the broken property at the end."""
     lines = []
-    for beat in story(trace):
-        who = f" ({', '.join(beat.actors)})" if beat.actors else ""
-        lines.append(f"{beat.number:3} {beat.action}{who}")
-        lines += [f"      {change.path}: {change.before} -> {change.after}" for change in beat.changes]
+    for step in counterexample_steps(trace):
+        actors = f" ({', '.join(step.actors)})" if step.actors else ""
+        lines.append(f"{step.number:3} {step.action}{actors}")
+        lines += [f"      {change.path}: {change.before} -> {change.after}" for change in step.changes]
     lines.append(f"    {broken} is violated")
     return "\n".join(lines)

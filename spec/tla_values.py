@@ -1,4 +1,4 @@
-"""TLC's values as Python values, and back.
+"""Convert values between TLC's text and Python.
 
 =====================  ======================================
 TLA+                   Python
@@ -32,7 +32,7 @@ class ModelValue(str):
 
 
 class Function(Mapping[Value, Value]):
-    """A function or record. Equal to any mapping of the same items."""
+    """A TLA+ function or record. It is equal to any mapping with the same items."""
 
     __slots__ = ("_items",)
 
@@ -61,7 +61,7 @@ class Token(NamedTuple):
 
 
 def parse(text: str) -> Value:
-    """One value as TLC prints it; ValueError says where it ceases to be one."""
+    """Parse one value as TLC prints it; raise ValueError with the position of a syntax error."""
     reader = _Reader(text)
     value = reader.value()
     reader.expect("end")
@@ -69,7 +69,7 @@ def parse(text: str) -> Value:
 
 
 def to_tla(value: Value) -> str:
-    """A value as TLA+ text, sets in order; TypeError for what has no TLA+ counterpart."""
+    """Return a value as TLA+ text, set elements sorted; raise TypeError for a type without TLA+ counterpart."""
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
@@ -89,7 +89,7 @@ def to_tla(value: Value) -> str:
 
 
 class _Reader:
-    """Recursive descent, one token ahead."""
+    """A recursive-descent parser with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text, self._position = text.rstrip(), 0

@@ -1,4 +1,4 @@
-"""Runs TLC in a process of its own. A time-out, a kill or a JVM without memory is `unknown`, never `valid`."""
+"""Run TLC in a separate process. A time-out, a kill or a JVM that runs out of memory is `unknown`, never `valid`."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spec.tlc_messages import PROGRESS, Messages, TlcResult, counts_in, judge, read_frames
+from spec.tlc_messages import PROGRESS, Messages, TlcResult, counts_in, read_frames, to_result
 from spec.toolchain import java, tlc_jar
 
 QUIET_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -20,7 +20,7 @@ FAST_JVM: Final = ("-XX:+UseParallelGC",)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """States generated, distinct ones, and those still to be looked at."""
+    """Counts of states: generated, distinct, and still in the queue; `seconds` since the start."""
 
     generated: int
     distinct: int
@@ -30,10 +30,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run.
+    """Options of a run of TLC.
 
-    `simulate` = (walks, depth, seed) walks at random; `library`: folders of modules, beside the root's own;
-    `small` starts the JVM for a run of a few seconds; `dump` is where to write every state, as `<dump>.dot`.
+    `simulate` = (walks, depth, seed) makes random walks instead of a search; `library`: more folders with modules;
+    `small` chooses JVM flags for a run of a few seconds; `dump` writes the state graph to `<dump>.dot`.
     """
 
     workers: int = 1
@@ -50,9 +50,9 @@ class Options:
 def run_tlc(
     module: Path, config: Path, options: Options | None = None, *, on_progress: Callable[[Progress], None] | None = None
 ) -> TlcResult:
-    """Check `module` under `config`.
+    """Check `module` with the cfg file `config`.
 
-    Raises UsageError with file and line when they do not parse or cannot be evaluated.
+    Raises UsageError with file and line if they cannot be parsed or evaluated.
     """
     options = options or Options()
     started = time.monotonic()
@@ -67,18 +67,20 @@ def run_tlc(
         timer = threading.Timer(options.timeout_s, stop)
         timer.start()
         try:
-            messages = _listen(process, started, on_progress)
+            messages = _read_output(process, started, on_progress)
             code = process.wait()
         finally:
             timer.cancel()
             _kill(process)
-    late = f"no end within {options.timeout_s:g} s" if timed_out.is_set() else ""
-    return judge(messages, code, late, module, time.monotonic() - started, simulated=options.simulate is not None)
+    timeout_reason = f"no result within {options.timeout_s:g} s" if timed_out.is_set() else ""
+    return to_result(
+        messages, code, timeout_reason, module, time.monotonic() - started, simulated=options.simulate is not None
+    )
 
 
 def _start(module: Path, config: Path, options: Options, scratch: Path) -> subprocess.Popen[str]:
-    """A process group of its own, so that a time-out leaves nothing behind."""
-    # Names inside these folders collide within a second, so each run has fresh ones.
+    """Start TLC in its own process group, so that after a time-out all its processes can be killed."""
+    # TLC names files in these folders by the second, so concurrent runs need separate folders.
     metadata, temporary = scratch / "metadata", scratch / "tmp"
     temporary.mkdir()
     folders = os.pathsep.join(str(folder.resolve()) for folder in options.library)
@@ -86,7 +88,7 @@ def _start(module: Path, config: Path, options: Options, scratch: Path) -> subpr
     arguments = [
         *(str(java().executable), *(QUIET_JVM if options.small else FAST_JVM), f"-Xmx{options.memory_mb}m", "-Xss16m"),
         *(f"-Djava.io.tmpdir={temporary}", *library, "-cp", str(tlc_jar().path), "tlc2.TLC", "-tool"),
-        # Liveness only at the end and always the same fingerprints: or chance would pick the counterexample.
+        # Check liveness only at the end, with a fixed fingerprint function: otherwise the counterexample varies by run.
         *("-lncheck", "final", "-fp", "0"),
         *("-workers", str(options.workers), "-checkpoint", "0", "-metadir", str(metadata)),
         *([] if options.deadlock else ["-deadlock"]),  # TLC's flag turns the check off
@@ -119,7 +121,9 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _listen(process: subprocess.Popen[str], started: float, on_progress: Callable[[Progress], None] | None) -> Messages:
+def _read_output(
+    process: subprocess.Popen[str], started: float, on_progress: Callable[[Progress], None] | None
+) -> Messages:
     assert process.stdout is not None
     messages = Messages()
     with process.stdout as source:

@@ -1,7 +1,7 @@
-"""What TLC says in its `-tool` frames, and what that comes down to.
+"""Parse the messages of TLC (`-tool`) and derive the result of a run.
 
-Only a search that ended by itself with an empty queue is exhaustive: exit code 0 and the message "success" come also
-when a spec stops TLC.
+A search is exhaustive only if TLC finished with an empty queue: TLC also ends with exit code 0 and the message
+"success" if the spec itself stops it (`TLCSet("exit", TRUE)`).
 """
 
 import re
@@ -17,7 +17,7 @@ from spec.tla_values import Value, parse
 
 START: Final = re.compile(r"@!@!@STARTMSG (\d+):(\d) @!@!@")
 END: Final = "@!@!@ENDMSG"
-# Messages by what they say. TLC's numbers: tlc2.output.EC.
+# Message codes of TLC, from tlc2.output.EC.
 VERSION, SUCCESS, TOTALS, PROGRESS, PROGRESS_SIMULATION, DEPTH = 2262, 2193, 2199, 2200, 2209, 2194
 STATE, STUTTERING, BACK_TO, COVERAGE = 2217, 2218, 2122, 2772
 INVARIANT, INVARIANT_INITIALLY, ACTION_PROPERTY, TEMPORAL, DEADLOCK = 2110, 2107, 2112, 2116, 2114
@@ -31,7 +31,7 @@ BROKEN: Final = {
     DEADLOCK: re.compile(r"(Deadlock)"),
 }
 VIOLATED_EXITS: Final = frozenset({11, 12, 13})
-# Exit codes that mean the spec or its configuration is at fault; or, of these three, what it was given.
+# Exit codes for an error in the spec or its configuration; for UNDEFINED, the input of the spec may be wrong instead.
 UNDEFINED: Final = (75, 76, 77)
 SPEC_FAULTS: Final = {
     10: "an assumption is false",
@@ -47,7 +47,7 @@ COUNTS: Final = re.compile(
 PLACE: Final = re.compile(
     r"line (\d+), col(?:umn)? (\d+)(?: to line \d+, col(?:umn)? \d+)?(?: (?:of|in) (?:module )?(\w+))?"
 )
-# An evaluation error lists the expressions it was in, the innermost last.
+# An evaluation error lists the enclosing expressions, the innermost last.
 NESTED: Final = re.compile(r"^\d+\. Line (\d+), column (\d+) to line \d+, column \d+ in (\w+)", re.MULTILINE)
 NO_MEMORY: Final = re.compile(r"OutOfMemoryError|ran out of memory|Java heap space")
 NOISE: Final = re.compile(
@@ -58,7 +58,7 @@ MODULE_FILE: Final = re.compile(r"Parsing file (\S+\.tla)")
 
 
 class State(msgspec.Struct, frozen=True):
-    """One state of a counterexample: its number from 1, the action that led there, and its variables as TLC text."""
+    """One state of a counterexample: its number from 1, the action that led to it, and its variables as TLC text."""
 
     number: int
     action: str
@@ -70,10 +70,10 @@ class State(msgspec.Struct, frozen=True):
 
 
 class TlcResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run said. `distinct` states, `depth` and `queue` are -1 where TLC did not say.
+    """The result of a run. `distinct` states, `depth` and `queue` are -1 if TLC did not print them.
 
-    `reason` explains `unknown`; `broken` names the invariant or property of `invalid`, and `trace` shows how.
-    `lines` is what the spec itself printed; `coverage` counts the states that each action generated.
+    `reason` explains `unknown`; for `invalid`, `broken` is the invariant or property, `trace` the counterexample.
+    `lines` are the lines that the spec itself printed; `coverage` counts the states that each action generated.
     """
 
     verdict: Verdict
@@ -92,13 +92,13 @@ class TlcResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Messages:
-    """Everything a run said, frame by frame."""
+    """The output of a run: messages (code, text), and lines outside of messages."""
 
     frames: list[tuple[int, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def add(self, code: int, text: str) -> None:
-        """A message, or with code 0 a line that stands outside of all."""
+        """Add a message, or with code 0 a line outside of any message."""
         if code:
             self.frames.append((code, text))
         else:
@@ -112,7 +112,7 @@ class Messages:
 
 
 def parse_conjuncts(text: str) -> Iterator[tuple[str, Value]]:
-    r"""The variables of a state: `/\ name = value` each; a lone variable comes without the first mark."""
+    r"""Yield name and value of each variable of a state: `/\ name = value`; a single variable has no leading `/\`."""
     for part in re.split(r"(?:^|\n)/\\ ", text.strip()):
         name, equals, value = part.partition(" = ")
         if equals:
@@ -120,7 +120,7 @@ def parse_conjuncts(text: str) -> Iterator[tuple[str, Value]]:
 
 
 def read_frames(source: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """(code, text) of each message, and (0, line) for what stands outside; one message may interrupt another."""
+    """Yield (code, text) of each message, and (0, line) for lines outside; one message may interrupt another."""
     open_frames: list[tuple[int, list[str]]] = []
     for line in source:
         start = START.search(line)
@@ -136,7 +136,7 @@ def read_frames(source: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def counts_in(text: str) -> tuple[int, int, int] | None:
-    """States generated, distinct, left on the queue; -1 where random walks do not count."""
+    """Return the states generated, distinct and on the queue, or None; -1 where random walks do not count."""
     found = COUNTS.search(text)
     if found is None:
         return None
@@ -145,19 +145,21 @@ def counts_in(text: str) -> tuple[int, int, int] | None:
 
 
 class CannotEvaluateError(UsageError):
-    """The module or what it was given has no value somewhere; `lines` are what it had printed until then."""
+    """TLC could not evaluate an expression of the module; `lines` are those that it printed before."""
 
     def __init__(self, what: str, where: str, mend: str, lines: tuple[str, ...]) -> None:
         super().__init__(what, where=where, mend=mend)
         self.lines = lines
 
 
-def judge(messages: Messages, code: int, late: str, module: Path, seconds: float, *, simulated: bool) -> TlcResult:
-    if code in SPEC_FAULTS and not late and not messages.mention(NO_MEMORY):
+def to_result(
+    messages: Messages, code: int, timeout_reason: str, module: Path, seconds: float, *, simulated: bool
+) -> TlcResult:
+    if code in SPEC_FAULTS and not timeout_reason and not messages.mention(NO_MEMORY):
         raise _spec_fault(messages, code, module)
     counts = [found for text in messages.of(TOTALS, PROGRESS_SIMULATION) if (found := counts_in(text))]
     generated, distinct, queue = counts[-1] if counts else (-1, -1, -1)
-    verdict, reason = _verdict(messages, code, late, queue, simulated=simulated)
+    verdict, reason = _verdict(messages, code, timeout_reason, queue, simulated=simulated)
     return TlcResult(
         verdict=verdict,
         reason=reason,
@@ -174,9 +176,9 @@ def judge(messages: Messages, code: int, late: str, module: Path, seconds: float
     )
 
 
-def _verdict(messages: Messages, code: int, late: str, queue: int, *, simulated: bool) -> tuple[Verdict, str]:
-    if late:
-        return Verdict.UNKNOWN, late
+def _verdict(messages: Messages, code: int, timeout_reason: str, queue: int, *, simulated: bool) -> tuple[Verdict, str]:
+    if timeout_reason:
+        return Verdict.UNKNOWN, timeout_reason
     if code and messages.mention(NO_MEMORY):
         return Verdict.UNKNOWN, "the JVM ran out of memory"
     if code in VIOLATED_EXITS:
@@ -186,7 +188,7 @@ def _verdict(messages: Messages, code: int, late: str, queue: int, *, simulated:
     if code == 0 and simulated:
         return Verdict.VALID, "random walks only"
     if code == 0:
-        return Verdict.UNKNOWN, "TLC stopped before it had seen every state"
+        return Verdict.UNKNOWN, "TLC stopped before it explored every state"
     if code < 0:
         return Verdict.UNKNOWN, f"the JVM was killed by signal {-code}"
     return Verdict.UNKNOWN, f"TLC ended with exit code {code}"
@@ -201,13 +203,13 @@ def _broken(messages: Messages) -> str:
 
 
 def _states(messages: Messages) -> Iterator[State]:
-    """`5: <Action line 1, col 2 to ...>` and the conjuncts; an initial state is called Init."""
+    """Yield the states of the counterexample. A message is `5: <Action line 1, col 2 to ...>` and the conjuncts."""
     for text in messages.of(STATE):
         head, _, body = text.partition("\n")
         found = re.match(r"(\d+): <(\w+)", head)
         if found:
             yield State(int(found[1]), "Init" if found[2] == "Initial" else found[2], body)
-    # A trace that violates an invariant initially has no frame of its own.
+    # If the initial state violates an invariant, TLC prints it in that message and not as a state.
     for text in messages.of(INVARIANT_INITIALLY):
         yield State(1, "Init", text.partition("\n")[2])
 
@@ -218,31 +220,31 @@ def _depth(messages: Messages) -> int:
 
 
 def _coverage(messages: Messages) -> dict[str, int]:
-    """`<Action line ...>: distinct:total`, the last report."""
+    """Return the total of each action from lines `<Action line ...>: distinct:total`; the last report counts."""
     found = (re.match(r"<(\w+) .*>: \d+:(\d+)", text) for text in messages.of(COVERAGE))
-    return {each[1]: int(each[2]) for each in found if each}
+    return {match[1]: int(match[2]) for match in found if match}
 
 
 def _spec_fault(messages: Messages, code: int, module: Path) -> UsageError:
-    said = "\n".join(
+    output = "\n".join(
         [*messages.lines, *(text for number, text in messages.frames if number not in {VERSION, PROGRESS})]
     )
-    places = [*NESTED.finditer(said)] or [*PLACE.finditer(said)][:1]
+    places = [*NESTED.finditer(output)] or [*PLACE.finditer(output)][:1]
     where = f"{_file_of(places[-1][3], messages, module)}:{places[-1][1]}:{places[-1][2]}" if places else str(module)
-    what, mend = f"{SPEC_FAULTS[code]}: {_gist(said)}", "correct the module or its cfg"
+    what, mend = f"{SPEC_FAULTS[code]}: {_error_summary(output)}", "correct the module or its cfg"
     if code in UNDEFINED:
         return CannotEvaluateError(what, where, mend, tuple(messages.lines))
     return UsageError(what, where=where, mend=mend)
 
 
 def _file_of(name: str | None, messages: Messages, module: Path) -> Path:
-    """The place names a module; a syntax error only says where in the file that was read last."""
+    """Return the file of a module; a syntax error names no module and is in the file that TLC read last."""
     parsed = [Path(path) for line in messages.lines for path in MODULE_FILE.findall(line)]
     if name:
         return next((path for path in parsed if path.stem == name), module.with_name(f"{name}.tla"))
     return parsed[-1] if parsed else module
 
 
-def _gist(said: str) -> str:
-    """The first lines that say something."""
-    return " ".join([line.strip() for line in said.splitlines() if not NOISE.search(line)][:3])
+def _error_summary(output: str) -> str:
+    """Return the first three lines that are not routine output, joined."""
+    return " ".join([line.strip() for line in output.splitlines() if not NOISE.search(line)][:3])

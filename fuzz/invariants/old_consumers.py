@@ -21,7 +21,7 @@ class ObservedOldConsumers:
         return {
             name: consumer
             for name, consumer in self._old.consumers.items()
-            if self._world.is_up(name) and store.lives(consumer.store.session_id)
+            if self._world.is_up(name) and store.has_session(consumer.store.session_id)
         }
 
     def _owners(self) -> dict[Owned, str]:

@@ -146,7 +146,7 @@ class GroupScenario:
 
     def _joining(self) -> int:
         group = self.cluster.group
-        return 0 if group is None else sum(member.joining is not None for member in group.members.values())
+        return 0 if group is None else sum(member.pending_join is not None for member in group.members.values())
 
     def _is_writing(self) -> bool:
         partition = self.cluster.offsets_log

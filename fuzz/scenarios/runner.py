@@ -202,7 +202,7 @@ class Scenario:
         world, peer = self.cluster.world, self._who(broker)
         node = world.hosts[peer].node
         assert isinstance(node, Broker)
-        world.enter(peer, node.leave)
+        world.enter(peer, node.shut_down)
         end_ms = world.now_ms + PATIENCE_MS
         while not node.may_stop and world.now_ms < end_ms:
             world.run_until(world.now_ms + 1)

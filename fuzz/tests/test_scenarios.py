@@ -20,11 +20,11 @@ def test_the_high_watermark_rule_loses_what_the_epoch_rule_keeps() -> None:
 
 
 def test_whoever_is_said_to_tell_of_a_guard_names_it() -> None:
-    """`told by FILE` in spec/guards.toml: the file is there, and is about that guard."""
+    """`tested by FILE` in spec/guards.toml: the file is there, and is about that guard."""
     told = {
-        guard.id: guard.witnesses.simulator.partition("told by ")[2]
+        guard.id: guard.witnesses.simulator.partition("tested by ")[2]
         for guard in load_guards().values()
-        if "told by " in guard.witnesses.simulator
+        if "tested by " in guard.witnesses.simulator
     }
     assert "AwaitTargetInSync" in told
     for guard, file in told.items():

@@ -1,1 +1,1 @@
-"""Keys that only administrators use: settings, log folders, ACLs, partitions page by page."""
+"""Handlers for admin requests: configs, log directories, ACLs and DescribeTopicPartitions."""

@@ -1,15 +1,15 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31): this broker has no authorizer, and says so."""
+"""Serve DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31) with SECURITY_DISABLED: there is no authorizer."""
 
 from typing import Final
 
-from reference.api_versions import Served
+from reference.api_versions import ServedApi
 from reference.events import Request
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from reference.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from reference.wire.messages.describe_acls import DescribeAclsResponse
 
-MESSAGE: Final = "no authorizer is configured on this broker"
+MESSAGE: Final = "No authorizer is configured on this broker."
 
 
 async def describe(request: Request) -> DescribeAclsResponse:
@@ -18,14 +18,14 @@ async def describe(request: Request) -> DescribeAclsResponse:
 
 async def create(request: Request) -> CreateAclsResponse:
     body: CreateAclsRequest = request.body
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=MESSAGE)
-    return CreateAclsResponse(results=(refused,) * len(body.creations))
+    result = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=MESSAGE)
+    return CreateAclsResponse(results=(result,) * len(body.creations))
 
 
 async def delete(request: Request) -> DeleteAclsResponse:
     body: DeleteAclsRequest = request.body
-    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=MESSAGE)
-    return DeleteAclsResponse(filter_results=(refused,) * len(body.filters))
+    result = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=MESSAGE)
+    return DeleteAclsResponse(filter_results=(result,) * len(body.filters))
 
 
-SERVED: Final = {29: Served(describe, 0, 3), 30: Served(create, 0, 3), 31: Served(delete, 0, 3)}
+SERVED: Final = {29: ServedApi(describe, 0, 3), 30: ServedApi(create, 0, 3), 31: ServedApi(delete, 0, 3)}

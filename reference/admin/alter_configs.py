@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33) replaces all settings of a topic, IncrementalAlterConfigs (44) changes some (KIP-339).
+"""Serve AlterConfigs (key 33), which replaces all configs of a topic, and IncrementalAlterConfigs (44, KIP-339).
 
-Settings of brokers stand in their config files and are not changed while they run.
+Broker configs come from the config file and cannot be changed while the broker runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,8 @@ LISTS = {"cleanup.policy"}
 
 
 class Operation(IntEnum):
+    """The operations of IncrementalAlterConfigs (Apache Kafka: AlterConfigOp.OpType)."""
+
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -30,14 +32,17 @@ class Operation(IntEnum):
 
 
 class AlterConfigs:
+    """Writes topic configs to the metadata store."""
+
     def __init__(self, store: StoreClient, cache: MetadataCache, configs: TopicConfigs, topics: Topics) -> None:
         self._store, self._cache, self._configs, self._topics = store, cache, configs, topics
 
     async def replace(self, request: Request) -> whole.AlterConfigsResponse:
+        """Replace all configs of each topic."""
         body: whole.AlterConfigsRequest = request.body
         responses = []
         for resource in body.resources:
-            change = partial(_replaced, resource.configs)
+            change = partial(_replace_settings, resource.configs)
             error, message = await self._alter(resource, change, body)
             responses.append(
                 whole.AlterConfigsResourceResponse(
@@ -50,10 +55,11 @@ class AlterConfigs:
         return whole.AlterConfigsResponse(responses=tuple(responses))
 
     async def change(self, request: Request) -> incremental.IncrementalAlterConfigsResponse:
+        """Apply the operations to the configs of each topic."""
         body: incremental.IncrementalAlterConfigsRequest = request.body
         responses = []
         for resource in body.resources:
-            change = partial(self._changed, resource.configs)
+            change = partial(self._change_settings, resource.configs)
             error, message = await self._alter(resource, change, body)
             responses.append(
                 incremental.AlterConfigsResourceResponse(
@@ -71,71 +77,72 @@ class AlterConfigs:
         change: Callable[[Settings], Settings],
         body: whole.AlterConfigsRequest | incremental.IncrementalAlterConfigsRequest,
     ) -> tuple[ErrorCode, str | None]:
-        """Error code and message; another change that came between is not lost."""
+        """Change one topic and return error code and message; retry if a concurrent change was written first."""
         topic = resource.resource_name
         try:
             if resource.resource_type != TOPIC_RESOURCE:
-                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "only settings of topics can be changed")
-            named = [(each.resource_type, each.resource_name) for each in body.resources]
-            if named.count((TOPIC_RESOURCE, topic)) > 1:
-                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "Only topic configs can be altered.")
+            requested = [(entry.resource_type, entry.resource_name) for entry in body.resources]
+            if requested.count((TOPIC_RESOURCE, topic)) > 1:
+                raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
             if topic not in self._cache.topics:
                 raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             while True:
-                found = await self._store.get(config_path(topic))
-                if found.error or found.stat is None:
-                    raise RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, "the metadata store does not answer")
-                settings = change(from_json(found.data) if found.data else {})
+                stored = await self._store.get(config_path(topic))
+                if stored.error or stored.stat is None:
+                    raise RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata store is not available.")
+                settings = change(from_json(stored.data) if stored.data else {})
                 self._topics.check_settings(settings)
                 if body.validate_only:
                     return ErrorCode.NONE, None
-                reply = await self._store.set(config_path(topic), to_json(settings), found.stat.version)
+                reply = await self._store.set(config_path(topic), to_json(settings), stored.stat.version)
                 if reply.error != "BadVersion":
                     break
             if reply.error:
-                raise RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, "the metadata store does not answer")
+                raise RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata store is not available.")
             await self._configs.refresh(self._store, topic)
-        except RefusedTopicError as refused:
-            return refused.error, refused.message
+        except RefusedTopicError as rejection:
+            return rejection.error, rejection.message
         return ErrorCode.NONE, None
 
-    def _changed(self, configs: Sequence[incremental.AlterableConfig], before: Settings) -> Settings:
+    def _change_settings(self, configs: Sequence[incremental.AlterableConfig], before: Settings) -> Settings:
         after = dict(before)
-        _check_clear([config.name for config in configs])
+        _check_unique([config.name for config in configs])
         for config in configs:
             if config.name not in self._configs.defaults:
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"unknown topic config {config.name}")
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"The topic config {config.name} is unknown.")
             if config.config_operation == Operation.DELETE:
                 after.pop(config.name, None)
             elif config.config_operation == Operation.SET:
-                after[config.name] = _given(config)
+                after[config.name] = _required_value(config)
             else:
                 current = after.get(config.name, self._configs.defaults[config.name])
-                after[config.name] = _edited(config, [each for each in current.split(",") if each])
+                after[config.name] = _edit_list(config, [value for value in current.split(",") if value])
         return after
 
 
-def _replaced(configs: Sequence[whole.AlterableConfig], before: Settings) -> Settings:
-    _check_clear([config.name for config in configs])
-    return {config.name: _given(config) for config in configs}
+def _replace_settings(configs: Sequence[whole.AlterableConfig], before: Settings) -> Settings:
+    _check_unique([config.name for config in configs])
+    return {config.name: _required_value(config) for config in configs}
 
 
-def _check_clear(names: list[str]) -> None:
+def _check_unique(names: list[str]) -> None:
     if len(set(names)) < len(names):
-        raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
+        raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names a config more than once.")
 
 
-def _given(config: whole.AlterableConfig | incremental.AlterableConfig) -> str:
+def _required_value(config: whole.AlterableConfig | incremental.AlterableConfig) -> str:
     if config.value is None:
-        raise RefusedTopicError(ErrorCode.INVALID_REQUEST, f"{config.name} is given no value")
+        raise RefusedTopicError(ErrorCode.INVALID_REQUEST, f"The config {config.name} has no value.")
     return config.value
 
 
-def _edited(config: incremental.AlterableConfig, current: list[str]) -> str:
-    """A list with elements appended or taken out."""
+def _edit_list(config: incremental.AlterableConfig, current: list[str]) -> str:
+    """Return the list value after APPEND or SUBTRACT."""
     if config.name not in LISTS or config.config_operation not in set(Operation):
-        raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"operation {config.config_operation} on {config.name}")
-    given = _given(config).split(",")
+        message = f"Operation {config.config_operation} is not supported for the config {config.name}."
+        raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
+    values = _required_value(config).split(",")
     if config.config_operation == Operation.SUBTRACT:
-        return ",".join(each for each in current if each not in given)
-    return ",".join([*current, *(each for each in given if each not in current)])
+        return ",".join(value for value in current if value not in values)
+    return ",".join([*current, *(value for value in values if value not in current)])

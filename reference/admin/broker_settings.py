@@ -1,4 +1,4 @@
-"""The settings of this broker as DescribeConfigs tells them: read-only here, by Apache Kafka's names."""
+"""The configs of this broker as DescribeConfigs returns them: read-only, under the names of Apache Kafka."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,11 +8,11 @@ import msgspec
 from reference.config import BrokerConfig
 from reference.topic_values import Type
 
-# What Apache Kafka calls otherwise; None: it has no such setting, or it is a secret.
-RENAMED: Final[dict[str, str | None]] = {
+# The name in Apache Kafka where it differs; None if Kafka has no such config, or if the value is secret.
+KAFKA_NAMES: Final[dict[str, str | None]] = {
     "metadata_store": "zookeeper.connect",
     "metadata_store_session_timeout_ms": "zookeeper.session.timeout.ms",
-    "leader_imbalance_check_interval_ms": None,  # Kafka counts it in seconds
+    "leader_imbalance_check_interval_ms": None,  # Apache Kafka uses seconds
     "replica_selector": "replica.selector.class",
     **dict.fromkeys(("host", "port", "advertised_port", "cluster_id", "truncation", "isr_update", "isr_lag")),
     **dict.fromkeys(("guards_off", "metrics_port", "log_format", "sasl_users", "sasl_inter_broker_user")),
@@ -23,28 +23,29 @@ TYPES: Final[dict[type, Type]] = {bool: Type.BOOLEAN, int: Type.LONG, float: Typ
 
 @dataclass(frozen=True, slots=True)
 class BrokerSetting:
-    """`given`: the configuration file says it, or the command that started the broker."""
+    """One config; `configured`: set in the config file or on the command line of the broker."""
 
     value: str
     type: Type
-    given: bool
+    configured: bool
 
 
 def broker_settings(config: BrokerConfig) -> dict[str, BrokerSetting]:
+    """Return the configs of the broker by name, sorted."""
     listener = f"{config.security_protocol}://{config.host}"
-    found = {
-        "listeners": BrokerSetting(f"{listener}:{config.port}", Type.LIST, given=True),
+    settings = {
+        "listeners": BrokerSetting(f"{listener}:{config.port}", Type.LIST, configured=True),
         "advertised.listeners": BrokerSetting(
-            f"{listener}:{config.advertised_port or config.port}", Type.LIST, given=True
+            f"{listener}:{config.advertised_port or config.port}", Type.LIST, configured=True
         ),
     }
     for field in msgspec.structs.fields(BrokerConfig):
-        name = RENAMED.get(field.name, field.name.replace("_", "."))
+        name = KAFKA_NAMES.get(field.name, field.name.replace("_", "."))
         if name is not None:
             value = getattr(config, field.name)
             kind = TYPES.get(type(value), Type.STRING)
-            found[name] = BrokerSetting(_text(value), kind, given=value != field.default)
-    return dict(sorted(found.items()))
+            settings[name] = BrokerSetting(_text(value), kind, configured=value != field.default)
+    return dict(sorted(settings.items()))
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): settings of topics, and of this broker (KIP-133, KIP-226)."""
+"""Serve DescribeConfigs (key 32) for topics and for this broker (KIP-133, KIP-226)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,33 +27,36 @@ DEFAULT_SOURCE: Final = 5
 
 
 class DescribeConfigs:
+    """Read-only view of topic and broker configs."""
+
     def __init__(self, config: BrokerConfig, cache: MetadataCache, configs: TopicConfigs) -> None:
         self._broker_id, self._cache, self._configs = config.broker_id, cache, configs
-        self._own = broker_settings(config)
+        self._broker_settings = broker_settings(config)
 
     async def describe(self, request: Request) -> DescribeConfigsResponse:
+        """Return the requested configs of each resource, or an error code."""
         body: DescribeConfigsRequest = request.body
         return DescribeConfigsResponse(results=tuple(self._describe(resource, body) for resource in body.resources))
 
     def _describe(self, resource: DescribeConfigsResource, body: DescribeConfigsRequest) -> DescribeConfigsResult:
-        error, wanted = self._error(resource), resource.configuration_keys
-        told = () if error else self._told(resource, body)
+        error, names = self._error(resource), resource.configuration_keys
+        configs = () if error else self._resource_configs(resource, body)
         return DescribeConfigsResult(
             error_code=error,
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=tuple(each for each in told if wanted is None or each.name in wanted),
+            configs=tuple(config for config in configs if names is None or config.name in names),
         )
 
-    def _told(
+    def _resource_configs(
         self, resource: DescribeConfigsResource, body: DescribeConfigsRequest
     ) -> Iterator[DescribeConfigsResourceResult]:
         if resource.resource_type == TOPIC_RESOURCE:
             overrides = self._configs.overrides(resource.resource_name)
-            yield from (self._setting(name, overrides, body) for name in self._configs.defaults)
-        elif resource.resource_name:  # without a name: what was set for all brokers while they ran, so nothing
-            yield from (_own(name, setting, body) for name, setting in self._own.items())
+            yield from (self._topic_config(name, overrides, body) for name in self._configs.defaults)
+        elif resource.resource_name:  # an empty name means dynamic cluster-wide defaults: none exist
+            yield from (_broker_config(name, setting, body) for name, setting in self._broker_settings.items())
 
     def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
         name = resource.resource_name
@@ -62,13 +65,13 @@ class DescribeConfigs:
         is_this_broker = resource.resource_type == BROKER_RESOURCE and name in {"", str(self._broker_id)}
         return ErrorCode.NONE if is_this_broker else ErrorCode.INVALID_REQUEST
 
-    def _setting(
+    def _topic_config(
         self, name: str, overrides: dict[str, str], body: DescribeConfigsRequest
     ) -> DescribeConfigsResourceResult:
-        told = [(overrides[name], TOPIC_SOURCE)] if name in overrides else []
-        told.append((self._configs.defaults[name], DEFAULT_SOURCE))
-        synonyms = tuple(DescribeConfigsSynonym(name=name, value=value, source=source) for value, source in told)
-        value, source = told[0]
+        values = [(overrides[name], TOPIC_SOURCE)] if name in overrides else []
+        values.append((self._configs.defaults[name], DEFAULT_SOURCE))
+        synonyms = tuple(DescribeConfigsSynonym(name=name, value=value, source=source) for value, source in values)
+        value, source = values[0]
         return DescribeConfigsResourceResult(
             name=name,
             value=value,
@@ -79,8 +82,8 @@ class DescribeConfigs:
         )
 
 
-def _own(name: str, setting: BrokerSetting, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    source = STATIC_SOURCE if setting.given else DEFAULT_SOURCE
+def _broker_config(name: str, setting: BrokerSetting, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    source = STATIC_SOURCE if setting.configured else DEFAULT_SOURCE
     synonym = DescribeConfigsSynonym(name=name, value=setting.value, source=source)
     return DescribeConfigsResourceResult(
         name=name,

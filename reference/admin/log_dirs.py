@@ -1,6 +1,6 @@
-"""DescribeLogDirs (key 35): how large each replica here is; AlterReplicaLogDirs (34): where it lies (KIP-113).
+"""Serve DescribeLogDirs (key 35) and AlterReplicaLogDirs (34) (KIP-113).
 
-There is one folder: a move to it is done already, and there is nowhere else to move to.
+A broker has one log directory: a move to it succeeds at once, and a move to any other directory fails.
 """
 
 from reference.context import Context
@@ -23,35 +23,41 @@ from reference.wire.messages.describe_log_dirs import (
 
 
 class LogDirs:
+    """Handlers for log directory requests."""
+
     def __init__(self, context: Context, replicas: ReplicaManager) -> None:
         self._context, self._replicas = context, replicas
 
     async def describe(self, request: Request) -> DescribeLogDirsResponse:
+        """Return size in bytes and offset lag of each replica on this broker."""
         body: DescribeLogDirsRequest = request.body
-        wanted = None if body.topics is None else {(t.topic, number) for t in body.topics for number in t.partitions}
+        requested = None if body.topics is None else {(t.topic, number) for t in body.topics for number in t.partitions}
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for (topic, number), partition in sorted(self._replicas.partitions.items()):
-            if wanted is None or (topic, number) in wanted:
-                found = DescribeLogDirsPartition(
+            if requested is None or (topic, number) in requested:
+                replica = DescribeLogDirsPartition(
                     partition_index=number,
                     partition_size=sum(segment.size for segment in partition.log.segments),
                     offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
                 )
-                topics.setdefault(topic, []).append(found)
+                topics.setdefault(topic, []).append(replica)
         result = DescribeLogDirsResult(
             log_dir=self._context.config.log_dir,
-            topics=tuple(DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in topics.items()),
+            topics=tuple(
+                DescribeLogDirsTopic(name=name, partitions=tuple(replicas)) for name, replicas in topics.items()
+            ),
         )
         return DescribeLogDirsResponse(results=(result,))
 
     async def alter(self, request: Request) -> AlterReplicaLogDirsResponse:
+        """Return an error code for each replica that the request moves."""
         body: AlterReplicaLogDirsRequest = request.body
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-        for folder in body.dirs:
-            for topic in folder.topics:
+        for log_dir in body.dirs:
+            for topic in log_dir.topics:
                 results.setdefault(topic.name, []).extend(
                     AlterReplicaLogDirPartitionResult(
-                        partition_index=number, error_code=self._move(folder.path, topic.name, number)
+                        partition_index=number, error_code=self._move(log_dir.path, topic.name, number)
                     )
                     for number in topic.partitions
                 )

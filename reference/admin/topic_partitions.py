@@ -1,8 +1,8 @@
-"""DescribeTopicPartitions (key 75): the partitions of topics page by page (KIP-966)."""
+"""Serve DescribeTopicPartitions (key 75), which returns the partitions of topics in pages (KIP-966)."""
 
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
-from reference.topics import INTERNAL
+from reference.topics import INTERNAL_TOPICS
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -12,19 +12,24 @@ from reference.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-MAX_PAGE = 2_000
+MAX_PAGE = 2_000  # partitions
 
 
 class TopicPartitions:
+    """Pages through the partitions in the metadata cache."""
+
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
 
     async def describe(self, request: Request) -> DescribeTopicPartitionsResponse:
-        """Topics by name from the cursor on; the next cursor is the first partition that found no room."""
+        """Return one page of topics, sorted by name, from the cursor on.
+
+        The next cursor is the first partition that does not fit in the page.
+        """
         body: DescribeTopicPartitionsRequest = request.body
         names = sorted({topic.name for topic in body.topics} or self._cache.topics)
         start = ("", 0) if body.cursor is None else (body.cursor.topic_name, body.cursor.partition_index)
-        room = max(min(body.response_partition_limit, MAX_PAGE), 1)
+        capacity = max(min(body.response_partition_limit, MAX_PAGE), 1)
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for name in names:
             if name < start[0]:
@@ -35,12 +40,12 @@ class TopicPartitions:
                 )
                 continue
             numbers = [n for n in sorted(self._cache.topics[name].partitions) if name > start[0] or n >= start[1]]
-            page, left = numbers[:room], numbers[room:]
-            room -= len(page)
+            page, remaining = numbers[:capacity], numbers[capacity:]
+            capacity -= len(page)
             if page:
                 topics.append(self._topic(name, page))
-            if left:
-                cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=left[0])
+            if remaining:
+                cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=remaining[0])
                 return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
         return DescribeTopicPartitionsResponse(topics=tuple(topics))
 
@@ -48,8 +53,9 @@ class TopicPartitions:
         return DescribeTopicPartitionsResponseTopic(
             name=name,
             topic_id=self._cache.topics[name].topic_id,
-            is_internal=name in INTERNAL,
+            is_internal=name in INTERNAL_TOPICS,
             partitions=tuple(
-                DescribeTopicPartitionsResponsePartition(**self._cache.described(name, number)) for number in numbers
+                DescribeTopicPartitionsResponsePartition(**self._cache.partition_fields(name, number))
+                for number in numbers
             ),
         )

@@ -1,1 +1,1 @@
-"""The controller: one of the brokers, elected through the metadata store."""
+"""The controller: the one broker, elected through the metadata store, that manages partition and replica states."""

@@ -1,12 +1,12 @@
-"""Brokers come and go: who leads for the dead, and what a newcomer is told."""
+"""Broker startup and failure: electing new leaders, and the requests that a started broker receives."""
 
 from dataclasses import replace
 
 from reference.controller.cluster import BrokerInfo, Key, read_brokers, registration
 from reference.controller.deletion import Deletions
-from reference.controller.election import elect_offline, shrink, succeed
+from reference.controller.election import elect_offline, shrink, with_new_epoch
 from reference.controller.eligible import trusted_isr
-from reference.controller.office import Decision, Office
+from reference.controller.office import ControllerContext, Decision
 from reference.controller.paths import BROKERS
 from reference.controller.topic_changes import TopicChanges
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
@@ -15,129 +15,144 @@ from reference.store_messages import SetData
 
 
 class BrokerChanges:
-    def __init__(self, office: Office, topics: TopicChanges, deletions: Deletions) -> None:
-        self._office, self._topics, self._deletions = office, topics, deletions
-        office.on_disk_failure = self._disk_failed
+    """Apache Kafka: KafkaController.onBrokerStartup, onBrokerFailure and onReplicasBecomeOffline."""
 
-    async def look(self) -> None:
-        """Compare the registered brokers with those known; another broker epoch is another life."""
-        cluster, found = self._office.cluster, await read_brokers(self._office.store)
-        self._office.check()
+    def __init__(self, controller_context: ControllerContext, topics: TopicChanges, deletions: Deletions) -> None:
+        self._controller_context, self._topics, self._deletions = controller_context, topics, deletions
+        controller_context.on_disk_failure = self._on_log_dir_failure
+
+    async def refresh(self) -> None:
+        """Compare the registered brokers with the cached ones; a changed broker epoch is a restart (KIP-380)."""
+        cluster, registered = self._controller_context.cluster, await read_brokers(self._controller_context.store)
+        self._controller_context.check_active()
         known = cluster.brokers
-        gone = {b for b, info in known.items() if b not in found or found[b].epoch != info.epoch}
-        come = {b: info for b, info in found.items() if b not in known or known[b].epoch != info.epoch}
-        if gone:
-            cluster.brokers = {b: info for b, info in known.items() if b not in gone}
-            cluster.leaving -= gone
-            cluster.offline = {replica for replica in cluster.offline if replica[2] not in gone}
-            for broker_id in gone:
-                self._office.close_channel(broker_id)
-            await self._died(gone)
-        if come:
-            cluster.brokers = dict(sorted({**cluster.brokers, **come}.items()))
-            for broker_id in come:
-                self._office.open_channel(broker_id)
-            await self._started(come)
+        failed = {b for b, info in known.items() if b not in registered or registered[b].epoch != info.epoch}
+        started = {b: info for b, info in registered.items() if b not in known or known[b].epoch != info.epoch}
+        if failed:
+            cluster.brokers = {b: info for b, info in known.items() if b not in failed}
+            cluster.shutting_down -= failed
+            cluster.offline_replicas = {replica for replica in cluster.offline_replicas if replica[2] not in failed}
+            for broker_id in failed:
+                self._controller_context.close_channel(broker_id)
+            await self._on_broker_failure(failed)
+        if started:
+            cluster.brokers = dict(sorted({**cluster.brokers, **started}.items()))
+            for broker_id in started:
+                self._controller_context.open_channel(broker_id)
+            await self._on_broker_startup(started)
 
     # -- failure -----------------------------------------------------------------------------------
 
-    async def _died(self, gone: set[int]) -> None:
-        office, cluster = self._office, self._office.cluster
-        office.log(f"brokers {sorted(gone)} died")
-        for broker_id in sorted(gone):
+    async def _on_broker_failure(self, failed: set[int]) -> None:
+        controller_context, cluster = self._controller_context, self._controller_context.cluster
+        controller_context.log(f"brokers {sorted(failed)} died")
+        for broker_id in sorted(failed):
             for key in cluster.assigned_to(broker_id):
-                self._deletions.replica_died((*key, broker_id))
+                self._deletions.on_replica_offline((*key, broker_id))
         for key, state in cluster.states.items():
-            if state.leader in gone:
-                office.partitions.move(key, PartitionStatus.OFFLINE)
-        await self._change(self._without_dead)
-        office.send_metadata([], cluster.brokers)
+            if state.leader in failed:
+                controller_context.partitions.move(key, PartitionStatus.OFFLINE)
+        await self._update_partitions(self._remove_dead)
+        controller_context.send_update_metadata([], cluster.brokers)
 
-    async def drop_dead(self) -> None:
-        """Who died while nobody was in office leaves the ISR now: a leader drops only who lags."""
-        await self._change(self._without_dead)
+    async def remove_dead_from_isr(self) -> None:
+        """Remove from the ISRs the brokers that died while there was no controller.
 
-    def _without_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
-        live = self._office.cluster.live(key)
+        A leader removes a replica only after replica.lag.time.max.ms.
+        """
+        await self._update_partitions(self._remove_dead)
+
+    def _remove_dead(self, key: Key, state: PartitionState) -> PartitionState | None:
+        live = self._controller_context.cluster.live(key)
         if state.leader not in live:
-            return self._elected(key, state)
-        if not self._office.context.guards.fenced_leaves_isr:
+            return self._elect(key, state)
+        if not self._controller_context.broker_context.guards.fenced_leaves_isr:
             return None
-        return shrink(state, set(self._office.cluster.replicas(key)) - live)
+        return shrink(state, set(self._controller_context.cluster.replicas(key)) - live)
 
-    async def _change(self, decide: Decision) -> None:
-        cluster = self._office.cluster
+    async def _update_partitions(self, decide: Decision) -> None:
+        cluster = self._controller_context.cluster
         keys = [key for key in cluster.states if key[0] not in cluster.deleting]
-        await self._office.change(keys, decide)
+        await self._controller_context.update_partitions(keys, decide)
 
     # -- disks -------------------------------------------------------------------------------------
 
-    def look_at_disk(self, broker_id: int) -> None:
-        """A broker says that a disk failed; its answer to LeaderAndIsr tells which replicas that concerns."""
-        cluster = self._office.cluster
+    def query_offline_replicas(self, broker_id: int) -> None:
+        """Send LeaderAndIsr to a broker with a failed disk; its response names the offline replicas (KIP-112)."""
+        cluster = self._controller_context.cluster
         if broker_id in cluster.brokers:
-            self._office.send_leaders(cluster.hosted_by(broker_id), {broker_id})
+            self._controller_context.send_leader_and_isr(cluster.hosted_by(broker_id), {broker_id})
 
-    async def _disk_failed(self, broker_id: int, keys: list[Key]) -> None:
-        office, cluster = self._office, self._office.cluster
-        failed = [key for key in keys if key in cluster.states and (*key, broker_id) not in cluster.offline]
+    async def _on_log_dir_failure(self, broker_id: int, keys: list[Key]) -> None:
+        controller_context, cluster = self._controller_context, self._controller_context.cluster
+        failed = [key for key in keys if key in cluster.states and (*key, broker_id) not in cluster.offline_replicas]
         for key in failed:
-            office.log(f"{key[0]}-{key[1]} is offline on broker {broker_id}")
-            cluster.offline.add((*key, broker_id))
-            self._deletions.replica_died((*key, broker_id))
-        await office.change(failed, self._without_dead)
+            controller_context.log(f"{key[0]}-{key[1]} is offline on broker {broker_id}")
+            cluster.offline_replicas.add((*key, broker_id))
+            self._deletions.on_replica_offline((*key, broker_id))
+        await controller_context.update_partitions(failed, self._remove_dead)
 
     # -- start -------------------------------------------------------------------------------------
 
-    async def _started(self, come: dict[int, BrokerInfo]) -> None:
-        office, cluster = self._office, self._office.cluster
-        office.log(f"brokers {sorted(come)} started")
-        # Who lost its tail must not hear that it leads; so repair comes before telling what it hosts.
-        await self.repair(come)
-        office.send_metadata(list(cluster.states), cluster.brokers)
-        for broker_id in come:
-            office.send_leaders(cluster.hosted_by(broker_id), {broker_id})
+    async def _on_broker_startup(self, started: dict[int, BrokerInfo]) -> None:
+        controller_context, cluster = self._controller_context, self._controller_context.cluster
+        controller_context.log(f"brokers {sorted(started)} started")
+        # A broker that lost the end of its log must not be made leader, so leaders are elected before LeaderAndIsr.
+        await self.recover_leaders(started)
+        controller_context.send_update_metadata(list(cluster.states), cluster.brokers)
+        for broker_id in started:
+            controller_context.send_leader_and_isr(cluster.hosted_by(broker_id), {broker_id})
             for key in cluster.assigned_to(broker_id):
-                if office.replicas[(*key, broker_id)] in {ReplicaStatus.OFFLINE, ReplicaStatus.DELETION_INELIGIBLE}:
-                    office.replicas.move((*key, broker_id), ReplicaStatus.ONLINE)
+                if controller_context.replicas[(*key, broker_id)] in {
+                    ReplicaStatus.OFFLINE,
+                    ReplicaStatus.DELETION_INELIGIBLE,
+                }:
+                    controller_context.replicas.move((*key, broker_id), ReplicaStatus.ONLINE)
         for topic in list(cluster.topics):
             await self._topics.create_partitions(topic)
         for topic in sorted(cluster.deleting):
-            self._deletions.want(topic)
+            self._deletions.start_or_resume(topic)
 
-    async def repair(self, come: dict[int, BrokerInfo]) -> None:
-        """Elect where there is no live leader; before that, who restarted uncleanly leaves the ISR (KIP-966).
+    async def recover_leaders(self, started: dict[int, BrokerInfo]) -> None:
+        """Elect leaders for partitions without a live one, after removing unclean brokers from the ISR (KIP-966).
 
-        The last member stays where no eligible replica is left: nobody else is known to have everything.
+        The last member stays in the ISR if there is no eligible leader replica: no other replica is known to have all
+        committed records.
         """
-        unclean = {broker_id for broker_id, info in come.items() if info.unclean}
-        if unclean and self._office.context.guards.unclean_restart_leaves_isr:
-            await self._change(lambda key, state: self._without_unclean(key, state, unclean))
-            for broker_id in sorted(unclean):  # it is out: later controllers need not do this
-                info = come[broker_id]
+        unclean = {broker_id for broker_id, info in started.items() if info.unclean}
+        if unclean and self._controller_context.broker_context.guards.unclean_restart_leaves_isr:
+            await self._update_partitions(lambda key, state: self._remove_unclean(key, state, unclean))
+            for broker_id in sorted(unclean):  # it is out of the ISR: later controllers need not repeat this
+                info = started[broker_id]
                 data = registration(info.host, info.port, unclean=False, rack=info.rack)
-                await self._office.ask(self._office.store.call(SetData(f"{BROKERS}/{broker_id}", data)))
-                self._office.cluster.brokers[broker_id] = replace(info, unclean=False)
-        cluster = self._office.cluster
-        await self._change(lambda key, state: None if state.leader in cluster.live(key) else self._elected(key, state))
+                await self._controller_context.wait_for(
+                    self._controller_context.store.call(SetData(f"{BROKERS}/{broker_id}", data))
+                )
+                self._controller_context.cluster.brokers[broker_id] = replace(info, unclean=False)
+        cluster = self._controller_context.cluster
+        await self._update_partitions(
+            lambda key, state: None if state.leader in cluster.live(key) else self._elect(key, state)
+        )
 
-    def _without_unclean(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
-        """A new state wherever such a broker is assigned, even outside the ISR.
+    def _remove_unclean(self, key: Key, state: PartitionState, unclean: set[int]) -> PartitionState | None:
+        """Return a new state for each partition assigned to an unclean broker, even one outside the ISR.
 
-        A leader may be about to let it in by what its former life fetched (KIP-903); the new partition epoch refuses
-        that, and the new leader epoch makes the leader forget. Where an unclean leader stays because it is the last
-        member, the new epoch tells its records from the lost ones.
+        The leader may be about to add the broker to the ISR because of fetches before its restart (KIP-903). The new
+        partition epoch makes that write fail, and the new leader epoch makes the leader discard the fetch state. If an
+        unclean leader stays because it is the last member, the new epoch distinguishes its records from the lost ones.
         """
-        if not unclean.intersection(self._office.cluster.replicas(key)):
+        if not unclean.intersection(self._controller_context.cluster.replicas(key)):
             return None
         isr = trusted_isr(state, unclean)
         if state.leader in unclean:
-            return self._elected(key, replace(state, isr=isr))
+            return self._elect(key, replace(state, isr=isr))
         unchanged = isr == state.isr and not unclean.intersection(state.elr)
-        return None if state.leader == NO_LEADER and unchanged else succeed(state, state.leader, isr)
+        return None if state.leader == NO_LEADER and unchanged else with_new_epoch(state, state.leader, isr)
 
-    def _elected(self, key: Key, state: PartitionState) -> PartitionState | None:
-        office = self._office
-        unclean = office.configs.value(key[0], "unclean.leader.election.enable") == "true"
-        allowed = unclean or not office.context.guards.elect_from_isr
-        return elect_offline(state, office.cluster.replicas(key), office.cluster.live(key), unclean=allowed)
+    def _elect(self, key: Key, state: PartitionState) -> PartitionState | None:
+        controller_context = self._controller_context
+        unclean = controller_context.configs.value(key[0], "unclean.leader.election.enable") == "true"
+        allowed = unclean or not controller_context.broker_context.guards.elect_from_isr
+        return elect_offline(
+            state, controller_context.cluster.replicas(key), controller_context.cluster.live(key), unclean=allowed
+        )

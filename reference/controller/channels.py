@@ -1,4 +1,4 @@
-"""The controller's requests to each broker: in order, repeated until answered or until that broker's life ends."""
+"""The controller's request queue for each broker: in order, retried until the broker answers, fails or restarts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +11,8 @@ RETRY_MS = 100
 
 
 class Channel:
+    """The request queue of one broker, one request in flight. Apache Kafka: RequestSendThread."""
+
     def __init__(self, peers: Peers, purgatory: Purgatory, broker_id: int, is_current: Callable[[], bool]) -> None:
         self._peers, self._purgatory, self._broker_id = peers, purgatory, broker_id
         self._is_current = is_current
@@ -18,7 +20,7 @@ class Channel:
         spawn(self._run())
 
     def send(self, body: Any, version: int) -> Pending[Any]:
-        """Resolves with the response, or None when the broker or this controller is gone."""
+        """Queue a request; resolve with the response, or with None once `is_current` returns False."""
         pending: Pending[Any] = Pending()
         self._inbox.put((body, version, pending))
         return pending

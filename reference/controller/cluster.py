@@ -1,4 +1,4 @@
-"""What the controller holds in memory of brokers, topics and partitions, and how it reads that from the store."""
+"""The controller's in-memory view of brokers, topics and partitions, and how it is read from the store."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """`epoch` is the transaction that registered it: another one is another life (KIP-380)."""
+    """A registered broker; `epoch` is the id of the transaction that registered it, new at each restart (KIP-380)."""
 
     host: str
     port: int
@@ -28,7 +28,10 @@ class BrokerInfo:
 
 @dataclass(slots=True)
 class TopicInfo:
-    """As the store has it; while replicas move, `adding` and `removing` say which of the assigned ones (KIP-455)."""
+    """A topic as stored: partition -> replicas.
+
+    During a reassignment `adding` and `removing` name the replicas that join and leave (KIP-455).
+    """
 
     topic_id: bytes
     assignment: dict[int, tuple[int, ...]]
@@ -53,15 +56,16 @@ class Cluster:
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     states: dict[Key, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
-    leaving: set[int] = field(default_factory=set)  # brokers in their controlled shutdown
-    offline: set[ReplicaKey] = field(
+    shutting_down: set[int] = field(default_factory=set)  # brokers in controlled shutdown
+    offline_replicas: set[ReplicaKey] = field(
         default_factory=set
-    )  # on brokers that live, but for these replicas' disk (KIP-112)
+    )  # replicas on a failed disk of a live broker (KIP-112)
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.topics and key[1] in self.topics[key[0]].assignment
 
-    def assigned(self, topic: str | None = None) -> Iterator[Key]:
+    def partitions(self, topic: str | None = None) -> Iterator[Key]:
+        """Yield the assigned partitions of one topic, or of all topics."""
         for name in self.topics if topic is None else filter(self.topics.__contains__, (topic,)):
             for partition in self.topics[name].assignment:
                 yield name, partition
@@ -70,18 +74,20 @@ class Cluster:
         return self.topics[key[0]].assignment[key[1]]
 
     def live(self, key: Key) -> set[int]:
-        """Brokers that could lead this partition or follow."""
-        return {broker_id for broker_id in self.brokers if (*key, broker_id) not in self.offline}
+        """Return the live brokers without a failed disk for this partition."""
+        return {broker_id for broker_id in self.brokers if (*key, broker_id) not in self.offline_replicas}
 
     def assigned_to(self, broker_id: int) -> list[Key]:
-        return [key for key in self.assigned() if broker_id in self.replicas(key)]
+        """Return the partitions with a replica on this broker, created or not."""
+        return [key for key in self.partitions() if broker_id in self.replicas(key)]
 
     def hosted_by(self, broker_id: int) -> list[Key]:
+        """Return the created partitions (those with a stored state) with a replica on this broker."""
         return [key for key in self.states if broker_id in self.replicas(key)]
 
 
 class StoreLostError(Exception):
-    """The store could not be read: what is missing from an answer must not be taken for what is gone."""
+    """The store could not be read, so a node missing from the reply must not be treated as deleted."""
 
 
 async def _children(store: StoreClient, path: str) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ async def _children(store: StoreClient, path: str) -> tuple[str, ...]:
 
 
 async def _get_all(store: StoreClient, paths: dict[T, str]) -> dict[T, StoreReply]:
-    """The nodes that exist, asked for all at once."""
+    """Read the nodes that exist, all in flight at once; raise StoreLostError if one cannot be read."""
     replies = [(key, store.get(path)) for key, path in paths.items()]
     found = {}
     for key, pending in replies:
@@ -116,7 +122,7 @@ def parse_topic(data: bytes) -> TopicInfo:
 
 
 def registration(host: str, port: int, *, unclean: bool, rack: str | None = None) -> bytes:
-    """What stands under `/brokers/ids`; `unclean` is ours (KIP-966 tells the controller by the registration)."""
+    """Encode a node of `/brokers/ids`. `unclean` is not in Apache Kafka's ZooKeeper format (KIP-966 is for KRaft)."""
     known = {"version": 1, "host": host, "port": port, "jmx_port": -1}
     return to_json({**known, "unclean": unclean, "rack": rack})
 

@@ -1,13 +1,13 @@
-"""The controller's life: elected through an ephemeral node, one term of office after the other, replaced or resigned.
+"""The controller's life cycle: election through an ephemeral node, one term per controller epoch, resignation.
 
-A term begins with the twelve steps of failover, then reacts to one event of the store after the other; what has to
-wait for brokers runs beside that (`Office.begin`).
+A term begins with the twelve steps of failover and then handles the events of the store one at a time. Work that
+waits for brokers runs concurrently (`ControllerContext.spawn`). Apache Kafka: KafkaController, ZooKeeper mode.
 """
 
 from reference.context import Context, from_json, to_json
 from reference.controller.cluster import Cluster
 from reference.controller.failover import STEPS
-from reference.controller.office import Office
+from reference.controller.office import ControllerContext
 from reference.controller.paths import CONTROLLER, CONTROLLER_EPOCH
 from reference.controller.term import Term
 from reference.peers import Peers
@@ -19,7 +19,7 @@ from reference.topic_configs import TopicConfigs
 
 
 class Controller:
-    """Dormant in every broker; `active` in one at a time, as far as it knows."""
+    """The controller part of every broker; `active` while this broker believes that it is the elected controller."""
 
     def __init__(
         self, context: Context, store: StoreClient, peers: Peers, purgatory: Purgatory, configs: TopicConfigs
@@ -27,74 +27,75 @@ class Controller:
         self._context, self._store, self._peers, self._purgatory = context, store, peers, purgatory
         self._configs = configs
         self.term: Term | None = None
-        self._standings = 0  # counts elections and resignations here, so that a late answer is known for one
+        self._attempts = 0  # counts elections and resignations, so that a late reply to an earlier attempt is ignored
 
     @property
     def active(self) -> bool:
-        return self.term is not None and self.term.office.running
+        return self.term is not None and self.term.controller_context.running
 
     @property
     def cluster(self) -> Cluster:
-        return self.term.office.cluster if self.term is not None else Cluster()
+        return self.term.controller_context.cluster if self.term is not None else Cluster()
 
     # -- election --------------------------------------------------------------------------------
 
-    async def stand(self) -> None:
-        """Try to become controller: create the ephemeral node and raise the epoch, together or not at all."""
-        standing = self._standings
+    async def elect(self) -> None:
+        """Try to become controller: create the ephemeral node and raise the epoch in one transaction (KAFKA-6082)."""
+        attempt = self._attempts
         found = await self._store.get(CONTROLLER_EPOCH)
-        in_office = self.term is not None and not self.term.office.over
-        if in_office or self._standings != standing or found.error or found.stat is None:
+        has_term = self.term is not None and not self.term.controller_context.ended
+        if has_term or self._attempts != attempt or found.error or found.stat is None:
             return
         epoch = int(from_json(found.data)) + 1
         claim = Create(CONTROLLER, to_json({"version": 1, "brokerid": self._context.broker_id}), ephemeral=True)
         version = found.stat.version if self._context.guards.claim_cas else ANY_VERSION
         reply = await self._store.multi(claim, SetData(CONTROLLER_EPOCH, to_json(epoch), version))
-        if self._standings != standing:
+        if self._attempts != attempt:
             return
         if not reply.error:
             claimed = reply.stats[-1]
-            await self._take_office(epoch, claimed.version if claimed else found.stat.version + 1)
+            await self._start_term(epoch, claimed.version if claimed else found.stat.version + 1)
         elif reply.error == "BadVersion":
-            await self.stand()
+            await self.elect()
         elif reply.error == "NodeExists":
-            await self._stand_again(standing)
+            await self._reclaim(attempt)
 
-    async def _stand_again(self, standing: int) -> None:
-        """The node may be ours: of an answer that was lost, or of a term that a broken link ended."""
+    async def _reclaim(self, attempt: int) -> None:
+        """Resume as controller if our session owns the node: the reply was lost, or a broken link ended the term."""
         holder, epoch = self._store.get(CONTROLLER), self._store.get(CONTROLLER_EPOCH)
         held, found = await holder, await epoch
         ours = held.stat is not None and held.stat.ephemeral_owner == self._store.session_id
-        if ours and self._standings == standing and not found.error and found.stat is not None:
-            await self._take_office(int(from_json(found.data)), found.stat.version)
+        if ours and self._attempts == attempt and not found.error and found.stat is not None:
+            await self._start_term(int(from_json(found.data)), found.stat.version)
 
-    async def _take_office(self, epoch: int, epoch_version: int) -> None:
-        self._standings += 1
-        office = Office(
+    async def _start_term(self, epoch: int, epoch_version: int) -> None:
+        self._attempts += 1
+        controller_context = ControllerContext(
             self._context, self._store, self._peers, self._purgatory, self._configs,
             epoch=epoch, epoch_version=epoch_version,
         )  # fmt: skip
-        self.term = Term(office, epoch_version=epoch_version)
-        office.log("elected")
+        self.term = Term(controller_context, epoch_version=epoch_version)
+        controller_context.log("elected")
         self._context.trace("", "Claim", choices={"claimant": self._context.broker_id}, controller_epoch=epoch)
-        await office.guarded(self._act, self.term)
+        await controller_context.run_procedure(self._run_term, self.term)
 
-    async def _act(self, term: Term) -> None:
+    async def _run_term(self, term: Term) -> None:
         for step in STEPS:
-            await step.take(term)
-            term.office.check()
+            await step.run(term)
+            term.controller_context.check_active()
         await term.serve()
 
     def resign(self) -> None:
-        self._standings += 1
+        """End the term, if any, and ignore the replies to election attempts in flight."""
+        self._attempts += 1
         if self.term is not None:
-            self.term.office.end()
+            self.term.controller_context.end()
             self.term = None
 
     # -- events ----------------------------------------------------------------------------------
 
     def on_event(self, event: WatchEvent) -> None:
-        """Turn a watch event into work."""
+        """Queue the work that a watch event requires."""
         if self.term is None:
             return
         match event.path.strip("/").split("/"):
@@ -113,11 +114,12 @@ class Controller:
             case ["admin", "preferred_replica_election"] if event.kind == "created":
                 self.term.put(("preferred", ""))
 
-    # -- who waits for it ----------------------------------------------------------------------------
+    # -- waiting for topics --------------------------------------------------------------------------
 
-    def online(self, topic: str) -> Pending[None]:
-        """Resolves when every live broker knows the new topic's leaders; at once if this is no controller any more."""
-        return self.term.topics.online(topic) if self.term is not None else resolved()
+    def when_online(self, topic: str) -> Pending[None]:
+        """Resolve when every live broker knows the new topic's leaders; at once if this is not the controller."""
+        return self.term.topics.when_online(topic) if self.term is not None else resolved()
 
-    def deleted(self, topic: str) -> Pending[None]:
-        return self.term.deletions.deleted(topic) if self.term is not None else resolved()
+    def when_deleted(self, topic: str) -> Pending[None]:
+        """Resolve when the topic is deleted; at once if this broker is not the controller."""
+        return self.term.deletions.when_deleted(topic) if self.term is not None else resolved()

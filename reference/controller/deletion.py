@@ -1,14 +1,15 @@
-"""Deletion of a topic, in eight steps; halted while it cannot go on, and resumed (kafka-0.9-controller).
+"""Deletion of a topic in eight steps, halted and resumed as brokers fail and return (kafka-0.9-controller).
 
-It waits while a broker that hosts a replica is down, and while replicas of the topic move. A controller that dies
-leaves the topic's node under `/admin/delete_topics`, so that the next one takes the steps again.
+A deletion waits while a broker that hosts a replica is down, and while the topic is being reassigned. If the
+controller fails, the node under `/admin/delete_topics` remains, and the next controller repeats the steps from the
+first. Apache Kafka: TopicDeletionManager.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from reference.controller.cluster import Key, ReplicaKey
-from reference.controller.office import Office
+from reference.controller.office import ControllerContext
 from reference.controller.paths import DELETE_TOPICS, TOPICS
 from reference.controller.steps import Step
 from reference.controller.transitions import PartitionStatus, ReplicaStatus
@@ -19,180 +20,195 @@ from reference.wire.errors import ErrorCode
 from reference.wire.messages.stop_replica import StopReplicaResponse
 
 
-def awaits_replicas(office: Office) -> bool:
-    """Off: a topic is forgotten while brokers that are down still have it, and may come back under its name."""
-    return office.context.guards.deletion_awaits_replicas
+def waits_for_replicas(controller_context: ControllerContext) -> bool:
+    """Return whether a deletion waits for every replica; if off, a broker that was down may bring old data back."""
+    return controller_context.broker_context.guards.deletion_awaits_replicas
 
 
 class Deletions:
-    """`moves` says whether replicas of a topic move."""
+    """The deletions of one controller epoch; `is_moving` returns whether a topic is being reassigned."""
 
-    def __init__(self, office: Office, moves: Callable[[str], bool]) -> None:
-        self.office = office
-        self._moves = moves
+    def __init__(self, controller_context: ControllerContext, is_moving: Callable[[str], bool]) -> None:
+        self.controller_context = controller_context
+        self._is_moving = is_moving
         self._running: set[str] = set()
-        self._awaited: dict[str, list[Pending[None]]] = {}
-        self._after_move: set[str] = set()
-        self._refused: dict[str, dict[int, int]] = {}  # topic -> broker -> its epoch when it refused
+        self._waiters: dict[str, list[Pending[None]]] = {}
+        self._waiting_for_move: set[str] = set()
+        self._refusals: dict[str, dict[int, int]] = {}  # topic -> broker -> its epoch when it refused
 
-    def want(self, topic: str) -> None:
-        """Begin, or resume; does nothing while it is halted or under way."""
-        if self._moves(topic) and self.office.context.guards.deletion_waits_for_reassignment:
-            self._after_move.add(topic)  # until then a topic like any other: leaders and ISRs change, or no move ends
+    def start_or_resume(self, topic: str) -> None:
+        """Start or resume the deletion of a topic; do nothing while it is halted or already running."""
+        if self._is_moving(topic) and self.controller_context.broker_context.guards.deletion_waits_for_reassignment:
+            self._waiting_for_move.add(
+                topic
+            )  # until then a topic like any other: leaders and ISRs change, or no move ends
             return
-        self.office.cluster.deleting.add(topic)
-        if topic not in self._running and not self._halted(topic):
+        self.controller_context.cluster.deleting.add(topic)
+        if topic not in self._running and not self._is_halted(topic):
             self._running.add(topic)
-            self.office.begin(self._delete, topic)
+            self.controller_context.spawn(self._delete, topic)
 
-    def _halted(self, topic: str) -> bool:
+    def _is_halted(self, topic: str) -> bool:
         hosts = {
-            replica for key in self.office.cluster.assigned(topic) for replica in self.office.cluster.replicas(key)
+            replica
+            for key in self.controller_context.cluster.partitions(topic)
+            for replica in self.controller_context.cluster.replicas(key)
         }
-        brokers = self.office.cluster.brokers
-        refused = self._refused.get(topic, {}).items()
-        if any(brokers[broker].epoch == epoch for broker, epoch in refused if broker in brokers):
-            return True  # until it has another life: it would say the same again
-        return awaits_replicas(self.office) and not hosts <= set(brokers)
+        brokers = self.controller_context.cluster.brokers
+        refusals = self._refusals.get(topic, {}).items()
+        if any(brokers[broker].epoch == epoch for broker, epoch in refusals if broker in brokers):
+            return True  # a broker that refused refuses again until it restarts
+        return waits_for_replicas(self.controller_context) and not hosts <= set(brokers)
 
-    def moved(self, topic: str) -> None:
-        """Nothing of it moves any more."""
-        if topic in self._after_move:
-            self._after_move.discard(topic)
-            self.want(topic)
+    def on_reassignment_end(self, topic: str) -> None:
+        """Start the deletion that waited for the reassignment of this topic, if any."""
+        if topic in self._waiting_for_move:
+            self._waiting_for_move.discard(topic)
+            self.start_or_resume(topic)
 
     async def _delete(self, topic: str) -> None:
-        deletion = Deletion(self.office, topic)
-        done = await deletion.take_steps()
+        deletion = Deletion(self.controller_context, topic)
+        done = await deletion.run_steps()
         self._running.discard(topic)
-        self._refused[topic] = deletion.refused
+        self._refusals[topic] = deletion.refusals
         if done:
-            del self._refused[topic]
-            for pending in self._awaited.pop(topic, []):
+            del self._refusals[topic]
+            for pending in self._waiters.pop(topic, []):
                 pending.resolve(None)
-        if topic in self.office.cluster.deleting:
-            self.want(topic)  # what halted it may have passed meanwhile
+        if topic in self.controller_context.cluster.deleting:
+            self.start_or_resume(topic)  # the cause of the halt may be gone by now
 
-    def replica_died(self, replica: ReplicaKey) -> None:
-        """Its deletion waits for its broker; otherwise it is just offline."""
-        status = self.office.replicas[replica]
+    def on_replica_offline(self, replica: ReplicaKey) -> None:
+        """Record that a replica is offline; if it was being deleted, its deletion waits for its broker."""
+        status = self.controller_context.replicas[replica]
         if status == ReplicaStatus.DELETION_STARTED:
-            self.office.replicas.move(replica, ReplicaStatus.DELETION_INELIGIBLE)
+            self.controller_context.replicas.move(replica, ReplicaStatus.DELETION_INELIGIBLE)
         elif status in {ReplicaStatus.NEW, ReplicaStatus.ONLINE}:
-            self.office.replicas.move(replica, ReplicaStatus.OFFLINE)
+            self.controller_context.replicas.move(replica, ReplicaStatus.OFFLINE)
 
-    def deleted(self, topic: str) -> Pending[None]:
+    def when_deleted(self, topic: str) -> Pending[None]:
+        """Resolve when the topic is deleted."""
         pending: Pending[None] = Pending()
-        self._awaited.setdefault(topic, []).append(pending)
+        self._waiters.setdefault(topic, []).append(pending)
         return pending
 
 
 class Deletion:
-    """One topic on its way out. A step answers False when it must wait for a broker.
+    """The deletion of one topic. A step returns False when it must wait for a broker.
 
-    `refused`: who answered that it did not do what it was told, and in which life (broker epoch).
+    `refusals`: broker id -> its epoch, for brokers that answered StopReplica with an error.
     """
 
-    def __init__(self, office: Office, topic: str) -> None:
-        self.office, self.topic = office, topic
-        self.refused: dict[int, int] = {}
+    def __init__(self, controller_context: ControllerContext, topic: str) -> None:
+        self.controller_context, self.topic = controller_context, topic
+        self.refusals: dict[int, int] = {}
 
-    async def take_steps(self) -> bool:
+    async def run_steps(self) -> bool:
         for step in STEPS:
-            if not await step.take(self):
+            if not await step.run(self):
                 return False
         return True
 
     @property
     def keys(self) -> list[Key]:
-        return [key for key in self.office.cluster.assigned(self.topic) if key in self.office.cluster.states]
+        return [
+            key
+            for key in self.controller_context.cluster.partitions(self.topic)
+            if key in self.controller_context.cluster.states
+        ]
 
-    def _hosts(self) -> dict[int, list[Key]]:
-        """Who has what that is not known to be deleted."""
+    def _remaining_hosts(self) -> dict[int, list[Key]]:
+        """Return broker id -> partitions whose replica there is not confirmed as deleted."""
         hosts: dict[int, list[Key]] = {}
         for key in self.keys:
-            for replica in self.office.cluster.replicas(key):
-                if self.office.replicas[(*key, replica)] != ReplicaStatus.DELETION_SUCCESSFUL:
+            for replica in self.controller_context.cluster.replicas(key):
+                if self.controller_context.replicas[(*key, replica)] != ReplicaStatus.DELETION_SUCCESSFUL:
                     hosts.setdefault(replica, []).append(key)
         return dict(sorted(hosts.items()))
 
-    async def tell_all(self) -> bool:
-        office = self.office
-        office.log(f"topic {self.topic}: deletion begins")
-        for answer in office.send_metadata(self.keys, office.cluster.brokers, deleted=True):
-            await office.ask(answer)
+    async def announce_deletion(self) -> bool:
+        controller_context = self.controller_context
+        controller_context.log(f"topic {self.topic}: deletion starts")
+        for answer in controller_context.send_update_metadata(
+            self.keys, controller_context.cluster.brokers, deleted=True
+        ):
+            await controller_context.wait_for(answer)
         return True
 
-    async def close_partitions(self) -> bool:
-        for key in self.office.cluster.assigned(self.topic):
-            if self.office.partitions[key] in {PartitionStatus.NEW, PartitionStatus.ONLINE}:
-                self.office.partitions.move(key, PartitionStatus.OFFLINE)
+    async def mark_partitions_offline(self) -> bool:
+        for key in self.controller_context.cluster.partitions(self.topic):
+            if self.controller_context.partitions[key] in {PartitionStatus.NEW, PartitionStatus.ONLINE}:
+                self.controller_context.partitions.move(key, PartitionStatus.OFFLINE)
         return True
 
     async def stop_replicas(self) -> bool:
-        """All stop before the first is deleted, so that nobody fetches from a log that goes."""
-        self._move(ReplicaStatus.OFFLINE)
-        return await self._stop(delete=False) or not awaits_replicas(self.office)
+        """Stop all replicas before the first is deleted, so that no follower fetches from a deleted log."""
+        self._move_replicas(ReplicaStatus.OFFLINE)
+        return await self._stop(delete=False) or not waits_for_replicas(self.controller_context)
 
     async def delete_replicas(self) -> bool:
-        self._move(ReplicaStatus.DELETION_STARTED)
+        self._move_replicas(ReplicaStatus.DELETION_STARTED)
         confirmed = await self._stop(delete=True)
-        return confirmed or not awaits_replicas(self.office)
+        return confirmed or not waits_for_replicas(self.controller_context)
 
     async def _stop(self, *, delete: bool) -> bool:
-        sent = [(host, keys, self.office.send_stop(host, keys, delete=delete)) for host, keys in self._hosts().items()]
-        answers = [(host, keys, await self.office.ask(answer)) for host, keys, answer in sent]
+        sent = [
+            (host, keys, self.controller_context.send_stop_replica(host, keys, delete=delete))
+            for host, keys in self._remaining_hosts().items()
+        ]
+        answers = [(host, keys, await self.controller_context.wait_for(answer)) for host, keys, answer in sent]
         for host, keys, answer in answers:
-            stopped = _stopped(answer)
+            stopped = _stopped_partitions(answer)
             for key in keys if delete else ():
-                if key in stopped and self.office.replicas[(*key, host)] == ReplicaStatus.DELETION_STARTED:
-                    self.office.replicas.move((*key, host), ReplicaStatus.DELETION_SUCCESSFUL)
+                if key in stopped and self.controller_context.replicas[(*key, host)] == ReplicaStatus.DELETION_STARTED:
+                    self.controller_context.replicas.move((*key, host), ReplicaStatus.DELETION_SUCCESSFUL)
             if answer is not None and not stopped.issuperset(keys):
-                self._refuses(host, answer)
-        return all(_stopped(answer).issuperset(keys) for _, keys, answer in answers)
+                self._record_refusal(host, answer)
+        return all(_stopped_partitions(answer).issuperset(keys) for _, keys, answer in answers)
 
-    def _refuses(self, host: int, answer: StopReplicaResponse) -> None:
-        info = self.office.cluster.brokers.get(host)
+    def _record_refusal(self, host: int, answer: StopReplicaResponse) -> None:
+        info = self.controller_context.cluster.brokers.get(host)
         if info is not None:
-            self.refused[host] = info.epoch
-            self.office.log(
-                f"topic {self.topic}: broker {host} refuses to stop its replicas (error {answer.error_code})"
+            self.refusals[host] = info.epoch
+            self.controller_context.log(
+                f"topic {self.topic}: broker {host} did not stop its replicas (error {answer.error_code}); "
+                "the deletion resumes when the broker restarts"
             )
 
-    def _move(self, status: ReplicaStatus) -> None:
-        for host, keys in self._hosts().items():
+    def _move_replicas(self, status: ReplicaStatus) -> None:
+        for host, keys in self._remaining_hosts().items():
             for key in keys:
-                self.office.replicas.move((*key, host), status)
+                self.controller_context.replicas.move((*key, host), status)
 
-    async def forget_replicas(self) -> bool:
-        for key in list(self.office.cluster.assigned(self.topic)):
-            for replica in self.office.cluster.replicas(key):
-                self.office.replicas.forget((*key, replica))
-            if self.office.partitions[key] != PartitionStatus.NON_EXISTENT:
-                self.office.partitions.move(key, PartitionStatus.NON_EXISTENT)
+    async def remove_replica_states(self) -> bool:
+        for key in list(self.controller_context.cluster.partitions(self.topic)):
+            for replica in self.controller_context.cluster.replicas(key):
+                self.controller_context.replicas.forget((*key, replica))
+            if self.controller_context.partitions[key] != PartitionStatus.NON_EXISTENT:
+                self.controller_context.partitions.move(key, PartitionStatus.NON_EXISTENT)
         return True
 
-    async def forget_topic(self) -> bool:
-        await self.office.delete_tree(f"{TOPICS}/{self.topic}")
+    async def delete_topic_node(self) -> bool:
+        await self.controller_context.delete_tree(f"{TOPICS}/{self.topic}")
         return True
 
-    async def forget_config(self) -> bool:
-        await self.office.delete_tree(config_path(self.topic))
+    async def delete_config_node(self) -> bool:
+        await self.controller_context.delete_tree(config_path(self.topic))
         return True
 
-    async def forget_wish(self) -> bool:
-        await self.office.write(Delete(f"{DELETE_TOPICS}/{self.topic}"))
-        cluster = self.office.cluster
+    async def delete_request_node(self) -> bool:
+        await self.controller_context.write(Delete(f"{DELETE_TOPICS}/{self.topic}"))
+        cluster = self.controller_context.cluster
         for key in self.keys:
             cluster.states.pop(key)
         cluster.topics.pop(self.topic, None)
         cluster.deleting.discard(self.topic)
-        self.office.log(f"topic {self.topic}: deleted")
+        self.controller_context.log(f"topic {self.topic}: deleted")
         return True
 
 
-def _stopped(answer: StopReplicaResponse | None) -> set[Key]:
-    """What a broker says that it stopped; a request for an earlier life of it, or from a zombie, stops nothing."""
+def _stopped_partitions(answer: StopReplicaResponse | None) -> set[Key]:
+    """Return the partitions that a broker stopped; none if it failed or if the request had a stale epoch."""
     if answer is None or answer.error_code != ErrorCode.NONE:
         return set()
     parts = answer.partition_errors
@@ -200,14 +216,15 @@ def _stopped(answer: StopReplicaResponse | None) -> set[Key]:
 
 
 STEPS: Final[tuple[Step[Deletion, bool], ...]] = (
-    Step("UpdateMetadata tells every broker that the topic goes: clients are refused.", Deletion.tell_all),
-    Step("Its partitions are OfflinePartition.", Deletion.close_partitions),
-    Step("Its replicas are OfflineReplica: StopReplica ends fetching.", Deletion.stop_replicas),
+    Step("Send UpdateMetadata with the deletion to every broker: clients are rejected.", Deletion.announce_deletion),
+    Step("Move its partitions to OfflinePartition.", Deletion.mark_partitions_offline),
+    Step("Move its replicas to OfflineReplica: StopReplica ends fetching.", Deletion.stop_replicas),
     Step(
-        "Its replicas are ReplicaDeletionStarted: StopReplica deletes, each broker confirms.", Deletion.delete_replicas
+        "Move its replicas to ReplicaDeletionStarted: StopReplica deletes, each broker confirms.",
+        Deletion.delete_replicas,
     ),
-    Step("Replicas and partitions are NonExistent.", Deletion.forget_replicas),
-    Step("The topic's node goes.", Deletion.forget_topic),
-    Step("The topic's settings go.", Deletion.forget_config),
-    Step("The wish goes, and the caches forget.", Deletion.forget_wish),
+    Step("Remove the states of its replicas and partitions.", Deletion.remove_replica_states),
+    Step("Delete the topic's node.", Deletion.delete_topic_node),
+    Step("Delete the topic's settings.", Deletion.delete_config_node),
+    Step("Delete the deletion request and the cached topic.", Deletion.delete_request_node),
 )

@@ -1,7 +1,8 @@
-"""Eligible leader replicas: who left an ISR that was too small, and has everything committed (KIP-966).
+"""Eligible leader replicas (ELR): replicas outside the ISR that have all committed records (KIP-966).
 
-While the ISR is smaller than min.insync.replicas the high watermark stands still, so whoever leaves it then lacks
-nothing. Kept only where the controller writes every ISR (`isr_update = alter_partition`).
+While the ISR is smaller than min.insync.replicas the high watermark does not advance, so a replica that leaves the ISR
+then has every committed record. The ELR is maintained only if the controller writes every ISR
+(`isr_update = alter_partition`).
 """
 
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from reference.replication.states import PartitionState
 def next_elr(
     before: PartitionState, isr: Collection[int], unclean: Collection[int], min_isr: int, guards: Guards
 ) -> tuple[int, ...]:
-    """The eligible replicas once `isr` is the ISR; `unclean` are those that may have lost their tail."""
+    """Return the ELR for the new `isr`; `unclean` are brokers that may have lost the end of their logs."""
     if not guards.keep_eligible:
         return ()
     if len(isr) >= min_isr:
@@ -25,9 +26,9 @@ def next_elr(
 
 
 def trusted_isr(state: PartitionState, unclean: Collection[int]) -> tuple[int, ...]:
-    """The ISR without those that may have lost their tail; empty where an eligible replica is to lead instead.
+    """Return the ISR without the `unclean` brokers; empty if an eligible leader replica should lead instead.
 
-    When nobody is above doubt all stay: nobody else is known to have everything.
+    If every member of ISR and ELR is unclean, all stay: no other replica is known to have all committed records.
     """
     trusted = tuple(replica for replica in state.isr if replica not in unclean)
     if trusted or not set(unclean).issuperset(state.elr):

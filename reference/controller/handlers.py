@@ -1,16 +1,19 @@
-"""What the controller is asked: ControlledShutdown (7), ElectLeaders (43), AlterPartitionReassignments (45),
-ListPartitionReassignments (46), AlterPartition (56). A broker that is not the controller refuses."""
+"""Request handlers of the controller; any other broker answers NOT_CONTROLLER.
+
+ControlledShutdown (7), ElectLeaders (43), AlterPartitionReassignments (45), ListPartitionReassignments (46),
+AlterPartition (56).
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from reference.controller.alter_partition import judge
+from reference.controller.alter_partition import validate_proposal
 from reference.controller.cluster import Key, StoreLostError
 from reference.controller.controller import Controller
 from reference.controller.election import elect_for_shutdown, elect_offline
-from reference.controller.office import OfficeOverError
-from reference.controller.reassignment import write_wish
+from reference.controller.office import ControllerMovedError
+from reference.controller.reassignment import write_reassignment
 from reference.controller.term import Term
 from reference.events import Request
 from reference.replication.states import NO_LEADER, PartitionState, state_path
@@ -49,7 +52,7 @@ from reference.wire.messages.list_partition_reassignments import (
 )
 
 PREFERRED: Final = 0
-REFUSED: Final = (OfficeOverError, StoreLostError)
+NOT_CONTROLLER_ERRORS: Final = (ControllerMovedError, StoreLostError)
 
 
 def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
@@ -60,30 +63,32 @@ def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
 
 
 class ControllerHandlers:
+    """`name_of` returns the name of a topic id, or None."""
+
     def __init__(self, controller: Controller, name_of: Callable[[bytes], str | None]) -> None:
         self._controller, self._name_of = controller, name_of
 
     def _term(self) -> Term:
-        """OfficeOverError unless this broker is the controller."""
+        """Return the current term; raise ControllerMovedError unless this broker is the controller."""
         term = self._controller.term
         if term is None or not self._controller.active:
-            raise OfficeOverError
+            raise ControllerMovedError
         return term
 
     # -- controlled shutdown -----------------------------------------------------------------------
 
     async def controlled_shutdown(self, request: Request) -> ControlledShutdownResponse:
-        """Move its leaders away and take it out of the ISRs; it may stop when none remains (KAFKA-340)."""
+        """Move leaders off a broker and remove it from ISRs; the response lists what it still leads (KAFKA-340)."""
         body: ControlledShutdownRequest = request.body
         try:
             term = self._term()
-            known = term.office.cluster.brokers.get(body.broker_id)
+            known = term.controller_context.cluster.brokers.get(body.broker_id)
             if known is None:
                 return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
             if 0 <= body.broker_epoch < known.epoch:
                 return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             remaining = await self._shut_down(term, body.broker_id)
-        except REFUSED:
+        except NOT_CONTROLLER_ERRORS:
             return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
         return ControlledShutdownResponse(
             remaining_partitions=tuple(
@@ -92,17 +97,17 @@ class ControllerHandlers:
         )
 
     async def _shut_down(self, term: Term, broker_id: int) -> list[Key]:
-        office, cluster = term.office, term.office.cluster
-        cluster.leaving.add(broker_id)  # from now on nobody tells it to follow, or takes it into an ISR
+        controller_context, cluster = term.controller_context, term.controller_context.cluster
+        cluster.shutting_down.add(broker_id)  # from now on it receives no LeaderAndIsr
         hosted = [key for key in cluster.hosted_by(broker_id) if key[0] not in cluster.deleting]
 
         def decide(key: Key, state: PartitionState) -> PartitionState | None:
-            return elect_for_shutdown(state, cluster.replicas(key), cluster.live(key), cluster.leaving)
+            return elect_for_shutdown(state, cluster.replicas(key), cluster.live(key), cluster.shutting_down)
 
-        await office.change(hosted, decide)
+        await controller_context.update_partitions(hosted, decide)
         followed = [key for key in hosted if cluster.states[key].leader != broker_id]
-        if followed:  # it need not fetch any more
-            office.send_stop(broker_id, followed, delete=False)
+        if followed:  # it no longer needs to fetch
+            controller_context.send_stop_replica(broker_id, followed, delete=False)
         return [key for key in hosted if cluster.states[key].leader == broker_id and len(cluster.replicas(key)) > 1]
 
     # -- elections ---------------------------------------------------------------------------------
@@ -112,19 +117,21 @@ class ControllerHandlers:
         everywhere = body.topic_partitions is None
         try:
             term = self._term()
-            states = term.office.cluster.states
-            asked = list(states)
+            states = term.controller_context.cluster.states
+            requested = list(states)
             if body.topic_partitions is not None:
-                asked = [(each.topic, number) for each in body.topic_partitions for number in each.partitions]
-            known = [key for key in asked if key in states]
+                requested = [(topic.topic, number) for topic in body.topic_partitions for number in topic.partitions]
+            known = [key for key in requested if key in states]
             if body.election_type == PREFERRED:
                 changed = await term.elections.elect(known)
             else:
-                changed = await term.office.change(known, lambda key, state: self._unclean(term, key, state))
-            results = {key: self._outcome(term, key, changed, body.election_type) for key in asked}
-        except REFUSED:
+                changed = await term.controller_context.update_partitions(
+                    known, lambda key, state: self._elect_unclean(term, key, state)
+                )
+            results = {key: self._election_error(term, key, changed, body.election_type) for key in requested}
+        except NOT_CONTROLLER_ERRORS:
             return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
-        told = {
+        reported = {
             key: code for key, code in results.items() if not (everywhere and code is ErrorCode.ELECTION_NOT_NEEDED)
         }
         return ElectLeadersResponse(
@@ -132,23 +139,23 @@ class ControllerHandlers:
                 ReplicaElectionResult(
                     topic=topic,
                     partition_result=tuple(
-                        PartitionResult(partition_id=number, error_code=told[topic, number], error_message=None)
+                        PartitionResult(partition_id=number, error_code=reported[topic, number], error_message=None)
                         for number in numbers
                     ),
                 )
-                for topic, numbers in _by_topic(told).items()
+                for topic, numbers in _by_topic(reported).items()
             )
         )
 
-    def _unclean(self, term: Term, key: Key, state: PartitionState) -> PartitionState | None:
-        """Only where nobody leads: whoever lives, in sync or not (KIP-460)."""
-        cluster = term.office.cluster
+    def _elect_unclean(self, term: Term, key: Key, state: PartitionState) -> PartitionState | None:
+        """Elect any live replica, in sync or not, for a partition without a live leader (KIP-460)."""
+        cluster = term.controller_context.cluster
         if state.leader != NO_LEADER and state.leader in cluster.live(key):
             return None
         return elect_offline(state, cluster.replicas(key), cluster.live(key), unclean=True)
 
-    def _outcome(self, term: Term, key: Key, changed: list[Key], election_type: int) -> ErrorCode:
-        cluster = term.office.cluster
+    def _election_error(self, term: Term, key: Key, changed: list[Key], election_type: int) -> ErrorCode:
+        cluster = term.controller_context.cluster
         if key not in cluster.states:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader, preferred = cluster.states[key].leader, cluster.replicas(key)[0]
@@ -167,54 +174,59 @@ class ControllerHandlers:
             term = self._term()
             responses = []
             for topic in body.topics:
-                parts = [await self._reassign(term, topic.name, asked, may_resize) for asked in topic.partitions]
+                parts = [
+                    await self._reassign(term, topic.name, requested, may_resize) for requested in topic.partitions
+                ]
                 responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(parts)))
-        except REFUSED:
+        except NOT_CONTROLLER_ERRORS:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
         return AlterPartitionReassignmentsResponse(error_message=None, responses=tuple(responses))
 
     async def _reassign(
-        self, term: Term, topic: str, asked: ReassignablePartition, may_resize: bool
+        self, term: Term, topic: str, requested: ReassignablePartition, may_resize: bool
     ) -> ReassignablePartitionResponse:
-        key = (topic, asked.partition_index)
-        error, message = self._refusal(term, key, asked.replicas, may_resize=may_resize)
+        key = (topic, requested.partition_index)
+        error, message = self._validate(term, key, requested.replicas, may_resize=may_resize)
         if error is ErrorCode.NONE:
-            target = asked.replicas
-            if target is None:  # back to where they came from
-                adding = term.office.cluster.topics[topic].adding.get(key[1], ())
+            target = requested.replicas
+            if target is None:  # cancel: back to the original replicas
+                adding = term.controller_context.cluster.topics[topic].adding.get(key[1], ())
                 running = term.reassignments.running[key]
-                target = tuple(replica for replica in running.both if replica not in adding)
-            await write_wish(term.office, key, target)
+                target = tuple(replica for replica in running.all_replicas if replica not in adding)
+            await write_reassignment(term.controller_context, key, target)
         return ReassignablePartitionResponse(partition_index=key[1], error_code=error, error_message=message)
 
-    def _refusal(
+    def _validate(
         self, term: Term, key: Key, replicas: tuple[int, ...] | None, *, may_resize: bool
     ) -> tuple[ErrorCode, str | None]:
-        cluster = term.office.cluster
+        cluster = term.controller_context.cluster
         if key not in cluster.states or key[0] in cluster.deleting:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         if replicas is None:
             moving = key in term.reassignments.running
             return (ErrorCode.NONE if moving else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS), None
         if not replicas or len(set(replicas)) != len(replicas):
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas must be different brokers, not {list(replicas)}"
+            return (
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The replicas must be different brokers, not {list(replicas)}.",
+            )
         unknown = sorted(set(replicas) - set(cluster.brokers))
         if unknown:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"brokers {unknown} are not alive"
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The brokers {unknown} are not alive."
         if not may_resize and len(replicas) != len(cluster.replicas(key)):
-            return ErrorCode.INVALID_REPLICATION_FACTOR, "the number of replicas must not change"
+            return ErrorCode.INVALID_REPLICATION_FACTOR, "The number of replicas must not change."
         return ErrorCode.NONE, None
 
     async def list_reassignments(self, request: Request) -> ListPartitionReassignmentsResponse:
         body: ListPartitionReassignmentsRequest = request.body
         try:
             running = self._term().reassignments.running
-        except REFUSED:
+        except NOT_CONTROLLER_ERRORS:
             return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
         wanted = None
         if body.topics is not None:
             wanted = {(topic.name, number) for topic in body.topics for number in topic.partition_indexes}
-        shown = {key: each for key, each in running.items() if wanted is None or key in wanted}
+        shown = {key: reassignment for key, reassignment in running.items() if wanted is None or key in wanted}
         return ListPartitionReassignmentsResponse(
             error_message=None,
             topics=tuple(
@@ -223,9 +235,9 @@ class ControllerHandlers:
                     partitions=tuple(
                         OngoingPartitionReassignment(
                             partition_index=number,
-                            replicas=shown[topic, number].both,
+                            replicas=shown[topic, number].all_replicas,
                             adding_replicas=shown[topic, number].adding,
-                            removing_replicas=shown[topic, number].leaving,
+                            removing_replicas=shown[topic, number].removing,
                         )
                         for number in numbers
                     ),
@@ -237,50 +249,52 @@ class ControllerHandlers:
     # -- AlterPartition ------------------------------------------------------------------------------
 
     async def alter_partition(self, request: Request) -> AlterPartitionResponse:
-        """A leader's proposals for the ISR: each taken or refused alone (KIP-497)."""
+        """Accept or reject each ISR change that a leader proposes, independently of the others (KIP-497)."""
         body: AlterPartitionRequest = request.body
         try:
             term = self._term()
-            asker = term.office.cluster.brokers.get(body.broker_id)
-            if asker is None or body.broker_epoch != asker.epoch:
+            registered = term.controller_context.cluster.brokers.get(body.broker_id)
+            if registered is None or body.broker_epoch != registered.epoch:
                 return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             topics = []
             for topic in body.topics:
                 name = topic.topic_name or self._name_of(topic.topic_id)
                 parts = [
-                    await self._alter(term, (name or "", each.partition_index), body.broker_id, each)
-                    for each in topic.partitions
+                    await self._alter(term, (name or "", proposal.partition_index), body.broker_id, proposal)
+                    for proposal in topic.partitions
                 ]
                 topics.append(
                     AlterPartitionResponseTopicData(
                         topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=tuple(parts)
                     )
                 )
-        except REFUSED:
+        except NOT_CONTROLLER_ERRORS:
             return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
         return AlterPartitionResponse(topics=tuple(topics))
 
     async def _alter(
-        self, term: Term, key: Key, leader: int, asked: AlterPartitionRequestPartitionData
+        self, term: Term, key: Key, leader: int, proposal: AlterPartitionRequestPartitionData
     ) -> AlterPartitionResponsePartitionData:
-        office = term.office
-        error, proposed = judge(office.cluster, office.context.guards, key, leader, asked)
+        controller_context = term.controller_context
+        error, proposed = validate_proposal(
+            controller_context.cluster, controller_context.broker_context.guards, key, leader, proposal
+        )
         if proposed is not None:
-            elr = office.elr(key, office.cluster.states[key], proposed.isr)
-            proposed = replace(proposed, elr=elr, controller_epoch=office.epoch)
+            elr = controller_context.elr(key, controller_context.cluster.states[key], proposed.isr)
+            proposed = replace(proposed, elr=elr, controller_epoch=controller_context.epoch)
             label = proposed.label(f"{key[0]}-{key[1]}", "LeaderChangeIsr", leader)
-            version = office.cluster.states[key].partition_epoch
-            reply = await office.write(SetData(state_path(*key), proposed.to_bytes(), version, label))
+            version = controller_context.cluster.states[key].partition_epoch
+            reply = await controller_context.write(SetData(state_path(*key), proposed.to_bytes(), version, label))
             stat = reply.stats[-1] if reply.stats else None
-            if stat is None:  # somebody wrote meanwhile: the leader hears of that
+            if stat is None:  # a concurrent write: the leader must retry with the new state
                 error = ErrorCode.INVALID_UPDATE_VERSION
             else:
                 proposed = replace(proposed, partition_epoch=stat.version)
-                office.learn(key, proposed)
-                office.send_metadata([key], office.cluster.brokers)
+                controller_context.record_state(key, proposed)
+                controller_context.send_update_metadata([key], controller_context.cluster.brokers)
         if error is not ErrorCode.NONE:
             return AlterPartitionResponsePartitionData(partition_index=key[1], error_code=error)
-        state = proposed or office.cluster.states[key]
+        state = proposed or controller_context.cluster.states[key]
         return AlterPartitionResponsePartitionData(
             partition_index=key[1],
             leader_id=state.leader,

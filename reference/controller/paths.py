@@ -1,4 +1,4 @@
-"""Where things stand in the metadata store: the paths of Apache Kafka in ZooKeeper (kafka-0.8-principles)."""
+"""Paths of the metadata store's nodes, as in Apache Kafka on ZooKeeper (kafka-0.8-principles)."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""Moving a partition to other brokers, in the eleven steps of kafka-0.8-principles and kafka-0.9-controller.
+"""Partition reassignment in the eleven steps of kafka-0.8-principles and kafka-0.9-controller.
 
-OAR are the replicas that it had, RAR those that it shall have. The wish stands in the store until the last step, and
-the store keeps the old replicas until the last but one: whichever step a controller does not survive, its successor
-begins at the first one, and ends well.
+OAR are the original assigned replicas, RAR the reassigned (target) replicas. The request stays in the store until the
+last step, and the stored assignment includes OAR until the last but one. If the controller fails at any step, its
+successor can therefore start again at the first. Apache Kafka: KafkaController.onPartitionReassignment.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from typing import Final
 
 from reference.context import from_json, to_json
 from reference.controller.cluster import Key, StoreLostError
-from reference.controller.election import elect_reassigned, succeed
-from reference.controller.office import Office
+from reference.controller.election import elect_reassigned, with_new_epoch
+from reference.controller.office import ControllerContext
 from reference.controller.paths import REASSIGN, TOPICS
 from reference.controller.steps import Step
 from reference.controller.transitions import ReplicaStatus
@@ -23,213 +23,234 @@ Replicas = tuple[int, ...]
 
 
 class SupersededError(Exception):
-    """Another wish for the partition came meanwhile."""
+    """A newer request replaced the reassignment of this partition."""
 
 
 class Reassignments:
-    """All that are under way in this term; `on_end` hears of each topic of which nothing moves any more."""
+    """The reassignments of one controller epoch; `on_end(topic)` is called after each one completes."""
 
-    def __init__(self, office: Office, on_end: Callable[[str], None]) -> None:
-        self._office, self._on_end = office, on_end
+    def __init__(self, controller_context: ControllerContext, on_end: Callable[[str], None]) -> None:
+        self._controller_context, self._on_end = controller_context, on_end
         self.running: dict[Key, Reassignment] = {}
 
-    def moves(self, topic: str) -> bool:
+    def is_moving(self, topic: str) -> bool:
         return any(key[0] == topic for key in self.running)
 
     async def resume(self) -> None:
-        """Take up what the store wishes: after a failover, and when the node of wishes changes."""
-        for key, target in (await read_wishes(self._office)).items():
+        """Start the reassignments that the store requests, after a failover and when the request node changes."""
+        for key, target in (await read_reassignments(self._controller_context)).items():
             running = self.running.get(key)
-            if key not in self._office.cluster.states or key[0] in self._office.cluster.deleting:
-                await write_wish(self._office, key, None)
+            if (
+                key not in self._controller_context.cluster.states
+                or key[0] in self._controller_context.cluster.deleting
+            ):
+                await write_reassignment(self._controller_context, key, None)
             elif running is None or (running.target != target and not running.is_deleting):
-                original = self._office.cluster.replicas(key)  # after a failover: OAR and RAR already
+                original = self._controller_context.cluster.replicas(
+                    key
+                )  # after a failover this may already be OAR + RAR
                 if running is not None:
-                    running.superseded, original = True, running.both
-                self.running[key] = Reassignment(self._office, key, original, target)
-                self._office.begin(self._run, self.running[key])
+                    running.superseded, original = True, running.all_replicas
+                self.running[key] = Reassignment(self._controller_context, key, original, target)
+                self._controller_context.spawn(self._run, self.running[key])
 
     async def _run(self, reassignment: "Reassignment") -> None:
         key = reassignment.key
         try:
             for number, step in enumerate(STEPS, 1):
-                reassignment.check()
-                await step.take(reassignment)
-                self._office.log(f"{key[0]}-{key[1]} reassignment step {number}: {step.sentence}")
-                self._office.context.trace(
+                reassignment.check_superseded()
+                await step.run(reassignment)
+                self._controller_context.log(f"{key[0]}-{key[1]} reassignment step {number}: {step.description}")
+                self._controller_context.broker_context.trace(
                     f"{key[0]}-{key[1]}", "ReassignmentStep", choices={"step": number, "target": reassignment.target}
                 )
         except SupersededError:
             return
         del self.running[key]
-        await self.resume()  # another wish may have come too late for this move
+        await self.resume()  # a newer request may have arrived too late to replace this one
         self._on_end(key[0])
 
 
 class Reassignment:
-    def __init__(self, office: Office, key: Key, original: Replicas, target: Replicas) -> None:
-        self.office, self.key, self.target = office, key, target
+    """The reassignment of one partition; the methods that STEPS lists are its steps."""
+
+    def __init__(self, controller_context: ControllerContext, key: Key, original: Replicas, target: Replicas) -> None:
+        self.controller_context, self.key, self.target = controller_context, key, target
         self.superseded = False
-        self.is_deleting = False  # from here on it goes to its end, and another wish waits
-        begun = office.cluster.topics[key[0]].adding.get(key[1], ())
-        self.both = tuple(dict.fromkeys((*target, *original)))
-        self.adding = tuple(replica for replica in target if replica not in original or replica in begun)
-        self.leaving = tuple(replica for replica in original if replica not in target)
+        self.is_deleting = False  # from then on it runs to its end, and a newer request waits
+        already_adding = controller_context.cluster.topics[key[0]].adding.get(key[1], ())
+        self.all_replicas = tuple(dict.fromkeys((*target, *original)))
+        self.adding = tuple(replica for replica in target if replica not in original or replica in already_adding)
+        self.removing = tuple(replica for replica in original if replica not in target)
 
     @property
     def state(self) -> PartitionState:
-        return self.office.cluster.states[self.key]
+        return self.controller_context.cluster.states[self.key]
 
-    def check(self) -> None:
+    def check_superseded(self) -> None:
         if self.superseded:
             raise SupersededError
 
     def _assign(self, replicas: Replicas) -> None:
-        self.office.cluster.topics[self.key[0]].assignment[self.key[1]] = replicas
+        self.controller_context.cluster.topics[self.key[0]].assignment[self.key[1]] = replicas
 
-    async def announce_both(self) -> None:
-        both = self.both if self.office.context.guards.announce_both_replica_sets else self.target
-        self._assign(both)
-        await self._persist(both, adding=self.adding, removing=self.leaving)
+    async def assign_both(self) -> None:
+        assigned = (
+            self.all_replicas
+            if self.controller_context.broker_context.guards.announce_both_replica_sets
+            else self.target
+        )
+        self._assign(assigned)
+        await self._persist(assigned, adding=self.adding, removing=self.removing)
 
     async def _persist(self, replicas: Replicas, *, adding: Replicas = (), removing: Replicas = ()) -> None:
         topic, partition = self.key
-        info = self.office.cluster.topics[topic]
+        info = self.controller_context.cluster.topics[topic]
         info.adding[partition], info.removing[partition] = adding, removing
         for moving in (info.adding, info.removing):
             if not moving[partition]:
                 del moving[partition]
         stored = replace(info, assignment={**info.assignment, partition: replicas})
-        await self.office.write(SetData(f"{TOPICS}/{topic}", stored.to_bytes()))
+        await self.controller_context.write(SetData(f"{TOPICS}/{topic}", stored.to_bytes()))
 
-    async def raise_epoch(self) -> None:
-        """So that every replica, old or new, hears of all the others."""
-        await self.office.change([self.key], lambda key, state: succeed(state, state.leader, state.isr))
+    async def bump_leader_epoch(self) -> None:
+        """Start a new leader epoch, so that LeaderAndIsr reaches every replica with the full replica list."""
+        await self.controller_context.update_partitions(
+            [self.key], lambda key, state: with_new_epoch(state, state.leader, state.isr)
+        )
 
-    async def start_new(self) -> None:
+    async def start_new_replicas(self) -> None:
         for replica in self.adding:
-            if self.office.replicas[(*self.key, replica)] == ReplicaStatus.NON_EXISTENT:
-                self.office.replicas.move((*self.key, replica), ReplicaStatus.NEW)
+            if self.controller_context.replicas[(*self.key, replica)] == ReplicaStatus.NON_EXISTENT:
+                self.controller_context.replicas.move((*self.key, replica), ReplicaStatus.NEW)
 
-    async def await_in_sync(self) -> None:
-        guarded = self.office.context.guards.await_target_in_sync
-        while guarded and not set(self.target) <= set(self.state.isr):
-            await self.office.ask(self.office.next_state(self.key))
-            self.check()
+    async def wait_until_in_sync(self) -> None:
+        enforced = self.controller_context.broker_context.guards.await_target_in_sync
+        while enforced and not set(self.target) <= set(self.state.isr):
+            await self.controller_context.wait_for(self.controller_context.when_state_changes(self.key))
+            self.check_superseded()
 
     async def bring_online(self) -> None:
         for replica in self.target:
-            if replica in self.office.cluster.brokers:
-                self.office.replicas.move((*self.key, replica), ReplicaStatus.ONLINE)
+            if replica in self.controller_context.cluster.brokers:
+                self.controller_context.replicas.move((*self.key, replica), ReplicaStatus.ONLINE)
 
-    async def replace_cache(self) -> None:
-        """Not yet the store: a successor would not know whom to stop."""
+    async def update_cached_assignment(self) -> None:
+        """Set the cached assignment to RAR; a successor needs the stored one to know which replicas to stop."""
         self._assign(self.target)
-        if not self.office.context.guards.persist_assignment_last:
+        if not self.controller_context.broker_context.guards.persist_assignment_last:
             await self._persist(self.target)
 
     async def move_leader(self) -> None:
-        """Waits while none of the new replicas may lead. Those that leave are not told of the new epoch:
+        """Elect a leader from RAR, waiting while no RAR replica can lead.
 
-        they would fetch in it, and be let into the ISR again.
+        The removed replicas do not receive the new epoch: they would fetch with it and rejoin the ISR.
         """
-        if not self.office.context.guards.move_leader_to_target:
+        if not self.controller_context.broker_context.guards.move_leader_to_target:
             return
-        while not await self.office.change([self.key], self._led_by_target):
-            await self.office.ask(self.office.next_state(self.key))
-            self.check()
+        while not await self.controller_context.update_partitions([self.key], self._elect_target):
+            await self.controller_context.wait_for(self.controller_context.when_state_changes(self.key))
+            self.check_superseded()
 
-    def _led_by_target(self, key: Key, state: PartitionState) -> PartitionState | None:
-        return elect_reassigned(state, self.target, self.office.cluster.live(key))
+    def _elect_target(self, key: Key, state: PartitionState) -> PartitionState | None:
+        return elect_reassigned(state, self.target, self.controller_context.cluster.live(key))
 
-    async def stop_old(self) -> None:
+    async def stop_old_replicas(self) -> None:
         self.is_deleting = True
-        if self.office.context.guards.shrink_before_delete:
-            await self.office.change([self.key], self._without_leaving)
+        if self.controller_context.broker_context.guards.shrink_before_delete:
+            await self.controller_context.update_partitions([self.key], self._shrink_to_target)
         await self._stop(delete=False)
-        for replica in self.leaving:
-            if self.office.replicas[(*self.key, replica)] in {ReplicaStatus.ONLINE, ReplicaStatus.NEW}:
-                self.office.replicas.move((*self.key, replica), ReplicaStatus.OFFLINE)
+        for replica in self.removing:
+            if self.controller_context.replicas[(*self.key, replica)] in {ReplicaStatus.ONLINE, ReplicaStatus.NEW}:
+                self.controller_context.replicas.move((*self.key, replica), ReplicaStatus.OFFLINE)
 
-    def _without_leaving(self, key: Key, state: PartitionState) -> PartitionState | None:
+    def _shrink_to_target(self, key: Key, state: PartitionState) -> PartitionState | None:
         isr = tuple(replica for replica in state.isr if replica in self.target)
-        return succeed(state, state.leader, isr) if isr and isr != state.isr else None
+        return with_new_epoch(state, state.leader, isr) if isr and isr != state.isr else None
 
-    async def delete_old(self) -> None:
-        """A broker that is down keeps its copy, and no rights."""
-        for replica in self.leaving:
-            if self.office.replicas[(*self.key, replica)] == ReplicaStatus.OFFLINE:
-                self.office.replicas.move((*self.key, replica), ReplicaStatus.DELETION_STARTED)
+    async def delete_old_replicas(self) -> None:
+        """Delete the removed replicas; a broker that is down keeps its copy, which is no longer assigned."""
+        for replica in self.removing:
+            if self.controller_context.replicas[(*self.key, replica)] == ReplicaStatus.OFFLINE:
+                self.controller_context.replicas.move((*self.key, replica), ReplicaStatus.DELETION_STARTED)
         await self._stop(delete=True)
-        for replica in self.leaving:
-            self.office.replicas.forget((*self.key, replica))
+        for replica in self.removing:
+            self.controller_context.replicas.forget((*self.key, replica))
 
     async def _stop(self, *, delete: bool) -> None:
-        for answer in [self.office.send_stop(replica, [self.key], delete=delete) for replica in self.leaving]:
-            await self.office.ask(answer)
+        for answer in [
+            self.controller_context.send_stop_replica(replica, [self.key], delete=delete) for replica in self.removing
+        ]:
+            await self.controller_context.wait_for(answer)
 
     async def persist_assignment(self) -> None:
         await self._persist(self.target)
 
     async def finish(self) -> None:
-        await write_wish(self.office, self.key, None, former=self.target)
-        self.office.send_metadata([self.key], self.office.cluster.brokers)
+        await write_reassignment(self.controller_context, self.key, None, expected=self.target)
+        self.controller_context.send_update_metadata([self.key], self.controller_context.cluster.brokers)
 
 
 STEPS: Final[tuple[Step[Reassignment, None], ...]] = (
-    Step("The store's assigned replicas are OAR and RAR together.", Reassignment.announce_both),
-    Step("A new leader epoch, and LeaderAndIsr to all of them.", Reassignment.raise_epoch),
-    Step("The replicas of RAR - OAR are NewReplica.", Reassignment.start_new),
-    Step("Every replica of RAR is in sync with the leader.", Reassignment.await_in_sync),
-    Step("The replicas of RAR are OnlineReplica.", Reassignment.bring_online),
-    Step("The cached assigned replicas are RAR.", Reassignment.replace_cache),
-    Step("A leader out of RAR, and LeaderAndIsr.", Reassignment.move_leader),
-    Step("OAR - RAR are OfflineReplica: out of the ISR, then StopReplica.", Reassignment.stop_old),
-    Step("OAR - RAR are NonExistentReplica: their data are deleted.", Reassignment.delete_old),
-    Step("The store's assigned replicas are RAR.", Reassignment.persist_assignment),
-    Step("The wish is deleted.", Reassignment.finish),
+    Step("Set the stored assignment to OAR + RAR.", Reassignment.assign_both),
+    Step("Start a new leader epoch and send LeaderAndIsr to OAR + RAR.", Reassignment.bump_leader_epoch),
+    Step("Move RAR - OAR to NewReplica.", Reassignment.start_new_replicas),
+    Step("Wait until every replica of RAR is in the ISR.", Reassignment.wait_until_in_sync),
+    Step("Move RAR to OnlineReplica.", Reassignment.bring_online),
+    Step("Set the cached assignment to RAR.", Reassignment.update_cached_assignment),
+    Step("Elect a leader from RAR and send LeaderAndIsr.", Reassignment.move_leader),
+    Step("Move OAR - RAR to OfflineReplica: shrink the ISR, then StopReplica.", Reassignment.stop_old_replicas),
+    Step("Move OAR - RAR to NonExistentReplica: delete their data.", Reassignment.delete_old_replicas),
+    Step("Set the stored assignment to RAR.", Reassignment.persist_assignment),
+    Step("Delete the request.", Reassignment.finish),
 )
 
 
-# -- the node of wishes ------------------------------------------------------------------------------
+# -- the request node -----------------------------------------------------------------------------------
 
 
-def parse_wishes(data: bytes) -> dict[Key, Replicas]:
+def parse_reassignments(data: bytes) -> dict[Key, Replicas]:
     entries = from_json(data)["partitions"]
     return {(entry["topic"], int(entry["partition"])): tuple(entry["replicas"]) for entry in entries}
 
 
-def wishes_to_bytes(wishes: dict[Key, Replicas]) -> bytes:
-    entries = [{"topic": key[0], "partition": key[1], "replicas": target} for key, target in sorted(wishes.items())]
+def reassignments_to_bytes(requested: dict[Key, Replicas]) -> bytes:
+    entries = [{"topic": key[0], "partition": key[1], "replicas": target} for key, target in sorted(requested.items())]
     return to_json({"version": 1, "partitions": entries})
 
 
-async def read_wishes(office: Office) -> dict[Key, Replicas]:
-    found = await office.ask(office.store.get(REASSIGN))
+async def read_reassignments(controller_context: ControllerContext) -> dict[Key, Replicas]:
+    found = await controller_context.wait_for(controller_context.store.get(REASSIGN))
     if found.error not in {"", "NoNode"}:
         raise StoreLostError(found.error)
-    return parse_wishes(found.data) if not found.error else {}
+    return parse_reassignments(found.data) if not found.error else {}
 
 
-async def write_wish(office: Office, key: Key, target: Replicas | None, *, former: Replicas | None = None) -> None:
-    """Add or replace one wish; None takes it away, and the last one takes the node with it.
+async def write_reassignment(
+    controller_context: ControllerContext, key: Key, target: Replicas | None, *, expected: Replicas | None = None
+) -> None:
+    """Add or replace one request; a `target` of None removes it, and removes the node with the last request.
 
-    `former`: takes that one away, and no other.
+    With `expected`, do nothing unless the stored target equals it: a newer request must survive.
     """
     while True:
-        found = await office.ask(office.store.get(REASSIGN))
-        wishes = parse_wishes(found.data) if found.stat is not None else {}
+        found = await controller_context.wait_for(controller_context.store.get(REASSIGN))
+        requested = parse_reassignments(found.data) if found.stat is not None else {}
         version = found.stat.version if found.stat is not None else 0
-        if former is not None and wishes.get(key) != former:
+        if expected is not None and requested.get(key) != expected:
             return
         if target is None:
-            wishes.pop(key, None)
+            requested.pop(key, None)
         else:
-            wishes[key] = target
-        if found.stat is None and not wishes:
+            requested[key] = target
+        if found.stat is None and not requested:
             return
-        operation = Delete(REASSIGN, version) if not wishes else SetData(REASSIGN, wishes_to_bytes(wishes), version)
+        operation = (
+            Delete(REASSIGN, version)
+            if not requested
+            else SetData(REASSIGN, reassignments_to_bytes(requested), version)
+        )
         if found.stat is None:
-            operation = Create(REASSIGN, wishes_to_bytes(wishes))  # type: ignore[assignment]
-        if not (await office.write(operation)).error:
+            operation = Create(REASSIGN, reassignments_to_bytes(requested))  # type: ignore[assignment]
+        if not (await controller_context.write(operation)).error:
             return

@@ -1,4 +1,4 @@
-"""The controller's three requests, built from what it holds."""
+"""Builds the controller's requests to brokers: LeaderAndIsr, UpdateMetadata and StopReplica."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ LEADER_AND_ISR_VERSION = 4
 UPDATE_METADATA_VERSION = 7
 STOP_REPLICA_VERSION = 3
 PLAINTEXT = 0
-EPOCH_DURING_DELETE = -2  # a topic that goes needs no leader epoch: nobody gives it back
+EPOCH_DURING_DELETE = -2  # accepted whatever the leader epoch (KIP-570)
 
-Versioned = tuple[Any, int]
+VersionedRequest = tuple[Any, int]
 
 
 def _by_topic(keys: list[Key]) -> dict[str, list[int]]:
@@ -41,7 +41,7 @@ def _by_topic(keys: list[Key]) -> dict[str, list[int]]:
 
 def leader_and_isr(
     controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key]
-) -> Versioned:
+) -> VersionedRequest:
     def state_of(key: Key) -> LeaderAndIsrPartitionState:
         state = cluster.states[key]
         return LeaderAndIsrPartitionState(
@@ -76,7 +76,7 @@ def leader_and_isr(
 
 def update_metadata(
     controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key], *, deleted: bool
-) -> Versioned:
+) -> VersionedRequest:
     def state_of(key: Key) -> UpdateMetadataPartitionState:
         state = cluster.states[key]
         return UpdateMetadataPartitionState(
@@ -108,14 +108,14 @@ def update_metadata(
         live_brokers=tuple(
             UpdateMetadataBroker(id=known, endpoints=endpoints(info.host, info.port), rack=info.rack)
             for known, info in cluster.brokers.items()
-            if known not in cluster.leaving
+            if known not in cluster.shutting_down
         ),
     ), UPDATE_METADATA_VERSION
 
 
 def stop_replica(
     controller_id: int, controller_epoch: int, broker_id: int, cluster: Cluster, keys: list[Key], *, delete: bool
-) -> Versioned:
+) -> VersionedRequest:
     def epoch_of(key: Key) -> int:
         return EPOCH_DURING_DELETE if key[0] in cluster.deleting else cluster.states[key].leader_epoch
 

@@ -1,4 +1,4 @@
-"""Procedures whose steps the source documents list are lists here too: run, tested and shown from the same data."""
+"""A step of a multi-step procedure: its description from the source document, and the coroutine that runs it."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -10,5 +10,5 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[Actor, Result]):
-    sentence: str
-    take: Callable[[Actor], Coroutine[Any, Any, Result]]
+    description: str
+    run: Callable[[Actor], Coroutine[Any, Any, Result]]

@@ -1,9 +1,9 @@
-"""One term of office: the office, the parts that act in it, and the events that wait for them."""
+"""One term of a controller: the components that share a ControllerContext, and their queue of store events."""
 
 from reference.controller.broker_changes import BrokerChanges
 from reference.controller.cluster import read_states
 from reference.controller.deletion import Deletions
-from reference.controller.office import Office
+from reference.controller.office import ControllerContext
 from reference.controller.preferred import PreferredElections
 from reference.controller.reassignment import Reassignments
 from reference.controller.topic_changes import TopicChanges
@@ -13,55 +13,60 @@ Event = tuple[str, str]
 
 
 class Term:
-    def __init__(self, office: Office, *, epoch_version: int) -> None:
-        self.office, self.epoch_version = office, epoch_version
-        self.reassignments = Reassignments(office, self._moved)
-        self.deletions = Deletions(office, self.reassignments.moves)
-        self.topics = TopicChanges(office)
-        self.brokers = BrokerChanges(office, self.topics, self.deletions)
-        self.elections = PreferredElections(office, self.reassignments.moves)
+    """The work of one controller epoch, from election to resignation."""
+
+    def __init__(self, controller_context: ControllerContext, *, epoch_version: int) -> None:
+        self.controller_context, self.epoch_version = controller_context, epoch_version
+        self.reassignments = Reassignments(controller_context, self._on_reassignment_end)
+        self.deletions = Deletions(controller_context, self.reassignments.is_moving)
+        self.topics = TopicChanges(controller_context)
+        self.brokers = BrokerChanges(controller_context, self.topics, self.deletions)
+        self.elections = PreferredElections(controller_context, self.reassignments.is_moving)
         self._inbox: Inbox[Event] = Inbox()
         self._queued: set[Event] = set()
 
     def put(self, event: Event) -> None:
-        """Equal work that still waits is done once."""
+        """Queue an event, unless an equal one is already queued."""
         if event not in self._queued:
             self._queued.add(event)
             self._inbox.put(event)
 
     async def serve(self) -> None:
-        """React to what the store tells, for as long as the term lasts."""
+        """Handle the events of the store one at a time, until the term ends."""
         while True:
             event = await self._inbox.take()
-            self.office.check()
+            self.controller_context.check_active()
             self._queued.discard(event)
             await self._handle(*event)
 
     async def _handle(self, kind: str, name: str) -> None:
         if kind == "brokers":
-            await self.brokers.look()
+            await self.brokers.refresh()
         elif kind == "topic":
-            await self.topics.look(name)
+            await self.topics.refresh(name)
         elif kind == "delete":
-            self.deletions.want(name)
+            self.deletions.start_or_resume(name)
         elif kind == "reassign":
             await self.reassignments.resume()
         elif kind == "disk":
-            self.brokers.look_at_disk(int(name))
+            self.brokers.query_offline_replicas(int(name))
         elif kind == "preferred":
-            await self.elections.take_up()
+            await self.elections.run_requested()
         else:
             await self._state_changed(name)
 
     async def _state_changed(self, name: str) -> None:
-        """A leader changed its ISR: everybody's metadata follows."""
+        """Send UpdateMetadata to every broker after a leader changed its ISR in the store."""
         topic, _, partition = name.rpartition("/")
         key = (topic, int(partition))
-        known, found = self.office.cluster.states.get(key), (await read_states(self.office.store, [key])).get(key)
-        self.office.check()
+        known, found = (
+            self.controller_context.cluster.states.get(key),
+            (await read_states(self.controller_context.store, [key])).get(key),
+        )
+        self.controller_context.check_active()
         if known is not None and found is not None and found.partition_epoch > known.partition_epoch:
-            self.office.learn(key, found)
-            self.office.send_metadata([key], self.office.cluster.brokers)
+            self.controller_context.record_state(key, found)
+            self.controller_context.send_update_metadata([key], self.controller_context.cluster.brokers)
 
-    def _moved(self, topic: str) -> None:
-        self.deletions.moved(topic)
+    def _on_reassignment_end(self, topic: str) -> None:
+        self.deletions.on_reassignment_end(topic)

@@ -1,6 +1,7 @@
-"""The states of a partition and of a replica, as the controller sees them (kafka-0.9-controller).
+"""State tables of partitions and replicas in the controller (kafka-0.9-controller).
 
-Each step names what is written and sent on the way. Deletion has states of its own, since it may be halted.
+The text of a transition says what is written and sent. Deletion has its own replica states, since it may be halted.
+Apache Kafka: PartitionStateMachine, ReplicaStateMachine.
 """
 
 from enum import StrEnum
@@ -38,34 +39,34 @@ PARTITION_TABLE: Final = StateTable(
     {
         (_P.NON_EXISTENT, _P.NEW): "assignment read from the store",
         (_P.NEW, _P.ONLINE): "first live replica leads, live replicas are the ISR; " + _ELECTED,
-        (_P.NEW, _P.OFFLINE): "no replica lives",
+        (_P.NEW, _P.OFFLINE): "no replica is alive",
         (_P.ONLINE, _P.ONLINE): "another leader or ISR; " + _ELECTED,
-        (_P.ONLINE, _P.OFFLINE): "leader died, or the topic goes",
-        (_P.OFFLINE, _P.ONLINE): "a member of the ISR lives again; " + _ELECTED,
-        (_P.OFFLINE, _P.OFFLINE): "still nobody may lead",
+        (_P.ONLINE, _P.OFFLINE): "the leader failed, or the topic is being deleted",
+        (_P.OFFLINE, _P.ONLINE): "a member of the ISR is alive again; " + _ELECTED,
+        (_P.OFFLINE, _P.OFFLINE): "still no replica may lead",
         (_P.OFFLINE, _P.NON_EXISTENT): "topic deleted",
     },
 )
 
-_TOLD: Final = "LeaderAndIsr to the replica, UpdateMetadata to all"
-_STOPPED: Final = "StopReplica; it leaves the ISR; LeaderAndIsr to the others, UpdateMetadata to all"
+_SENT: Final = "LeaderAndIsr to the replica, UpdateMetadata to all"
+_STOPPED: Final = "StopReplica; removed from the ISR; LeaderAndIsr to the others, UpdateMetadata to all"
 
 REPLICA_TABLE: Final = StateTable(
     "replica",
     SOURCE,
     _R.NON_EXISTENT,
     {
-        (_R.NON_EXISTENT, _R.NEW): _TOLD,
+        (_R.NON_EXISTENT, _R.NEW): _SENT,
         (_R.NEW, _R.ONLINE): "assigned",
-        (_R.ONLINE, _R.ONLINE): _TOLD,
-        (_R.OFFLINE, _R.ONLINE): _TOLD,
-        (_R.DELETION_INELIGIBLE, _R.ONLINE): _TOLD,
+        (_R.ONLINE, _R.ONLINE): _SENT,
+        (_R.OFFLINE, _R.ONLINE): _SENT,
+        (_R.DELETION_INELIGIBLE, _R.ONLINE): _SENT,
         (_R.NEW, _R.OFFLINE): _STOPPED,
         (_R.ONLINE, _R.OFFLINE): _STOPPED,
         (_R.OFFLINE, _R.OFFLINE): _STOPPED,
         (_R.OFFLINE, _R.DELETION_STARTED): "StopReplica with deletion",
         (_R.DELETION_STARTED, _R.DELETION_SUCCESSFUL): "the broker confirmed",
-        (_R.DELETION_STARTED, _R.DELETION_INELIGIBLE): "the broker died before it confirmed",
-        (_R.DELETION_SUCCESSFUL, _R.NON_EXISTENT): "forgotten",
+        (_R.DELETION_STARTED, _R.DELETION_INELIGIBLE): "the broker failed before it confirmed",
+        (_R.DELETION_SUCCESSFUL, _R.NON_EXISTENT): "the state is removed",
     },
 )

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reference.api_versions import API_VERSIONS, Served
+from reference.api_versions import API_VERSIONS, ServedApi
 from reference.drivers.limits import Limits
 from reference.drivers.tcp import Driver
 from reference.events import Request, Response
 from reference.meters import Meters
-from reference.security.sasl import MAX_TOKEN_FRAME, OPEN_TO_STRANGERS, Authenticator, SaslState
+from reference.security.sasl import MAX_TOKEN_FRAME, PRE_AUTHENTICATION_KEYS, Authenticator, SaslState
 from reference.security.scram import AuthenticationError
 from reference.wire.codec import decode_prefix
 from reference.wire.errors import DecodeError, EncodeError, FrameSizeError
@@ -34,7 +34,7 @@ class Listener:
     """What all connections of a port have in common. `authenticator` gives None where nobody has to log in."""
 
     driver: Driver
-    served: dict[int, Served]
+    served: dict[int, ServedApi]
     max_request_bytes: int
     limits: Limits
     meters: Meters
@@ -126,10 +126,10 @@ class ClientConnection(asyncio.Protocol):
     def _request(self, frame: bytes) -> Request:
         """Decode a request that is served in that version; everything else closes the connection."""
         header, position = decode_request_header(frame)
-        if not self._let_in and header.api_key not in OPEN_TO_STRANGERS:
+        if not self._let_in and header.api_key not in PRE_AUTHENTICATION_KEYS:
             raise AuthenticationError("not authenticated")
         served = self._listener.served.get(header.api_key)
-        if served is not None and served.answers(header.api_version):
+        if served is not None and served.supports(header.api_version):
             # As Apache Kafka does, take no offence at bytes left over: librdkafka's request for all topics has some.
             body, _ = decode_prefix(APIS[header.api_key].request, header.api_version, frame, position)
         elif header.api_key == API_VERSIONS:
@@ -141,11 +141,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _authenticate(self, sasl: Authenticator, frame: bytes) -> None:
         if sasl.state is SaslState.BARE_TOKENS:
-            token = sasl.token(frame)
+            token = sasl.process_token(frame)
             self._write(len(token).to_bytes(SIZE_BYTES, "big") + token)
         else:
             request = self._request(frame)
-            if sasl.may_ask_versions(request):
+            if sasl.accepts_api_versions(request):
                 self._busy = True
                 self._driver.receive(self._name, request)
                 return

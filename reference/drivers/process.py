@@ -145,7 +145,7 @@ async def _listen(
 
 async def _leave(driver: Driver, broker: Broker) -> None:
     """A controlled shutdown, for as long as somebody answers."""
-    driver.do(broker.leave)
+    driver.do(broker.shut_down)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LEAVE_S):
             while not broker.may_stop:

@@ -17,7 +17,7 @@ import msgspec
 from reference.drivers.files import Disk
 from reference.drivers.security import Security
 from reference.drivers.trace_file import TraceFile
-from reference.effects import Broke, CancelTimer, Close, Effect, Flush, Log, Send, SetTimer
+from reference.effects import CancelTimer, Close, Effect, Flush, HandlerFailed, Log, Send, SetTimer
 from reference.events import STORE, Instant, Node, Request, Response
 from reference.metadata_cache import Endpoint
 from reference.security.login import Login
@@ -127,7 +127,7 @@ class Driver:
                     logging.getLogger(f"{LOGGERS}.{logger}").log(LEVELS[level], text)
                 case Close(peer):
                     self._close(peer)
-                case Broke(peer, error):
+                case HandlerFailed(peer, error):
                     if isinstance(error, WireError):
                         log.info("closed %s: %s", peer, error)
                     else:

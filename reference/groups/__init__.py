@@ -1,1 +1,1 @@
-"""Consumer groups: the classic protocol's coordinator, with offsets and groups kept in `__consumer_offsets`."""
+"""Consumer groups: the coordinator of the classic protocol, which stores groups and offsets in `__consumer_offsets`."""

@@ -1,4 +1,4 @@
-"""Who asks: a member of the group, of its present generation, and not one that another process replaced?"""
+"""Check that a request comes from a current member of the group and from the current generation."""
 
 from reference.groups.group import Group, GroupState
 from reference.groups.store import GroupStore
@@ -6,30 +6,32 @@ from reference.guards import Guards
 from reference.wire.errors import ErrorCode
 
 
-class Checks:
+class MemberChecks:
+    """The checks of member id, instance id and generation that all group requests share."""
+
     def __init__(self, store: GroupStore, guards: Guards) -> None:
         self._store, self._guards = store, guards
 
     @property
-    def replaced(self) -> ErrorCode:
-        """What the process hears whose place as a static member another one took; fenced, it closes for good."""
+    def fencing_error(self) -> ErrorCode:
+        """Return the error for a replaced static member; FENCED_INSTANCE_ID makes its client close (KIP-345)."""
         return ErrorCode.FENCED_INSTANCE_ID if self._guards.fence_instance else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_member(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Is this a member, and not one that a newer instance replaced?"""
+        """Return NONE for a member that no newer instance has replaced."""
         if instance_id is not None:
-            known = group.static_members.get(instance_id)
-            if known is None:
+            current_id = group.static_members.get(instance_id)
+            if current_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != member_id:
-                return self.replaced
+            if current_id != member_id:
+                return self.fencing_error
         return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def find(
+    def find_group(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, *,
         fenced: bool, members_only: bool = True,
     ) -> tuple[ErrorCode, Group | None]:  # fmt: skip
-        """The group, if a member of it asks; `fenced`: one of its present generation."""
+        """Return the group and NONE, or an error; `fenced` checks the generation, `members_only` the membership."""
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE:
             return error, None
@@ -46,7 +48,8 @@ class Checks:
     def find_committer(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> tuple[ErrorCode, Group | None]:
-        return self.find(
+        """Find the group for an offset commit; guards decide which checks apply."""
+        return self.find_group(
             group_id, member_id, instance_id, generation_id,
             fenced=self._guards.fence_stale_generation, members_only=self._guards.members_commit_only,
         )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup of the classic protocol, by group state.
+"""Serve JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the classic group protocol.
 
-A rebalance: members join (PreparingRebalance) until all known ones did or the rebalance timeout is over; the
-generation goes up by one and the leader learns the members (CompletingRebalance); it sends the assignments,
-which are stored before anybody hears of them (Stable).
+A rebalance has three phases.  PreparingRebalance: wait until every known member has joined or the rebalance timeout
+expires.  CompletingRebalance: the generation is incremented, the JoinGroup response gives the leader the member list,
+and the leader sends the assignments.  Stable: the assignments are stored, then every SyncGroup is completed.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from hashlib import sha256
 
 from reference.context import Context
 from reference.events import Request
-from reference.groups.checks import Checks
+from reference.groups.checks import MemberChecks
 from reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
-from reference.groups.replies import joined, member_list, refuse_join, synced
+from reference.groups.replies import join_response, member_list, refuse_join, sync_response
 from reference.groups.store import GroupStore
 from reference.groups.tracing import ANSWERED, PARKED
 from reference.procedures import Pending, spawn
@@ -30,22 +30,25 @@ from reference.wire.messages.leave_group import (
 from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-MEMBER_ID_PREFIX_MAX = 255  # characters: with the longest client id it would be too long for a string
+MEMBER_ID_PREFIX_MAX = 255  # characters: a longer prefix could exceed the length limit of a string
 LEAVE_BATCH_SINCE = 3
 SKIP_ASSIGNMENT_SINCE = 9
 
 
 class GroupCoordinator:
+    """The membership part of Apache Kafka's GroupCoordinator."""
+
     def __init__(self, context: Context, purgatory: Purgatory, store: GroupStore) -> None:
         self._context, self._purgatory, self._store = context, purgatory, store
         self._guards = context.guards
-        self._checks = Checks(store, context.guards)
+        self._checks = MemberChecks(store, context.guards)
         self._trace = store.trace
         self._member_ids = 0
 
     # -- join ------------------------------------------------------------------------------------
 
     async def join(self, request: Request) -> JoinGroupResponse:
+        """Respond to JoinGroup when the join phase of the rebalance ends."""
         body: JoinGroupRequest = request.body
         error = self._store.check(body.group_id)
         config = self._context.config
@@ -63,8 +66,8 @@ class GroupCoordinator:
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
         if not group.supports(body.protocol_type, protocols, shared=self._guards.one_protocol_for_all):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
-        joining = self._join_new if not body.member_id else self._join_known
-        return await joining(group, request, protocols)
+        handler = self._join_new if not body.member_id else self._join_known
+        return await handler(group, request, protocols)
 
     def _new_member(self, request: Request, member_id: str, protocols: Protocols) -> Member:
         body: JoinGroupRequest = request.body
@@ -80,7 +83,7 @@ class GroupCoordinator:
         )
 
     def _make_member_id(self, prefix: str | None) -> str:
-        """Unique without chance: broker, its epoch and a counter tell ids apart, the hash only shapes them."""
+        """Return a unique id without random numbers: it hashes broker id, broker epoch and a counter."""
         self._member_ids += 1
         seed = f"{self._context.broker_id}:{self._context.broker_epoch}:{self._member_ids}"
         digest = sha256(seed.encode()).hexdigest()
@@ -117,11 +120,11 @@ class GroupCoordinator:
         return await self._rejoin(group, member)
 
     async def _rejoin(self, group: Group, member: Member) -> JoinGroupResponse:
-        """Wait for the end of the rebalance, which begins now unless it is under way."""
-        if member.joining is not None:  # the member asked again: the first request is answered as it goes
-            member.joining.resolve(refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        """Begin a rebalance unless one is in progress, and wait for the end of its join phase."""
+        if member.pending_join is not None:  # a second JoinGroup of the member replaces the first
+            member.pending_join.resolve(refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         pending: Pending[JoinGroupResponse] = Pending()
-        member.joining = pending
+        member.pending_join = pending
         self._end_session(member)
         self._begin_rebalance(group)
         return await pending
@@ -135,54 +138,54 @@ class GroupCoordinator:
             return await self._add_and_rebalance(group, request, body.member_id, protocols)
         error = self._checks.check_member(group, body.member_id, body.group_instance_id)
         if error is not ErrorCode.NONE:
-            self._trace.refused_join(group, body, error)
+            self._trace.rejected_join(group, body, error)
             return refuse_join(error, body.member_id)
         member = group.members[body.member_id]
         unchanged = member.protocols == protocols
-        settled = group.state is GroupState.COMPLETING_REBALANCE or (
+        no_rebalance_needed = group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and member.member_id != group.leader
         )
-        if unchanged and settled:
+        if unchanged and no_rebalance_needed:
             self._trace.join(group, request, member, ANSWERED)
-            return joined(group, member)
+            return join_response(group, member)
         self._update(member, request, protocols)
         self._trace.join(group, request, member, PARKED, changed=not unchanged)
         return await self._rejoin(group, member)
 
     def _update(self, member: Member, request: Request, protocols: Protocols) -> None:
-        fresh = self._new_member(request, member.member_id, protocols)
-        member.protocols, member.client_id, member.client_host = protocols, fresh.client_id, fresh.client_host
-        member.session_timeout_ms = fresh.session_timeout_ms
-        member.rebalance_timeout_ms = fresh.rebalance_timeout_ms
+        updated = self._new_member(request, member.member_id, protocols)
+        member.protocols, member.client_id, member.client_host = protocols, updated.client_id, updated.client_host
+        member.session_timeout_ms = updated.session_timeout_ms
+        member.rebalance_timeout_ms = updated.rebalance_timeout_ms
 
     async def _replace_static(self, group: Group, request: Request, protocols: Protocols) -> JoinGroupResponse:
-        """A static member came back with no memory: it gets a new id and, in Stable, its old assignment (KIP-345)."""
+        """Give a restarted static member a new id and, in Stable, its previous assignment (KIP-345)."""
         body: JoinGroupRequest = request.body
         old_id = group.static_members[body.group_instance_id or ""]
         if group.state is not GroupState.STABLE and not self._guards.new_member_id_on_static_rejoin:
             self._update(group.members[old_id], request, protocols)
             self._trace.join(group, request, group.members[old_id], PARKED)
             return await self._rejoin(group, group.members[old_id])
-        led = group.leader == old_id
+        was_leader = group.leader == old_id
         old = group.members.pop(old_id)
         self._fence(old)
         member = self._new_member(request, self._make_member_id(body.group_instance_id), protocols)
         member.assignment = old.assignment
         group.add(member)
-        if led:
+        if was_leader:
             group.leader = member.member_id
         chosen = group.protocol or ""
-        keeps = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
-        keeps = keeps and group.state is GroupState.STABLE
-        self._trace.join(group, request, member, ANSWERED if keeps else PARKED)
-        if keeps:
+        keeps_assignment = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
+        keeps_assignment = keeps_assignment and group.state is GroupState.STABLE
+        self._trace.join(group, request, member, ANSWERED if keeps_assignment else PARKED)
+        if keeps_assignment:
             if self._guards.persist_static_rejoin:
                 error = await self._store.save_group(group)
                 if error is not ErrorCode.NONE:
                     return refuse_join(error, "")
             self._start_session(group, member)
-            response = joined(group, member)
-            if not led:
+            response = join_response(group, member)
+            if not was_leader:
                 return response
             if request.api_version >= SKIP_ASSIGNMENT_SINCE:
                 return replace(response, skip_assignment=True, members=member_list(group))
@@ -190,11 +193,11 @@ class GroupCoordinator:
         return await self._rejoin(group, member)
 
     def _fence(self, member: Member) -> None:
-        """Whoever still uses the old id of a static member learns that it was replaced."""
+        """Reject the pending requests of a static member's old id with the fencing error."""
         self._end_session(member)
-        if member.joining is not None:
-            member.joining.resolve(refuse_join(self._checks.replaced, member.member_id))
-        member.answer_syncs(SyncGroupResponse(error_code=self._checks.replaced))
+        if member.pending_join is not None:
+            member.pending_join.resolve(refuse_join(self._checks.fencing_error, member.member_id))
+        member.answer_syncs(SyncGroupResponse(error_code=self._checks.fencing_error))
 
     # -- rebalance -------------------------------------------------------------------------------
 
@@ -223,30 +226,30 @@ class GroupCoordinator:
             self._complete_join(group)
 
     def _join_timed_out(self, group: Group) -> None:
-        """Who did not come is out, static members excepted: while nobody but them is left, they have another round."""
-        for member in [m for m in group.members.values() if m.joining is None and m.instance_id is None]:
+        """Remove dynamic members that did not join; if only static members that did not join remain, wait again."""
+        for member in [m for m in group.members.values() if m.pending_join is None and m.instance_id is None]:
             self._end_session(member)
             group.remove(member.member_id)
-            if not group.any_joined:  # else the end of this rebalance says who is out
+            if not group.any_joined:  # otherwise the CompleteJoin step shows which members were removed
                 self._trace.step(group, "ExpireSession", member_id=member.member_id)
-        if group.members and all(member.joining is None for member in group.members.values()):
+        if group.members and all(member.pending_join is None for member in group.members.values()):
             self._await_joins(group)
         else:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """The join phase is over: who came is a generation, and its members are answered."""
+        """End the join phase: begin the next generation and complete the JoinGroup of its members."""
         self._purgatory.finish(group.rebalance_ticket)
         group.generation_id += 1
         if not group.members:
             group.protocol, group.leader = None, None
             group.move_to(GroupState.EMPTY)
             self._trace.step(group, "CompleteJoin", leader="", protocol="")
-            spawn(self._save_quietly(group))
+            spawn(self._save_ignoring_errors(group))
             return
-        present = [member for member in group.members.values() if member.joining is not None]
-        if group.members[group.leader or ""].joining is None:
-            group.leader = present[0].member_id
+        joined_members = [member for member in group.members.values() if member.pending_join is not None]
+        if group.members[group.leader or ""].pending_join is None:
+            group.leader = joined_members[0].member_id
         group.protocol = group.choose_protocol()
         group.move_to(GroupState.COMPLETING_REBALANCE)
         self._trace.step(group, "CompleteJoin", leader=group.leader, protocol=group.protocol)
@@ -254,21 +257,21 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(
             group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
         )
-        for member in present:
-            joining, member.joining = member.joining, None
+        for member in joined_members:
+            pending, member.pending_join = member.pending_join, None
             self._start_session(group, member)
-            if joining is not None:
-                joining.resolve(joined(group, member))
+            if pending is not None:
+                pending.resolve(join_response(group, member))
 
-    async def _save_quietly(self, group: Group, assignments: dict[str, bytes] | None = None) -> None:
+    async def _save_ignoring_errors(self, group: Group, assignments: dict[str, bytes] | None = None) -> None:
         await self._store.save_group(group, assignments)
 
     def _expire_unsynced(self, group: Group, incarnation: int) -> None:
-        """Members that joined but never synced hold everybody up: they are out (KAFKA-12890)."""
-        late = group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation
-        if late or not self._guards.expire_unsynced_members:
+        """Remove members that joined but did not send SyncGroup: they would block the group (KAFKA-12890)."""
+        superseded = group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation
+        if superseded or not self._guards.expire_unsynced_members:
             return
-        for member in [m for m in group.members.values() if not m.syncing]:
+        for member in [m for m in group.members.values() if not m.pending_syncs]:
             self._end_session(member)
             group.remove(member.member_id)
         self._trace.step(group, "ExpireUnsynced")
@@ -279,8 +282,9 @@ class GroupCoordinator:
     # -- sync ------------------------------------------------------------------------------------
 
     async def sync(self, request: Request) -> SyncGroupResponse:
+        """Respond to SyncGroup when the assignments of the leader are stored."""
         body: SyncGroupRequest = request.body
-        error, group = self._checks.find(
+        error, group = self._checks.find_group(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_sync,
         )  # fmt: skip
@@ -297,22 +301,22 @@ class GroupCoordinator:
         self._trace.sync(group, body, ANSWERED if group.state is GroupState.STABLE else PARKED)
         if group.state is GroupState.STABLE:
             self._start_session(group, member)
-            return synced(group, member)
+            return sync_response(group, member)
         pending: Pending[SyncGroupResponse] = Pending()
-        member.syncing.append(pending)
+        member.pending_syncs.append(pending)
         self._start_session(group, member)
         if member.member_id == group.leader:
             spawn(self._store_assignments(group, {a.member_id: a.assignment for a in body.assignments}))
         return await pending
 
     async def _store_assignments(self, group: Group, assignments: dict[str, bytes]) -> None:
-        """Assignments are replicated before anybody acts on them."""
+        """Store the assignments, then complete every pending SyncGroup with them."""
         incarnation = group.incarnation
         error = ErrorCode.NONE
         if self._guards.persist_before_sync_reply:
             error = await self._store.save_group(group, assignments)
         else:
-            spawn(self._save_quietly(group, assignments))
+            spawn(self._save_ignoring_errors(group, assignments))
         if group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation:
             return
         if error is not ErrorCode.NONE:
@@ -325,9 +329,9 @@ class GroupCoordinator:
         group.move_to(GroupState.STABLE)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            if member.syncing:
+            if member.pending_syncs:
                 self._start_session(group, member)
-                member.answer_syncs(synced(group, member))
+                member.answer_syncs(sync_response(group, member))
 
     def _refuse_syncing(self, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
@@ -336,8 +340,9 @@ class GroupCoordinator:
     # -- heartbeat and leave -----------------------------------------------------------------------
 
     async def heartbeat(self, request: Request) -> HeartbeatResponse:
+        """Restart the session timeout; REBALANCE_IN_PROGRESS makes the member rejoin."""
         body: HeartbeatRequest = request.body
-        error, group = self._checks.find(
+        error, group = self._checks.find_group(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_heartbeat,
         )  # fmt: skip
@@ -348,6 +353,7 @@ class GroupCoordinator:
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
 
     async def leave(self, request: Request) -> LeaveGroupResponse:
+        """Remove the members; from version 3 on one request removes several (KIP-345)."""
         body: LeaveGroupRequest = request.body
         error = self._store.check(body.group_id)
         if error is not ErrorCode.NONE:
@@ -362,8 +368,10 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=results[0][1])
         return LeaveGroupResponse(
             members=tuple(
-                MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error)
-                for who, error in results
+                MemberResponse(
+                    member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
+                )
+                for identity, error in results
             )
         )
 
@@ -378,21 +386,21 @@ class GroupCoordinator:
             member_id = group.static_members.get(identity.group_instance_id, "")
         error = self._checks.check_member(group, member_id, identity.group_instance_id)
         if error is ErrorCode.NONE:
-            self._drop(group, member_id, "Expel")
+            self._remove_member(group, member_id, "Expel")
         return error
 
-    def _drop(self, group: Group, member_id: str, action: str) -> None:
+    def _remove_member(self, group: Group, member_id: str, action: str) -> None:
         member = group.remove(member_id)
         if member is None:
             return
         self._trace.step(group, action, member_id=member_id)
         self._end_session(member)
-        if member.joining is not None:
-            member.joining.resolve(refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+        if member.pending_join is not None:
+            member.pending_join.resolve(refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
         member.answer_syncs(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _members_left(self, group: Group) -> None:
-        """The others rebalance; with nobody left the group is empty at once."""
+        """Rebalance the remaining members; without any the group becomes Empty at once."""
         if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
             self._begin_rebalance(group)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -413,33 +421,33 @@ class GroupCoordinator:
         self._purgatory.finish(member.session_ticket)
 
     def _session_expired(self, group: Group, member: Member) -> None:
-        waiting = member.joining is not None or bool(member.syncing)
+        waiting = member.pending_join is not None or bool(member.pending_syncs)
         if group.members.get(member.member_id) is member and not waiting:
-            self._drop(group, member.member_id, "ExpireSession")
+            self._remove_member(group, member.member_id, "ExpireSession")
             self._members_left(group)
         elif waiting:
             self._start_session(group, member)
 
     def resume(self, groups: Iterable[Group]) -> None:
-        """This broker has just become the coordinator of these: their members' sessions begin anew."""
+        """Restart the session timeouts after this broker became the coordinator of these groups."""
         for group in groups:
             for member in group.members.values():
                 self._start_session(group, member)
 
-    def let_go(self, groups: Iterable[Group]) -> None:
-        """Another broker coordinates these now: whoever waits here is sent there."""
+    def resign(self, groups: Iterable[Group]) -> None:
+        """Complete all pending requests with NOT_COORDINATOR after another broker became the coordinator."""
         for group in groups:
             self._purgatory.finish(group.rebalance_ticket)
             for member in group.members.values():
                 self._end_session(member)
-                if member.joining is not None:
-                    member.joining.resolve(refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
+                if member.pending_join is not None:
+                    member.pending_join.resolve(refuse_join(ErrorCode.NOT_COORDINATOR, member.member_id))
             self._refuse_syncing(group, ErrorCode.NOT_COORDINATOR)
             if group.state is not GroupState.DEAD:
                 group.move_to(GroupState.DEAD)
 
     def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
-        """May this member, or somebody outside of an empty group (generation -1), commit offsets?"""
+        """Return NONE if the member may commit offsets; a client with generation -1 may if the group is empty."""
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE:
             return error
@@ -459,7 +467,7 @@ class GroupCoordinator:
     def check_transactional_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> ErrorCode:
-        """Like a plain commit, but whoever names no member and no generation may commit to any group (KIP-447)."""
+        """Check like `check_commit`, but allow a client without member and generation in any group (KIP-447)."""
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE or (generation_id < 0 and not member_id and instance_id is None):
             return error

@@ -1,7 +1,7 @@
-"""What ends: committed offsets that nobody needs any more, and groups that have neither members nor offsets.
+"""Delete expired offsets, and groups that have neither members nor offsets.
 
-An offset of a topic that the group consumes lives as long as the group does, and `offsets.retention.minutes` longer
-(KIP-211); one committed without a group, or for a topic to which no member subscribes any more, so long from then.
+The offset of a subscribed topic expires `offsets.retention.minutes` after the group became Empty (KIP-211).  An offset
+of a standalone consumer, or of a topic without subscribers, expires that long after its commit.
 """
 
 from reference.context import Context
@@ -15,22 +15,25 @@ MS_PER_MINUTE = 60_000
 
 
 class GroupExpiry:
+    """The periodic expiry task of the group coordinator."""
+
     def __init__(self, context: Context, purgatory: Purgatory, store: GroupStore) -> None:
         self._context, self._purgatory, self._store = context, purgatory, store
 
     def start(self) -> None:
-        spawn(self._watch())
+        """Start the periodic task."""
+        spawn(self._run())
 
     def topic_deleted(self, topic: str) -> None:
-        """Its offsets go with it: a topic of the same name is another one (KAFKA-6362)."""
+        """Delete the offsets of a deleted topic: they are invalid for a new topic of the same name (KAFKA-6362)."""
         for group in list(self._store.groups.values()):
-            spawn(self._forget(group, topic))
+            spawn(self._delete_topic_offsets(group, topic))
 
-    async def _forget(self, group: Group, topic: str) -> None:
+    async def _delete_topic_offsets(self, group: Group, topic: str) -> None:
         if keys := [key for key in group.offsets if key[0] == topic]:
             await self._store.delete_offsets(group, keys)
 
-    async def _watch(self) -> None:
+    async def _run(self) -> None:
         while True:
             await self._purgatory.sleep(self._context.config.offsets_retention_check_interval_ms)
             for group in list(self._store.groups.values()):
@@ -47,13 +50,16 @@ class GroupExpiry:
 
 
 def expired_offsets(group: Group, oldest_ms: int) -> list[tuple[str, int]]:
-    """Those whose retention began at `oldest_ms` (wall clock) or before, and that no open transaction would change."""
+    """Return the keys of offsets that expire, except those that an open transaction may change.
+
+    An offset expires if its retention began at or before `oldest_ms` (wall clock).
+    """
     if group.state is GroupState.EMPTY and group.protocol_type and group.state_timestamp >= 0:
-        aged = list(group.offsets) if group.state_timestamp <= oldest_ms else []
+        expired = list(group.offsets) if group.state_timestamp <= oldest_ms else []
     else:
-        aged = [key for key, committed in group.offsets.items() if committed.commit_timestamp <= oldest_ms]
+        expired = [key for key, committed in group.offsets.items() if committed.commit_timestamp <= oldest_ms]
         if group.state is not GroupState.EMPTY:
-            settled = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL
+            is_stable_consumer = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL
             subscribed = subscribed_topics(group)
-            aged = [key for key in aged if settled and key[0] not in subscribed]
-    return [key for key in aged if not group.is_unstable(key)]
+            expired = [key for key in expired if is_stable_consumer and key[0] not in subscribed]
+    return [key for key in expired if not group.is_unstable(key)]

@@ -1,4 +1,4 @@
-"""A group and its members: states, and the questions that the coordinator asks of them."""
+"""The state of a consumer group and of its members (Apache Kafka: GroupMetadata, MemberMetadata)."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,23 +19,23 @@ class GroupState(StrEnum):
 
 
 S = GroupState
-_MOVED: Final = "another broker coordinates it: whoever waits is sent there (NOT_COORDINATOR)"
+_UNLOADED: Final = "another broker became the coordinator; pending requests fail with NOT_COORDINATOR"
 
 GROUP_TABLE: Final = StateTable(
     "group",
     "kafka-0.8-principles, coordinator; KIP-62; Apache Kafka GroupCoordinator",
     S.EMPTY,
     {
-        (S.EMPTY, S.PREPARING_REBALANCE): "first member; others have group.initial.rebalance.delay.ms to come",
-        (S.STABLE, S.PREPARING_REBALANCE): "a member joins, leaves or expires; heartbeats tell the others to join",
-        (S.COMPLETING_REBALANCE, S.PREPARING_REBALANCE): "the same, or nobody synced; waiting SyncGroups are refused",
-        (S.PREPARING_REBALANCE, S.COMPLETING_REBALANCE): "all came, or time is up; generation + 1, JoinGroups answered",
-        (S.PREPARING_REBALANCE, S.EMPTY): "the last member went; generation + 1, stored",
-        (S.COMPLETING_REBALANCE, S.STABLE): "the leader's assignment is stored, then SyncGroups are answered",
-        (S.EMPTY, S.DEAD): "deleted, or its last offset expired; tombstones written",
-        (S.PREPARING_REBALANCE, S.DEAD): _MOVED,
-        (S.COMPLETING_REBALANCE, S.DEAD): _MOVED,
-        (S.STABLE, S.DEAD): _MOVED,
+        (S.EMPTY, S.PREPARING_REBALANCE): "first member; others may join within group.initial.rebalance.delay.ms",
+        (S.STABLE, S.PREPARING_REBALANCE): "a member joins, leaves or expires; the others rejoin",
+        (S.COMPLETING_REBALANCE, S.PREPARING_REBALANCE): "the same, or no SyncGroup in time; SyncGroups are rejected",
+        (S.PREPARING_REBALANCE, S.COMPLETING_REBALANCE): "all joined, or timeout; generation + 1, JoinGroups completed",
+        (S.PREPARING_REBALANCE, S.EMPTY): "the last member left; generation + 1, the group is stored",
+        (S.COMPLETING_REBALANCE, S.STABLE): "the leader's assignment is stored, then SyncGroups are completed",
+        (S.EMPTY, S.DEAD): "deleted, or the last offset expired; tombstones are written",
+        (S.PREPARING_REBALANCE, S.DEAD): _UNLOADED,
+        (S.COMPLETING_REBALANCE, S.DEAD): _UNLOADED,
+        (S.STABLE, S.DEAD): _UNLOADED,
     },
 )
 
@@ -45,6 +45,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True)
 class Member:
+    """A member, with the pending JoinGroup and SyncGroup requests that it waits for."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -53,23 +55,24 @@ class Member:
     rebalance_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    joining: Pending[JoinGroupResponse] | None = None
-    syncing: list[Pending[SyncGroupResponse]] = field(default_factory=list)
+    pending_join: Pending[JoinGroupResponse] | None = None
+    pending_syncs: list[Pending[SyncGroupResponse]] = field(default_factory=list)
     session_ticket: str = ""
 
     def metadata(self, protocol: str) -> bytes:
+        """Return the member's metadata for this protocol, or empty bytes."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def answer_syncs(self, response: SyncGroupResponse) -> None:
-        """All alike: a member that asked again may still hear the first answer."""
-        waiting, self.syncing = self.syncing, []
-        for each in waiting:
-            each.resolve(response)
+        """Complete every pending SyncGroup with this response; a client may still wait for an earlier one."""
+        waiting, self.pending_syncs = self.pending_syncs, []
+        for pending in waiting:
+            pending.resolve(response)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`commit_timestamp` in wall clock milliseconds."""
+    """A committed offset; `commit_timestamp` is in wall clock milliseconds."""
 
     offset: int
     leader_epoch: int
@@ -79,6 +82,8 @@ class CommittedOffset:
 
 @dataclass(slots=True)
 class Group:
+    """A group in the memory of its coordinator."""
+
     group_id: str
     state: GroupState = GroupState.EMPTY
     generation_id: int = 0
@@ -87,19 +92,21 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending_members: dict[str, str] = field(default_factory=dict)  # ids given out (KIP-394) -> their ticket
+    pending_members: dict[str, str] = field(default_factory=dict)  # not joined yet (KIP-394) -> ticket
     offsets: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
-    # By producer id: offsets of transactions that are still open (KIP-98).
+    # By producer id: offsets of open transactions (KIP-98).
     pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
     rebalance_ticket: str = ""
-    incarnation: int = 0  # counts rebalances begun, so that a late completion knows that it is late
-    state_timestamp: int = -1  # wall clock milliseconds of the last change of state that was stored
+    incarnation: int = 0  # counts rebalances, so that the completion of an earlier one is ignored
+    state_timestamp: int = -1  # wall clock milliseconds of the last stored state change
 
     def move_to(self, state: GroupState) -> None:
+        """Change the state; raise InvalidTransitionError if GROUP_TABLE has no such transition."""
         GROUP_TABLE.check(self.state, state)
         self.state = state
 
     def add(self, member: Member) -> None:
+        """Add a member; the first one becomes the leader."""
         if not self.members:
             self.leader = None
         self.members[member.member_id] = member
@@ -108,6 +115,7 @@ class Group:
         self.leader = self.leader or member.member_id
 
     def remove(self, member_id: str) -> Member | None:
+        """Remove and return the member; if it was the leader, the oldest remaining member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -118,7 +126,7 @@ class Group:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols, *, shared: bool) -> bool:
-        """Could a member with these protocols follow what all others can (of the same type), if they must be shared?"""
+        """Return whether a member with these protocols may join; if `shared`, all members need one in common."""
         if not protocols or not protocol_type:
             return False
         if not self.members or not shared:
@@ -127,26 +135,28 @@ class Group:
         return protocol_type == self.protocol_type and bool(names & self.common_protocols())
 
     def common_protocols(self) -> set[str]:
+        """Return the names of the protocols that all members support."""
         supported = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*supported) if supported else set()
 
     def choose_protocol(self) -> str:
-        """Each member votes for its first protocol that all support; the leader's order breaks ties.
+        """Return the protocol with most votes; each member votes for its first one that all members support.
 
-        Where members share none (OneProtocolForAll is off), the leader's choice is as good as any.
+        The leader's order breaks ties. If no protocol is common (the guard OneProtocolForAll is off), the leader's
+        protocols are the candidates.
         """
-        mine = [name for name, _ in self.members[self.leader or ""].protocols]
-        common = self.common_protocols() or set(mine)
+        preferences = [name for name, _ in self.members[self.leader or ""].protocols]
+        common = self.common_protocols() or set(preferences)
         votes = [next((name for name, _ in m.protocols if name in common), "") for m in self.members.values()]
-        order = [name for name in mine if name in common]
+        order = [name for name in preferences if name in common]
         return max(order, key=lambda name: (votes.count(name), -order.index(name)))
 
     def is_unstable(self, key: tuple[str, int]) -> bool:
-        """Would an open transaction change this offset (KIP-447)?"""
+        """Return whether an open transaction may change this offset (KIP-447)."""
         return any(key in offsets for offsets in self.pending_offsets.values())
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Its offsets count from now on, or never did."""
+        """Apply the pending offsets of the producer's transaction if it committed; otherwise drop them."""
         offsets = self.pending_offsets.pop(producer_id, {})
         if committed:
             self.offsets.update(offsets)
@@ -157,8 +167,8 @@ class Group:
 
     @property
     def any_joined(self) -> bool:
-        return any(member.joining is not None for member in self.members.values())
+        return any(member.pending_join is not None for member in self.members.values())
 
     @property
     def all_joined(self) -> bool:
-        return not self.pending_members and all(member.joining is not None for member in self.members.values())
+        return not self.pending_members and all(member.pending_join is not None for member in self.members.values())

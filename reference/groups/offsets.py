@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and the group listings."""
+"""Serve OffsetCommit, OffsetFetch, OffsetDelete, DescribeGroups, ListGroups and DeleteGroups."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -44,14 +44,16 @@ from reference.wire.messages.offset_fetch import (
 GROUPS_SINCE = 8
 ERROR_SINCE = 2
 UNKNOWN_GROUP_ERROR_SINCE = 6
-# Read, delete and describe: with nobody who forbids, all (KIP-430).
+# Read, delete and describe: without an authorizer every operation is allowed (KIP-430).
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
-Wanted = list[tuple[str, tuple[int, ...]]]
-NOTHING = CommittedOffset(-1, -1, "")
+RequestedTopics = list[tuple[str, tuple[int, ...]]]
+NO_OFFSET = CommittedOffset(-1, -1, "")
 CONSUMER_PROTOCOL = "consumer"
 
 
 class OffsetsCoordinator:
+    """Handlers for committed offsets and for the admin requests about groups."""
+
     def __init__(
         self, context: Context, store: GroupStore, coordinator: GroupCoordinator, cache: MetadataCache
     ) -> None:
@@ -60,34 +62,34 @@ class OffsetsCoordinator:
     # -- commit and fetch --------------------------------------------------------------------------
 
     async def commit(self, request: Request) -> OffsetCommitResponse:
-        """All good partitions are written together; a bad one fails alone."""
+        """Write the valid offsets in one batch; an invalid partition does not affect the others."""
         body: OffsetCommitRequest = request.body
         error = self._coordinator.check_commit(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
         )
         self._store.trace.commit(self._store.groups.get(body.group_id), body, error)
-        good: dict[tuple[str, int], CommittedOffset] = {}
+        valid: dict[tuple[str, int], CommittedOffset] = {}
         errors: dict[tuple[str, int], ErrorCode] = {}
         for topic in body.topics:
-            for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
-                metadata = asked.committed_metadata or ""
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                metadata = partition.committed_metadata or ""
                 errors[key] = self.check_partition(key, metadata) if error is ErrorCode.NONE else error
                 if errors[key] is ErrorCode.NONE:
-                    good[key] = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata)
-        if good:
-            written = await self._store.save_offsets(body.group_id, good)
-            errors.update(dict.fromkeys(good, written))
+                    valid[key] = CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, metadata)
+        if valid:
+            written = await self._store.save_offsets(body.group_id, valid)
+            errors.update(dict.fromkeys(valid, written))
         return OffsetCommitResponse(
             topics=tuple(
                 OffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=tuple(
                         OffsetCommitResponsePartition(
-                            partition_index=asked.partition_index,
-                            error_code=errors[topic.name, asked.partition_index],
+                            partition_index=partition.partition_index,
+                            error_code=errors[topic.name, partition.partition_index],
                         )
-                        for asked in topic.partitions
+                        for partition in topic.partitions
                     ),
                 )
                 for topic in body.topics
@@ -95,6 +97,7 @@ class OffsetsCoordinator:
         )
 
     def check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
+        """Return NONE if the partition exists and the metadata is not too large."""
         if not self._cache.knows(*key):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if len(metadata.encode()) > self._context.config.offset_metadata_max_bytes:
@@ -102,20 +105,21 @@ class OffsetsCoordinator:
         return ErrorCode.NONE
 
     async def fetch(self, request: Request) -> OffsetFetchResponse:
+        """Return committed offsets: of one group, or from version 8 on of several (KIP-709)."""
         body: OffsetFetchRequest = request.body
         if request.api_version >= GROUPS_SINCE:
             return OffsetFetchResponse(
                 groups=tuple(
                     self._fetch_group(
-                        asked.group_id,
-                        None if asked.topics is None else [(t.name, t.partition_indexes) for t in asked.topics],
+                        group.group_id,
+                        None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics],
                         require_stable=body.require_stable,
                     )
-                    for asked in body.groups
+                    for group in body.groups
                 )
             )
-        wanted = None if body.topics is None else [(t.name, t.partition_indexes) for t in body.topics]
-        found = self._fetch_group(body.group_id, wanted, require_stable=body.require_stable)
+        requested = None if body.topics is None else [(t.name, t.partition_indexes) for t in body.topics]
+        found = self._fetch_group(body.group_id, requested, require_stable=body.require_stable)
         error = ErrorCode(found.error_code)
         return OffsetFetchResponse(
             error_code=error,
@@ -137,48 +141,54 @@ class OffsetsCoordinator:
             ),
         )
 
-    def _fetch_group(self, group_id: str, wanted: Wanted | None, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """Null `wanted` means all that the group has; an offset never committed is -1 without error.
+    def _fetch_group(
+        self, group_id: str, requested: RequestedTopics | None, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """Return the committed offsets of one group; -1 without an error if none was committed.
 
-        With `require_stable` an offset that an open transaction may change is told by no number (KIP-447).
+        Without `requested`, all offsets of the group are returned. With `require_stable`, an offset that an open
+        transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         error = self._store.check(group_id)
         group = self._store.groups.get(group_id) or Group(group_id)
-        if wanted is None:
+        if requested is None:
             topics: dict[str, list[int]] = {}
             for topic, partition in group.offsets:
                 topics.setdefault(topic, []).append(partition)
-            wanted = [(topic, tuple(partitions)) for topic, partitions in topics.items()]
+            requested = [(topic, tuple(partitions)) for topic, partitions in topics.items()]
 
-        def answer(topic: str, partition: int) -> OffsetFetchResponsePartitions:
-            refused = error
+        def committed_offset(topic: str, partition: int) -> OffsetFetchResponsePartitions:
+            partition_error = error
             if error is ErrorCode.NONE and require_stable and group.is_unstable((topic, partition)):
-                refused = ErrorCode.UNSTABLE_OFFSET_COMMIT
-            known = group.offsets.get((topic, partition), NOTHING) if refused is ErrorCode.NONE else NOTHING
+                partition_error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            known = group.offsets.get((topic, partition), NO_OFFSET) if partition_error is ErrorCode.NONE else NO_OFFSET
             return OffsetFetchResponsePartitions(
                 partition_index=partition,
                 committed_offset=known.offset,
                 committed_leader_epoch=known.leader_epoch,
                 metadata=known.metadata,
-                error_code=refused,
+                error_code=partition_error,
             )
 
         return OffsetFetchResponseGroup(
             group_id=group_id,
             error_code=error,
             topics=tuple(
-                OffsetFetchResponseTopics(name=topic, partitions=tuple(answer(topic, number) for number in partitions))
-                for topic, partitions in wanted
+                OffsetFetchResponseTopics(
+                    name=topic, partitions=tuple(committed_offset(topic, number) for number in partitions)
+                )
+                for topic, partitions in requested
             ),
         )
 
     # -- listings --------------------------------------------------------------------------------
 
     async def describe(self, request: Request) -> DescribeGroupsResponse:
+        """Return state, protocol and members of each group."""
         body: DescribeGroupsRequest = request.body
         groups = [self._describe_one(group_id, request.api_version) for group_id in body.groups]
         if body.include_authorized_operations:
-            groups = [replace(each, authorized_operations=GROUP_OPERATIONS) for each in groups]
+            groups = [replace(group, authorized_operations=GROUP_OPERATIONS) for group in groups]
         return DescribeGroupsResponse(groups=tuple(groups))
 
     def _describe_one(self, group_id: str, version: int) -> DescribedGroup:
@@ -210,6 +220,7 @@ class OffsetsCoordinator:
         )
 
     async def list(self, request: Request) -> ListGroupsResponse:
+        """Return the groups of this coordinator that match the state and type filters (KIP-518, KIP-848)."""
         body: ListGroupsRequest = request.body
         states = {state.lower() for state in body.states_filter}
         types = {kind.lower() for kind in body.types_filter}
@@ -224,6 +235,7 @@ class OffsetsCoordinator:
         )
 
     async def delete(self, request: Request) -> DeleteGroupsResponse:
+        """Delete empty groups with their offsets."""
         body: DeleteGroupsRequest = request.body
         results = [
             DeletableGroupResult(group_id=group_id, error_code=await self._delete_one(group_id))
@@ -232,7 +244,7 @@ class OffsetsCoordinator:
         return DeleteGroupsResponse(results=tuple(results))
 
     async def delete_offsets(self, request: Request) -> OffsetDeleteResponse:
-        """Not those of a topic that a member of the group subscribes to (KIP-496)."""
+        """Delete offsets, except those of topics that a member of the group subscribes to (KIP-496)."""
         body: OffsetDeleteRequest = request.body
         error = self._store.check(body.group_id)
         group = self._store.groups.get(body.group_id)
@@ -240,14 +252,14 @@ class OffsetsCoordinator:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE or group is None:
             return OffsetDeleteResponse(error_code=error)
-        asked = [(topic.name, p.partition_index) for topic in body.topics for p in topic.partitions]
+        requested = [(topic.name, p.partition_index) for topic in body.topics for p in topic.partitions]
         subscribed = subscribed_topics(group)
-        good = [key for key in asked if key[0] not in subscribed and self._cache.knows(*key)]
-        errors = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        errors |= {key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for key in asked if key[0] in subscribed}
-        there = [key for key in good if key in group.offsets]
-        written = await self._store.delete_offsets(group, there) if there else ErrorCode.NONE
-        errors |= dict.fromkeys(good, written)
+        valid = [key for key in requested if key[0] not in subscribed and self._cache.knows(*key)]
+        errors = dict.fromkeys(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        errors |= {key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for key in requested if key[0] in subscribed}
+        committed = [key for key in valid if key in group.offsets]
+        written = await self._store.delete_offsets(group, committed) if committed else ErrorCode.NONE
+        errors |= dict.fromkeys(valid, written)
         return OffsetDeleteResponse(
             topics=tuple(
                 OffsetDeleteResponseTopic(
@@ -276,7 +288,7 @@ class OffsetsCoordinator:
 
 
 def subscribed_topics(group: Group) -> set[str]:
-    """Topics that members of a consumer group name in their subscriptions; what cannot be read names none."""
+    """Return the topics that members of a consumer group subscribe to; skip malformed subscriptions."""
     topics: set[str] = set()
     if group.protocol_type != CONSUMER_PROTOCOL:
         return topics

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`, in Apache Kafka's own format: an int16 version, then the fields."""
+"""Encode and decode records of `__consumer_offsets` in Apache Kafka's format: an int16 version, then the fields."""
 
 from typing import Annotated, Any
 
@@ -53,11 +53,12 @@ class GroupMetadataValue:
 
 
 def pack(message_: Any, version: int) -> bytes:
+    """Return the encoded message behind its int16 version."""
     return version.to_bytes(2, "big") + encode(message_, version)
 
 
 def unpack_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """None for a key of a later kind, which is to be skipped."""
+    """Return the key, or None for an unknown version, which the caller skips."""
     version = int.from_bytes(data[:2], "big")
     if version <= OFFSET_KEY_VERSION:
         return decode(OffsetCommitKey, version, data[2:])
@@ -65,8 +66,10 @@ def unpack_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def unpack_offset(data: bytes) -> OffsetCommitValue:
+    """Return the value of an offset record; raise DecodeError for malformed bytes."""
     return decode(OffsetCommitValue, int.from_bytes(data[:2], "big"), data[2:])
 
 
 def unpack_group(data: bytes) -> GroupMetadataValue:
+    """Return the value of a group record; raise DecodeError for malformed bytes."""
     return decode(GroupMetadataValue, int.from_bytes(data[:2], "big"), data[2:])

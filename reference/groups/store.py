@@ -1,4 +1,4 @@
-"""Groups and offsets of the partitions of `__consumer_offsets` that this broker leads: loaded, kept, written."""
+"""Load and write the groups and offsets in the partitions of `__consumer_offsets` that this broker leads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,8 +30,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 WRITE_TIMEOUT_MS = 5_000
 READ_BYTES = 1 << 20
 
-# What a failed write means to a group member.
-ERROR_OF_WRITE = {
+# The errors of a failed append, as the error codes that a group member or transactional producer retries.
+WRITE_ERROR_MAPPING = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,7 +40,7 @@ ERROR_OF_WRITE = {
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java, made non-negative as Kafka does: it spreads groups over partitions."""
+    """Return Java's `String.hashCode` without the sign bit, from which Kafka computes the partition of a group."""
     value = 0
     units = text.encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -49,6 +49,12 @@ def java_hash(text: str) -> int:
 
 
 class GroupStore:
+    """The groups that this broker coordinates (Apache Kafka: GroupMetadataManager).
+
+    `on_loaded` and `on_unloaded` are called with the groups of a partition when this broker becomes its leader or
+    stops being it.
+    """
+
     def __init__(self, context: Context, cache: MetadataCache) -> None:
         self._context, self._cache = context, cache
         self.groups: dict[str, Group] = {}
@@ -58,26 +64,27 @@ class GroupStore:
         self.on_unloaded: Callable[[list[Group]], None] = lambda groups: None
 
     def partition_for(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` that stores this group."""
         topic = self._cache.topics.get(OFFSETS_TOPIC)
         count = len(topic.partitions) if topic else self._context.config.offsets_topic_num_partitions
         return java_hash(group_id) % count
 
     def check(self, group_id: str) -> ErrorCode:
-        """Is this broker the coordinator of a group that may exist?"""
+        """Return NONE if the group id is valid and this broker is its coordinator."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NONE if self.partition_for(group_id) in self._owned else ErrorCode.NOT_COORDINATOR
 
     def create(self, group_id: str) -> Group:
-        """A group that nobody has stored yet."""
+        """Return a new group in memory; it is not written to the log yet."""
         group = self.groups[group_id] = Group(group_id)
-        self.trace.took_over(group)
+        self.trace.failover(group)
         return group
 
     # -- loading ---------------------------------------------------------------------------------
 
     def role_changed(self, partition: Partition) -> None:
-        """A replica of the offsets topic became leader, or no longer is."""
+        """Load the partition if its local replica became leader; otherwise unload it."""
         if partition.topic != OFFSETS_TOPIC:
             return
         self._unload(partition.partition)
@@ -87,9 +94,9 @@ class GroupStore:
     def _unload(self, number: int) -> None:
         if self._owned.pop(number, None) is None:
             return
-        gone = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
-        self.on_unloaded(gone)
-        for group in gone:
+        unloaded = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
+        self.on_unloaded(unloaded)
+        for group in unloaded:
             del self.groups[group.group_id]
 
     def _load(self, partition: Partition) -> None:
@@ -111,7 +118,7 @@ class GroupStore:
                 offset = header.next_offset
         self.groups.update(loaded)
         for group in loaded.values():
-            self.trace.took_over(group)
+            self.trace.failover(group)
         self.on_loaded(list(loaded.values()))
 
     # -- writing ---------------------------------------------------------------------------------
@@ -119,9 +126,9 @@ class GroupStore:
     async def _write(
         self, group_id: str, records: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None = None
     ) -> ErrorCode:
-        """Append to the group's partition, in the transaction of a producer (id, epoch) if one is named.
+        """Append the records to the group's partition and wait until they are committed.
 
-        Waits until it is committed.
+        With `producer` (id, epoch) the batch is part of that producer's transaction.
         """
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
@@ -143,10 +150,10 @@ class GroupStore:
                 return refused
         partition.append(batch, header)
         error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
-        return ERROR_OF_WRITE.get(error, error)
+        return WRITE_ERROR_MAPPING.get(error, error)
 
     async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
-        """Store members and generation, with these assignments or those that the members have."""
+        """Write members and generation, with these assignments or by default the current ones."""
         group.state_timestamp = self._context.now.wall_ms
         members = tuple(
             MemberMetadata(
@@ -170,14 +177,15 @@ class GroupStore:
             members=members,
         )
         key = pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION)
-        stored = self.trace.begin_store(group, assignments)
+        content = self.trace.begin_store(group, assignments)
         error = await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
         if error is ErrorCode.NONE and self.groups.get(group.group_id) is group:
-            self.trace.stored(group, stored)
+            self.trace.group_stored(group, content)
         return error
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
-        offsets = self._stamped(offsets)
+        """Write offsets to the log; apply them when they are committed."""
+        offsets = self._with_timestamp(offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets))
         if error is ErrorCode.NONE:
             (self.groups.get(group_id) or self.create(group_id)).offsets.update(offsets)
@@ -186,8 +194,8 @@ class GroupStore:
     async def save_transactional_offsets(
         self, group_id: str, producer: tuple[int, int], offsets: dict[tuple[str, int], CommittedOffset]
     ) -> ErrorCode:
-        """They wait in the group for the end of the producer's transaction."""
-        offsets = self._stamped(offsets)
+        """Write offsets that stay pending until the producer's transaction ends."""
+        offsets = self._with_timestamp(offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets), producer)
         if error is ErrorCode.NONE:
             group = self.groups.get(group_id) or self.create(group_id)
@@ -195,21 +203,24 @@ class GroupStore:
         return error
 
     def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was committed in this partition of the offsets topic."""
+        """Apply or drop the pending offsets after a marker was committed in this offsets partition."""
         for group in self.groups.values():
             if producer_id in group.pending_offsets and self.partition_for(group.group_id) == partition:
                 group.end_transaction(producer_id, committed=committed)
 
     def last_marker(self, group_id: str, producer_id: int) -> int:
-        """Where in the group's partition the producer's last transaction ended, or -1."""
+        """Return the offset of the producer's last marker in the group's partition, or -1."""
         partition = self._owned.get(self.partition_for(group_id))
         return -1 if partition is None else partition.log.producers.last_marker(producer_id)
 
-    def _stamped(self, offsets: dict[tuple[str, int], CommittedOffset]) -> dict[tuple[str, int], CommittedOffset]:
+    def _with_timestamp(
+        self, offsets: dict[tuple[str, int], CommittedOffset]
+    ) -> dict[tuple[str, int], CommittedOffset]:
         now_ms = self._context.now.wall_ms
         return {key: replace(committed, commit_timestamp=now_ms) for key, committed in offsets.items()}
 
     async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
+        """Write a tombstone for each offset; remove them when the tombstones are committed."""
         error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
         if error is ErrorCode.NONE:
             for key in keys:
@@ -217,7 +228,7 @@ class GroupStore:
         return error
 
     async def delete_group(self, group: Group) -> ErrorCode:
-        """Tombstones for an empty group and its offsets; it stays if somebody joined while they were written."""
+        """Write tombstones for an empty group and its offsets; keep the group if a member joins meanwhile."""
         keys = list(group.offsets)
         tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
         tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
@@ -256,7 +267,10 @@ def _offset_records(group_id: str, offsets: dict[tuple[str, int], CommittedOffse
 
 
 def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
-    """Apply one record; a null value deletes. Of a transaction (producer id not -1) it waits for the marker."""
+    """Apply one record; a null value deletes.
+
+    Offsets of a transaction (producer id not -1) stay pending until its marker.
+    """
     key = unpack_key(record.key or b"")
     if isinstance(key, OffsetCommitKey):
         group = groups.setdefault(key.group, Group(key.group))
@@ -280,18 +294,18 @@ def _restore(group: Group, value: GroupMetadataValue) -> None:
     group.static_members.clear()
     group.generation_id, group.protocol_type, group.protocol = value.generation, value.protocol_type, value.protocol
     group.state_timestamp = value.current_state_timestamp
-    for stored in value.members:
-        protocols = ((value.protocol or "", stored.subscription),)
+    for member in value.members:
+        protocols = ((value.protocol or "", member.subscription),)
         group.add(
             Member(
-                stored.member_id,
-                stored.group_instance_id,
-                stored.client_id,
-                stored.client_host,
-                stored.session_timeout,
-                stored.rebalance_timeout,
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout,
+                member.rebalance_timeout,
                 protocols,
-                stored.assignment,
+                member.assignment,
             )
         )
     group.leader = value.leader

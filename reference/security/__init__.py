@@ -1,1 +1,1 @@
-"""Who may talk to a broker: SASL/PLAIN and SCRAM, without I/O. TLS is the drivers' (`drivers/tls.py`)."""
+"""Authentication with SASL/PLAIN and SASL/SCRAM, without I/O; the drivers handle TLS (`drivers/tls.py`)."""

@@ -1,4 +1,4 @@
-"""SASL as a client does it, for brokers that connect to brokers and for the tools: frames in, frames out."""
+"""Authenticate as a SASL client: used by tools and by brokers that connect to brokers; performs no I/O."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,13 +16,19 @@ AUTHENTICATE_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """The SASL mechanism and credentials of a client."""
+
     mechanism: str
     user: str
     password: str
 
 
 class Login:
-    """`first` is the frame to begin with; `receive` gives the next one, or None when the broker knows us."""
+    """The client side of one authentication.
+
+    Send the frame of `first`, then pass each response to `receive` and send the frame that it returns, until it
+    returns None.
+    """
 
     def __init__(self, account: Account, nonce: str, client_id: str) -> None:
         self._account, self._client_id, self._step = account, client_id, 0
@@ -33,26 +39,31 @@ class Login:
         )
 
     def first(self) -> bytes:
+        """Return the SaslHandshake frame."""
         request = SaslHandshakeRequest(mechanism=self._account.mechanism)
         return encode_request(request, HANDSHAKE_VERSION, 0, self._client_id)
 
     def receive(self, frame: bytes) -> bytes | None:
-        """AuthenticationError when the broker refuses, or cannot prove itself; DecodeError for a bad answer."""
+        """Return the next frame, or None after successful authentication.
+
+        Raise AuthenticationError if the broker rejects the client or fails to prove its identity, and DecodeError
+        for a malformed response.
+        """
         self._step += 1
         if self._step == 1:
-            _, hands = decode_response(SaslHandshakeResponse, HANDSHAKE_VERSION, frame)
-            if hands.error_code != ErrorCode.NONE:
-                offered = ", ".join(hands.mechanisms) or "none"
-                raise AuthenticationError(f"{self._account.mechanism} is not enabled; the broker has {offered}")
+            _, handshake = decode_response(SaslHandshakeResponse, HANDSHAKE_VERSION, frame)
+            if handshake.error_code != ErrorCode.NONE:
+                enabled = ", ".join(handshake.mechanisms) or "none"
+                raise AuthenticationError(f"{self._account.mechanism} is not enabled on the broker; enabled: {enabled}")
             return self._token(self._scram.first() if self._scram else self._plain())
-        _, answer = decode_response(SaslAuthenticateResponse, AUTHENTICATE_VERSION, frame)
-        if answer.error_code != ErrorCode.NONE:
-            raise AuthenticationError(answer.error_message or f"error {answer.error_code}")
+        _, response = decode_response(SaslAuthenticateResponse, AUTHENTICATE_VERSION, frame)
+        if response.error_code != ErrorCode.NONE:
+            raise AuthenticationError(response.error_message or f"error {response.error_code}")
         if self._scram is None:
             return None
         if self._step == 2:
-            return self._token(self._scram.respond(answer.auth_bytes))
-        self._scram.verify(answer.auth_bytes)
+            return self._token(self._scram.respond(response.auth_bytes))
+        self._scram.verify(response.auth_bytes)
         return None
 
     def _plain(self) -> bytes:

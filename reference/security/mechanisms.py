@@ -1,31 +1,34 @@
-"""The server's side of each SASL mechanism: tokens in, tokens out, until it knows the user."""
+"""The server side of the SASL mechanisms: process client tokens until the user is authenticated."""
 
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from reference.security.scram import HASHES, AuthenticationError, ScramCredential, ScramServer, derive, text_of
+from reference.security.scram import HASHES, AuthenticationError, ScramCredential, ScramServer, decode_text, derive
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *HASHES)
-REFUSED: Final = "wrong user or password"  # which of the two is nobody's business
+# One message for both: a client must not learn which user names exist.
+WRONG_CREDENTIALS: Final = "wrong user or password"
 
 
 class Credentials:
-    """Users with their passwords, from the configuration; what SCRAM needs of them is derived once."""
+    """The configured users and passwords; SCRAM credentials are derived on first use and cached."""
 
     def __init__(self, users: Mapping[str, str], salt: bytes) -> None:
         self._users, self._salt = dict(users), salt
         self._derived: dict[tuple[str, str], ScramCredential] = {}
 
     def check_password(self, user: str, password: str) -> None:
-        known = self._users.get(user)
-        if known is None or not hmac.compare_digest(known.encode(), password.encode()):
-            raise AuthenticationError(REFUSED)
+        """Raise AuthenticationError unless the password is correct; compares in constant time."""
+        expected = self._users.get(user)
+        if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
+            raise AuthenticationError(WRONG_CREDENTIALS)
 
     def scram(self, mechanism: str, user: str) -> ScramCredential:
+        """Return the user's SCRAM credential; raise AuthenticationError for an unknown user."""
         if user not in self._users:
-            raise AuthenticationError(REFUSED)
+            raise AuthenticationError(WRONG_CREDENTIALS)
         key = (mechanism, user)
         if key not in self._derived:
             self._derived[key] = derive(mechanism, self._users[user], self._salt)
@@ -33,7 +36,10 @@ class Credentials:
 
 
 class Mechanism(Protocol):
-    """`user` is known once `done`; a token that is not sound raises AuthenticationError."""
+    """A SASL mechanism on the server.
+
+    `receive` returns the token to send and raises AuthenticationError for an invalid token; `user` is set once `done`.
+    """
 
     done: bool
     user: str
@@ -42,13 +48,13 @@ class Mechanism(Protocol):
 
 
 class Plain:
-    """User and password in the clear (RFC 4616): for TLS, or a network that is trusted."""
+    """User and password in clear text (RFC 4616): use it with TLS or in a trusted network only."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials, self.done, self.user = credentials, False, ""
 
     def receive(self, token: bytes) -> bytes:
-        parts = text_of(token).split("\0")
+        parts = decode_text(token).split("\0")
         if len(parts) != 3 or parts[0] not in {"", parts[1]}:
             raise AuthenticationError("malformed PLAIN message")
         self._credentials.check_password(parts[1], parts[2])
@@ -57,6 +63,8 @@ class Plain:
 
 
 class Scram:
+    """SCRAM (RFC 5802, KIP-84)."""
+
     def __init__(self, mechanism: str, credentials: Credentials, nonce: str) -> None:
         self._mechanism, self._credentials, self.done, self.user = mechanism, credentials, False, ""
         self._server = ScramServer(mechanism, nonce)
@@ -73,4 +81,5 @@ class Scram:
 
 
 def start(mechanism: str, credentials: Credentials, nonce: Callable[[], str]) -> Mechanism:
+    """Return a new exchange of the mechanism for one connection."""
     return Plain(credentials) if mechanism == PLAIN else Scram(mechanism, credentials, nonce())

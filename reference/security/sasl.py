@@ -1,8 +1,9 @@
-"""SASL as a broker sees it: no request before authentication (KIP-43, KIP-152).
+"""Authenticate client connections on a SASL listener of a broker (KIP-43, KIP-152).
 
-On a SASL listener a new connection may ask ApiVersions and SaslHandshake, and nothing else; then it sends tokens, in
-SaslAuthenticate requests or, after version 0 of the handshake, bare; then everything is open to it. Whatever else it
-sends closes the connection unanswered. A refused mechanism or password is told, and closes it too.
+A new connection may send only ApiVersions and SaslHandshake. Then it sends tokens: in SaslAuthenticate requests, or
+without a request header after SaslHandshake v0. After authentication all requests are allowed. Any other request
+closes the connection without a response; a rejected mechanism or password closes it after an error response.
+The exception is a bare token: it has no error response.
 """
 
 from collections.abc import Callable
@@ -19,14 +20,16 @@ from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from reference.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 MAX_TOKEN_FRAME: Final = 512 * 1024
-"""What a stranger may send in one frame (Kafka's sasl.server.max.receive.size)."""
+"""The largest frame before authentication, in bytes (Apache Kafka: sasl.server.max.receive.size)."""
 
 
-OPEN_TO_STRANGERS: Final = frozenset({17, 18, 36})
-"""SaslHandshake, ApiVersions and SaslAuthenticate: nothing else is even decoded."""
+PRE_AUTHENTICATION_KEYS: Final = frozenset({17, 18, 36})
+"""SaslHandshake, ApiVersions and SaslAuthenticate: other requests are not decoded before authentication."""
 
 
 class SaslState(StrEnum):
+    """The progress of one authentication (Apache Kafka: SaslServerAuthenticator.SaslState)."""
+
     HANDSHAKE = "Handshake"
     AUTHENTICATE = "Authenticate"
     BARE_TOKENS = "BareTokens"
@@ -40,20 +43,20 @@ SASL: Final = StateTable(
     SaslState.HANDSHAKE,
     {
         (SaslState.HANDSHAKE, SaslState.AUTHENTICATE): "SaslHandshake v1 names a mechanism that is enabled",
-        (SaslState.HANDSHAKE, SaslState.BARE_TOKENS): "SaslHandshake v0 does",
-        (SaslState.HANDSHAKE, SaslState.FAILED): "the mechanism is not enabled, or another request came",
+        (SaslState.HANDSHAKE, SaslState.BARE_TOKENS): "SaslHandshake v0 names a mechanism that is enabled",
+        (SaslState.HANDSHAKE, SaslState.FAILED): "the mechanism is not enabled, or another request arrives",
         (SaslState.AUTHENTICATE, SaslState.AUTHENTICATE): "a challenge is sent",
-        (SaslState.AUTHENTICATE, SaslState.COMPLETE): "the last token is good",
-        (SaslState.AUTHENTICATE, SaslState.FAILED): "a token is not good, or another request came",
+        (SaslState.AUTHENTICATE, SaslState.COMPLETE): "the last token is valid",
+        (SaslState.AUTHENTICATE, SaslState.FAILED): "a token is invalid, or another request arrives",
         (SaslState.BARE_TOKENS, SaslState.BARE_TOKENS): "a challenge is sent",
-        (SaslState.BARE_TOKENS, SaslState.COMPLETE): "the last token is good",
-        (SaslState.BARE_TOKENS, SaslState.FAILED): "a token is not good",
+        (SaslState.BARE_TOKENS, SaslState.COMPLETE): "the last token is valid",
+        (SaslState.BARE_TOKENS, SaslState.FAILED): "a token is invalid",
     },
 )
 
 
 class Authenticator:
-    """Of one connection. `nonce` gives a fresh one each time."""
+    """The authentication of one connection; `nonce` returns a new nonce at each call."""
 
     def __init__(self, mechanisms: tuple[str, ...], credentials: Credentials, nonce: Callable[[], str]) -> None:
         self._mechanisms, self._credentials, self._nonce = mechanisms, credentials, nonce
@@ -70,19 +73,19 @@ class Authenticator:
 
     @property
     def user(self) -> str:
-        """Whom the tokens proved; empty before."""
+        """Return the authenticated user, or an empty string before authentication completes."""
         return self._mechanism.user if self._mechanism is not None and self.complete else ""
 
     def _move(self, state: SaslState) -> None:
         SASL.check(self.state, state)
         self.state = state
 
-    def may_ask_versions(self, request: Request) -> bool:
-        """Also in a version that is not served (KIP-511)."""
+    def accepts_api_versions(self, request: Request) -> bool:
+        """Return whether this is an allowed ApiVersions request; an unserved version has no body (KIP-511)."""
         return self.state is SaslState.HANDSHAKE and isinstance(request.body, ApiVersionsRequest | None)
 
     def receive(self, request: Request) -> Any:
-        """The response; None closes the connection without one."""
+        """Return the response, or None to close the connection without one."""
         match self.state, request.body:
             case SaslState.HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism):
                 return self._handshake(mechanism, bare=request.api_version == 0)
@@ -102,28 +105,29 @@ class Authenticator:
 
     def _authenticate(self, token: bytes) -> SaslAuthenticateResponse:
         try:
-            return SaslAuthenticateResponse(error_message=None, auth_bytes=self.token(token))
+            return SaslAuthenticateResponse(error_message=None, auth_bytes=self.process_token(token))
         except AuthenticationError as error:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             return SaslAuthenticateResponse(error_code=code, error_message=str(error))
 
-    def token(self, token: bytes) -> bytes:
-        """The mechanism's answer to one token; AuthenticationError when it is not good."""
+    def process_token(self, token: bytes) -> bytes:
+        """Return the server token for a client token; raise AuthenticationError if it is invalid."""
         assert self._mechanism is not None
         try:
-            answer = self._mechanism.receive(token)
+            response = self._mechanism.receive(token)
         except AuthenticationError:
             self._move(SaslState.FAILED)
             raise
         self._move(SaslState.COMPLETE if self._mechanism.done else self.state)
-        return answer
+        return response
 
 
 async def refuse_handshake(request: Request) -> SaslHandshakeResponse:
-    """Where there is nothing to authenticate, or no more."""
+    """Return ILLEGAL_SASL_STATE: the listener has no SASL, or the connection is already authenticated."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 async def refuse_authenticate(request: Request) -> SaslAuthenticateResponse:
-    message = "SaslAuthenticate comes after SaslHandshake, on a listener that asks for SASL"
+    """Return ILLEGAL_SASL_STATE, like `refuse_handshake`."""
+    message = "SaslAuthenticate is allowed only after SaslHandshake, on a listener with SASL."
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -1,7 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): messages and proofs of both sides. No channel binding.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): client and server messages, no channel binding.
 
-Nonces and salts come from outside, for chance is the driver's. Passwords are never sent: each side proves that it
-knows what the other has.
+The caller supplies nonces and salts, because this module uses no random numbers. Passwords are never sent: each side
+proves that it knows the credential.
 """
 
 import base64
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-ITERATIONS: Final = 4096  # the least that the RFC allows, and Kafka's default
+ITERATIONS: Final = 4096  # the minimum of RFC 7677, and the default of Apache Kafka
 MAX_ITERATIONS: Final = 1_000_000
 NO_BINDING: Final = ("n,,", "y,,")
 
 
 class AuthenticationError(Exception):
-    """The peer is not who it says, or does not keep to the mechanism. Says no more than the peer may know."""
+    """The peer failed authentication or violated the mechanism; the message may be sent to the peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps instead of a password."""
+    """The salted keys that a server stores instead of a password (RFC 5802, section 3)."""
 
     salt: bytes
     iterations: int
@@ -32,6 +32,7 @@ class ScramCredential:
 
 
 def derive(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
+    """Return the credential for a password."""
     name = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
@@ -40,28 +41,30 @@ def derive(mechanism: str, password: str, salt: bytes, iterations: int = ITERATI
 
 
 def attributes(message: str) -> dict[str, str]:
-    """`a=1,b=2`; AuthenticationError for anything else."""
-    found = {}
+    """Parse `a=1,b=2` into a dictionary; raise AuthenticationError for any other format."""
+    fields = {}
     for part in message.split(","):
         key, equals, value = part.partition("=")
-        if not equals or len(key) != 1 or key in found:
+        if not equals or len(key) != 1 or key in fields:
             raise AuthenticationError("malformed SCRAM message")
-        found[key] = value
-    return found
+        fields[key] = value
+    return fields
 
 
-def unbase64(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
+    """Decode Base64; raise AuthenticationError for invalid input."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise AuthenticationError("malformed SCRAM message") from error
 
 
-def base64_of(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def text_of(token: bytes) -> str:
+def decode_text(token: bytes) -> str:
+    """Decode UTF-8; raise AuthenticationError for invalid input."""
     try:
         return token.decode()
     except UnicodeDecodeError as error:
@@ -73,36 +76,38 @@ def xor(left: bytes, right: bytes) -> bytes:
 
 
 class ScramServer:
-    """`begin` reads the user from the first message, `challenge` answers it, `finish` checks the proof."""
+    """The server side of one exchange: call `begin`, `challenge` and `finish` in this order."""
 
     def __init__(self, mechanism: str, nonce: str) -> None:
         self._hash, self._nonce = HASHES[mechanism], nonce
         self._client_first = self._server_first = self._header = ""
 
     def begin(self, token: bytes) -> str:
-        """The name of the user."""
-        message = text_of(token)
+        """Parse the client's first message and return the user name."""
+        message = decode_text(token)
         self._header = message[:3]
         if self._header not in NO_BINDING:
             raise AuthenticationError("only SCRAM without channel binding and authorisation id is supported")
         self._client_first = message[3:]
-        found = attributes(self._client_first)
-        if "n" not in found or not found.get("r"):
+        fields = attributes(self._client_first)
+        if "n" not in fields or not fields.get("r"):
             raise AuthenticationError("malformed SCRAM message")
-        self._nonce = found["r"] + self._nonce
-        return found["n"].replace("=2C", ",").replace("=3D", "=")
+        self._nonce = fields["r"] + self._nonce
+        return fields["n"].replace("=2C", ",").replace("=3D", "=")
 
     def challenge(self, credential: ScramCredential) -> bytes:
-        self._server_first = f"r={self._nonce},s={base64_of(credential.salt)},i={credential.iterations}"
+        """Return the server's first message: nonce, salt and iterations."""
+        self._server_first = f"r={self._nonce},s={encode_base64(credential.salt)},i={credential.iterations}"
         return self._server_first.encode()
 
     def finish(self, token: bytes, credential: ScramCredential) -> bytes:
-        message = text_of(token)
-        found = attributes(message)
+        """Verify the client's proof and return the server's final message, or raise AuthenticationError."""
+        message = decode_text(token)
+        fields = attributes(message)
         without_proof, _, _ = message.rpartition(",p=")
-        if found.get("c") != base64_of(self._header.encode()) or found.get("r") != self._nonce:
+        if fields.get("c") != encode_base64(self._header.encode()) or fields.get("r") != self._nonce:
             raise AuthenticationError("malformed SCRAM message")
-        proof = unbase64(found.get("p", ""))
+        proof = decode_base64(fields.get("p", ""))
         transcript = f"{self._client_first},{self._server_first},{without_proof}".encode()
         signature = hmac.digest(credential.stored_key, transcript, self._hash)
         if len(proof) != len(signature):
@@ -110,11 +115,11 @@ class ScramServer:
         client_key = xor(proof, signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
             raise AuthenticationError("wrong user or password")
-        return f"v={base64_of(hmac.digest(credential.server_key, transcript, self._hash))}".encode()
+        return f"v={encode_base64(hmac.digest(credential.server_key, transcript, self._hash))}".encode()
 
 
 class ScramClient:
-    """The other side: `first`, then `respond` to the challenge, then `verify` the server."""
+    """The client side of one exchange: call `first`, `respond` and `verify` in this order."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
         self._mechanism, self._hash, self._password, self._nonce = mechanism, HASHES[mechanism], password, nonce
@@ -122,25 +127,27 @@ class ScramClient:
         self._signature = b""
 
     def first(self) -> bytes:
+        """Return the client's first message."""
         return f"n,,{self._first}".encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        message = text_of(challenge)
-        found = attributes(message)
-        nonce, rounds = found.get("r", ""), found.get("i", "")
+        """Return the client's final message with the proof; raise AuthenticationError for an invalid challenge."""
+        message = decode_text(challenge)
+        fields = attributes(message)
+        nonce, rounds = fields.get("r", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or not rounds.isdigit() or not ITERATIONS <= int(rounds) <= MAX_ITERATIONS:
-            raise AuthenticationError("the server's SCRAM challenge is not sound")
-        salt, iterations = unbase64(found.get("s", "")), int(rounds)
+            raise AuthenticationError("the server's SCRAM challenge is invalid")
+        salt, iterations = decode_base64(fields.get("s", "")), int(rounds)
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         credential = derive(self._mechanism, self._password, salt, iterations)
-        without_proof = f"c={base64_of(b'n,,')},r={nonce}"
+        without_proof = f"c={encode_base64(b'n,,')},r={nonce}"
         transcript = f"{self._first},{message},{without_proof}".encode()
         self._signature = hmac.digest(credential.server_key, transcript, self._hash)
         proof = xor(client_key, hmac.digest(credential.stored_key, transcript, self._hash))
-        return f"{without_proof},p={base64_of(proof)}".encode()
+        return f"{without_proof},p={encode_base64(proof)}".encode()
 
     def verify(self, final: bytes) -> None:
-        """AuthenticationError when the server does not know our password either."""
-        if not hmac.compare_digest(unbase64(attributes(text_of(final)).get("v", "")), self._signature):
+        """Raise AuthenticationError unless the server proves that it has the credential of this user."""
+        if not hmac.compare_digest(decode_base64(attributes(decode_text(final)).get("v", "")), self._signature):
             raise AuthenticationError("the server could not prove that it knows this user")

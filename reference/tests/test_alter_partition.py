@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reference.controller.alter_partition import judge
+from reference.controller.alter_partition import validate_proposal
 from reference.controller.cluster import BrokerInfo, Cluster, TopicInfo
 from reference.controller.eligible import next_elr, trusted_isr
 from reference.guards import Guards
@@ -33,7 +33,7 @@ def asked(*isr: int, epochs: Mapping[int, int] | None = None, **given: Any) -> A
 
 
 def verdict(proposal: AlterPartitionRequestPartitionData, leader: int = 1, guards: Guards | None = None) -> Any:
-    error, state = judge(cluster(), guards or Guards(), KEY, leader, proposal)
+    error, state = validate_proposal(cluster(), guards or Guards(), KEY, leader, proposal)
     return error, state.isr if state else None
 
 

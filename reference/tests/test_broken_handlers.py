@@ -10,7 +10,7 @@ import pytest
 
 from reference.drivers.files import Disk
 from reference.drivers.tcp import Driver
-from reference.effects import Broke, Send
+from reference.effects import HandlerFailed, Send
 from reference.events import Request
 from reference.procedures import Pending
 from reference.tests.simulated import Hand, Simulated
@@ -57,7 +57,7 @@ def asked(cluster: Simulated) -> list[Any]:
 def test_who_asked_is_told_by_the_effect_and_who_is_heard_meanwhile_is_answered() -> None:
     cluster, waiting = broken(ArithmeticError("a defect of ours"))
     broke, answer = asked(cluster)
-    assert broke == Broke("first", waiting.error)
+    assert broke == HandlerFailed("first", waiting.error)
     assert isinstance(answer, Send)
     assert answer.to == "second"
 
@@ -95,7 +95,7 @@ def test_the_driver_closes_one_connection_and_logs_the_stack_of_a_defect(
         driver = Driver(Hand(), Disk(tmp_path), lambda peer: None)
         first, second = Line(), Line()
         driver.channels.update(first=first, second=second)
-        driver.do(lambda now: [Broke("first", error)])
+        driver.do(lambda now: [HandlerFailed("first", error)])
         assert (first.closed, second.closed, driver.failed.done()) == (True, False, False)
 
     caplog.set_level(logging.INFO, logger="highwater.driver")

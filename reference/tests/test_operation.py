@@ -169,7 +169,7 @@ def test_each_log_line_is_a_json_object(cluster: Cluster, topic: str) -> None:
         ({"message_max_bytes": 2 << 20, "socket_request_max_bytes": 1 << 20}, "could not arrive"),
         ({"message_max_bytes": 2 << 20, "log_segment_bytes": 1 << 20}, "would not fit into a segment"),
         ({"metrics_port": 9092, "port": 9092}, "a port of their own"),
-        ({"num_partitions": 0}, "num_partitions; at least 1"),
+        ({"num_partitions": 0}, "num_partitions; set it to at least 1"),
         ({"guards_off": ["NoSuchGuard"]}, "no guard 'NoSuchGuard'"),
         ({"colour": "red"}, "colour"),
     ],
@@ -180,7 +180,7 @@ def test_settings_that_cannot_work_are_refused_with_the_remedy(settings: dict[st
 
 
 def test_the_defaults_contradict_nothing() -> None:
-    assert not [each.keys for each in CONTRADICTIONS if each.found(BrokerConfig(broker_id=1))]
+    assert not [each.keys for each in CONTRADICTIONS if each.applies(BrokerConfig(broker_id=1))]
 
 
 def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:

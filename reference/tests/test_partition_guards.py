@@ -95,7 +95,7 @@ def test_ack_needs_min_isr(on: bool) -> None:
     leader.append()
     heard: list[ErrorCode] = []
     pending = leader.partition.committed(1, 60_000)
-    pending.also(lambda: heard.append(pending._value))  # type: ignore[arg-type]
+    pending.add_done_callback(lambda: heard.append(pending._value))  # type: ignore[arg-type]
     leader.later(2 * LAG_MS)
     leader.asked.answer(Outcome.TAKEN, (1,), 8)
     assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if on else ErrorCode.NONE]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from reference.procedures import Pending, begun
+from reference.procedures import Pending, start_procedure
 
 
 async def wait_for_ever() -> None:
@@ -17,6 +17,6 @@ def test_a_procedure_that_runs_another_is_collected_in_silence(monkeypatch: pyte
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
     gc.collect()
     told.clear()
-    begun(wait_for_ever)
+    start_procedure(wait_for_ever)
     gc.collect()
     assert told == []

@@ -69,7 +69,7 @@ def test_a_setting_has_one_of_its_values(world: Simulated, name: str, value: str
 def test_every_setting_has_its_values_and_every_default_is_one(world: Simulated) -> None:
     configs: TopicConfigs = world.broker().configs
     assert SETTINGS.keys() == configs.defaults.keys()
-    assert [name for name, value in configs.defaults.items() if not SETTINGS[name].allowed(value)] == []
+    assert [name for name, value in configs.defaults.items() if not SETTINGS[name].is_valid(value)] == []
 
 
 def test_a_deletion_that_is_not_clear_deletes_nothing(world: Simulated) -> None:

@@ -1,7 +1,7 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, as the coordinator of a transactional id.
+"""Serve InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn as the coordinator of a transactional id.
 
-A client that speaks EndTxn 5 works under transaction version 2: each end bumps the epoch, so that what is still on
-its way belongs to no later transaction (KIP-890).  Up to EndTxn 4 a delayed request can end another (KAFKA-17754).
+A client that uses EndTxn 5 has transaction version 2: each EndTxn bumps the producer epoch, so that a delayed request
+cannot affect a later transaction (KIP-890).  Up to EndTxn 4 it can end a later transaction (KAFKA-17754).
 """
 
 from collections.abc import Iterable
@@ -27,25 +27,29 @@ from reference.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from reference.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
-"""By key: before that version a client knows INVALID_PRODUCER_EPOCH only (KIP-588)."""
+"""By API key: older versions know INVALID_PRODUCER_EPOCH only (KIP-588)."""
 END_TXN_BUMPS_SINCE = 5
 CLASSIC_VERSION = 0
 
 
 class RefusedTransactionError(Exception):
+    """The coordinator rejects the request with `error`."""
+
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
         self.error = error
 
 
-def told(error: ErrorCode, key: int, version: int) -> ErrorCode:
-    """The error as a client of this version knows it."""
+def error_for_version(error: ErrorCode, key: int, version: int) -> ErrorCode:
+    """Return the error code that a client of this version understands for this API key."""
     if error is ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE[key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
 
 
 class TransactionCoordinator:
+    """The coordinator of the transactional ids in `store` (Apache Kafka: TransactionCoordinator)."""
+
     def __init__(
         self,
         context: Context,
@@ -60,18 +64,18 @@ class TransactionCoordinator:
     # -- InitProducerId ----------------------------------------------------------------------------
 
     async def init_producer_id(self, request: Request) -> InitProducerIdResponse:
-        """An id of its own for an idempotent producer; the next epoch of its id for a transactional one."""
+        """Return a new producer id for an idempotent producer, or the next epoch of a transactional one."""
         body: InitProducerIdRequest = request.body
         try:
             if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_EPOCH):
-                raise RefusedTransactionError(ErrorCode.INVALID_REQUEST)  # a producer goes by both (KIP-360)
+                raise RefusedTransactionError(ErrorCode.INVALID_REQUEST)  # a producer sends both or neither (KIP-360)
             if body.transactional_id is None:
                 return InitProducerIdResponse(producer_id=await self._new_producer_id(), producer_epoch=0)
-            found = await self._initialise(body.transactional_id, body)
-        except RefusedTransactionError as refused:
-            error = told(refused.error, 22, request.api_version)
+            transaction = await self._initialise(body.transactional_id, body)
+        except RefusedTransactionError as rejection:
+            error = error_for_version(rejection.error, 22, request.api_version)
             return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-        return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.producer_epoch)
+        return InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
 
     async def _new_producer_id(self) -> int:
         producer_id = await self._producer_ids.take()
@@ -80,18 +84,18 @@ class TransactionCoordinator:
         return producer_id
 
     async def _initialise(self, transactional_id: str, body: InitProducerIdRequest) -> Transaction:
-        _raise(self._store.check(transactional_id))
+        _raise_on_error(self._store.check(transactional_id))
         if not 0 < body.transaction_timeout_ms <= self._context.config.transaction_max_timeout_ms:
             raise RefusedTransactionError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if transactional_id not in self._store.entries:
             first = Transaction(transactional_id, await self._new_producer_id())
-            _raise(self._store.check(transactional_id))  # we may have been replaced meanwhile
+            _raise_on_error(self._store.check(transactional_id))  # the partition may have a new leader by now
             self._store.entries.setdefault(transactional_id, Entry(first))
         entry = self._store.entries[transactional_id]
         current = entry.current
         if entry.pending is not None or current.state in PREPARED:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if not current.is_of(body.producer_id, body.producer_epoch):
+        if not current.may_continue(body.producer_id, body.producer_epoch):
             raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)
         if current.state is TransactionState.ONGOING:
             spawn(self.abort_fenced(entry))
@@ -104,20 +108,23 @@ class TransactionCoordinator:
             entry.pending = TransactionState.EMPTY
             producer_id = await self._producer_ids.take()
             entry.pending = None
-            if producer_id is None or not self._store.holds(entry):
+            if producer_id is None or not self._store.owns(entry):
                 raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            following = current.rotated(producer_id, timeout_ms, body.producer_epoch, now_ms)
+            next_state = current.rotated(producer_id, timeout_ms, body.producer_epoch, now_ms)
         else:
-            following = current.initialised(timeout_ms, body.producer_epoch, now_ms)
-        _raise(await self._store.move(entry, following))
-        return following
+            next_state = current.initialised(timeout_ms, body.producer_epoch, now_ms)
+        _raise_on_error(await self._store.write_transition(entry, next_state))
+        return next_state
 
-    # -- adding ------------------------------------------------------------------------------------
+    # -- AddPartitionsToTxn and AddOffsetsToTxn ----------------------------------------------------
 
     async def add(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition], version: int
     ) -> ErrorCode:
-        """Take partitions into the transaction, which begins with the first; `version` is the client's."""
+        """Add partitions to the transaction, or begin one with them.
+
+        `version` is the client's transaction version.
+        """
         error = self._check_producer(transactional_id, producer_id, epoch)
         if error is not ErrorCode.NONE:
             return error
@@ -126,13 +133,13 @@ class TransactionCoordinator:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if entry.current.state is TransactionState.ONGOING and entry.current.partitions.issuperset(partitions):
             return ErrorCode.NONE
-        following = entry.current.with_partitions(partitions, version, self._context.now.wall_ms)
-        return await self._store.move(entry, following)
+        next_state = entry.current.with_partitions(partitions, version, self._context.now.wall_ms)
+        return await self._store.write_transition(entry, next_state)
 
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int
     ) -> tuple[ErrorCode, frozenset[TopicPartition]]:
-        """Which partitions are in the transaction: a leader asks before it appends (KIP-890)."""
+        """Return the partitions of the open transaction: a leader checks them before it appends (KIP-890)."""
         error = self._check_producer(transactional_id, producer_id, epoch)
         if error is not ErrorCode.NONE:
             return error, frozenset()
@@ -151,7 +158,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if entry.current.producer_epoch == epoch else ErrorCode.PRODUCER_FENCED
 
     async def add_offsets(self, request: Request) -> AddOffsetsToTxnResponse:
-        """The group's partition of `__consumer_offsets` joins the transaction."""
+        """Add the group's partition of `__consumer_offsets` to the transaction."""
         body: AddOffsetsToTxnRequest = request.body
         error = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
         if error is ErrorCode.NONE:
@@ -159,16 +166,16 @@ class TransactionCoordinator:
             error = await self.add(
                 body.transactional_id, body.producer_id, body.producer_epoch, [partition], CLASSIC_VERSION
             )
-        return AddOffsetsToTxnResponse(error_code=told(error, 25, request.api_version))
+        return AddOffsetsToTxnResponse(error_code=error_for_version(error, 25, request.api_version))
 
-    # -- the end -----------------------------------------------------------------------------------
+    # -- EndTxn ------------------------------------------------------------------------------------
 
     async def end_txn(self, request: Request) -> EndTxnResponse:
-        """Answered once the outcome is in the log; the markers follow."""
+        """End the transaction; respond when the outcome is committed, before the markers are written."""
         body: EndTxnRequest = request.body
         bumps = request.api_version >= END_TXN_BUMPS_SINCE
         try:
-            _raise(self._store.check(body.transactional_id))
+            _raise_on_error(self._store.check(body.transactional_id))
             entry = self._store.entries.get(body.transactional_id)
             if entry is None:
                 raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -177,11 +184,11 @@ class TransactionCoordinator:
                 return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
             await self._end_classic(entry, body)
             return EndTxnResponse()
-        except RefusedTransactionError as refused:
-            return EndTxnResponse(error_code=told(refused.error, 26, request.api_version))
+        except RefusedTransactionError as rejection:
+            return EndTxnResponse(error_code=error_for_version(rejection.error, 26, request.api_version))
 
     async def _end_classic(self, entry: Entry, body: EndTxnRequest) -> None:
-        """By state: an ongoing transaction ends, a repeated request gets the answer of the first."""
+        """End an ongoing transaction; a repeated request gets the same response as the first one."""
         current = entry.current
         if current.producer_id != body.producer_id:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -190,14 +197,17 @@ class TransactionCoordinator:
         if entry.pending is not None:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state is not TransactionState.ONGOING:
-            _raise(_answer_of_repeated(current.state, commit=body.committed))
+            _raise_on_error(_repeated_end_error(current.state, commit=body.committed))
             return
         await self._prepare(entry, commit=body.committed, client_version=CLASSIC_VERSION)
 
     async def _end_and_bump(self, entry: Entry, body: EndTxnRequest) -> tuple[int, int]:
-        """A request with the epoch before the current is a repeated one; with the current, it ends what is open now."""
+        """End the transaction and return the next producer id and epoch.
+
+        The current epoch ends the open transaction; the epoch before it marks a repeated request (KIP-890).
+        """
         current = entry.current
-        repeated = current.ended_by(body.producer_id, body.producer_epoch)
+        repeated = current.is_repeated_end(body.producer_id, body.producer_epoch)
         if current.producer_id != body.producer_id and not repeated:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if not repeated and current.producer_epoch != body.producer_epoch:
@@ -206,38 +216,38 @@ class TransactionCoordinator:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if repeated:
             if current.state is TransactionState.ONGOING:
-                raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)  # the next transaction: hands off
-            _raise(_answer_of_repeated(current.state, commit=body.committed))
+                raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)  # the next one is open
+            _raise_on_error(_repeated_end_error(current.state, commit=body.committed))
             return current.producer_id, current.producer_epoch
         if current.state in PREPARED:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state in IDLE and body.committed:
             raise RefusedTransactionError(ErrorCode.INVALID_TXN_STATE)
         prepared = await self._prepare(entry, commit=body.committed, client_version=EPOCH_BUMP_VERSION)
-        return prepared.identity_after
+        return prepared.next_identity
 
     async def _prepare(self, entry: Entry, *, commit: bool, client_version: int) -> Transaction:
-        """Write the outcome. From here on it stands, also for the coordinator that comes after us."""
+        """Write the outcome to the log; once it is committed, it is also final for the next coordinator."""
         current, next_producer_id = entry.current, NO_PRODUCER_ID
         if client_version >= EPOCH_BUMP_VERSION and current.epoch_exhausted:
             entry.pending = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-            taken = await self._producer_ids.take()
+            new_producer_id = await self._producer_ids.take()
             entry.pending = None
-            if taken is None or not self._store.holds(entry):
+            if new_producer_id is None or not self._store.owns(entry):
                 raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            next_producer_id = taken
+            next_producer_id = new_producer_id
         prepared = current.prepared(
             commit=commit,
             client_version=client_version,
             next_producer_id=next_producer_id,
             now_ms=self._context.now.wall_ms,
         )
-        _raise(await self._store.move(entry, prepared))
+        _raise_on_error(await self._store.write_transition(entry, prepared))
         spawn(self._complete(entry))
         return prepared
 
     async def abort_fenced(self, entry: Entry) -> None:
-        """Abort what a producer left open, with an epoch that it has not got (KIP-98)."""
+        """Bump the epoch and abort the open transaction, so that the old producer is fenced (KIP-98)."""
         now_ms = self._context.now.wall_ms
         prepared = entry.current.fenced(now_ms).prepared(
             commit=False,
@@ -245,36 +255,37 @@ class TransactionCoordinator:
             next_producer_id=NO_PRODUCER_ID,
             now_ms=now_ms,
         )
-        if await self._store.move(entry, prepared) is ErrorCode.NONE:
+        if await self._store.write_transition(entry, prepared) is ErrorCode.NONE:
             await self._complete(entry)
 
     def resume(self, entries: list[Entry]) -> None:
-        """This broker has just become the coordinator of these: what was decided gets its markers."""
+        """Write the markers of prepared transactions after this broker became their coordinator."""
         for entry in entries:
             if entry.current.state in PREPARED:
                 spawn(self._complete(entry))
 
     async def _complete(self, entry: Entry) -> None:
-        """Markers to every partition, then the state says so; another coordinator does it if we are replaced."""
+        """Send every marker, then write the complete state; stop if another broker became the coordinator."""
         prepared = entry.current
         epoch = self._store.coordinator_epoch(prepared.transactional_id)
-        if not await self._sender.send(prepared, epoch, lambda: self._store.holds(entry)):
+        if not await self._sender.send(prepared, epoch, lambda: self._store.owns(entry)):
             return
-        while self._store.holds(entry) and entry.current is prepared:
-            if await self._store.move(entry, prepared.completed(self._context.now.wall_ms)) is ErrorCode.NONE:
+        while self._store.owns(entry) and entry.current is prepared:
+            completed = prepared.completed(self._context.now.wall_ms)
+            if await self._store.write_transition(entry, completed) is ErrorCode.NONE:
                 return
             await self._sender.pause()
 
 
-def _raise(error: ErrorCode) -> None:
+def _raise_on_error(error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
         raise RefusedTransactionError(error)
 
 
-def _answer_of_repeated(state: TransactionState, *, commit: bool) -> ErrorCode:
-    """EndTxn when nothing is open: did the last transaction end that way?"""
+def _repeated_end_error(state: TransactionState, *, commit: bool) -> ErrorCode:
+    """Return the error for EndTxn without an open transaction: NONE if the last one had the same outcome."""
     complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-    under_way = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     if state is complete:
         return ErrorCode.NONE
-    return ErrorCode.CONCURRENT_TRANSACTIONS if state is under_way else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE

@@ -1,4 +1,4 @@
-"""What tools ask: DescribeProducers (key 61), DescribeTransactions (65) and ListTransactions (66), all KIP-664."""
+"""Serve DescribeProducers (key 61), DescribeTransactions (65) and ListTransactions (66) (KIP-664)."""
 
 import re
 
@@ -21,10 +21,13 @@ from reference.wire.messages.describe_producers import (
 
 
 class DescribeHandler:
+    """Read-only requests about producers and transactions."""
+
     def __init__(self, context: Context, replicas: ReplicaManager, store: TransactionStore) -> None:
         self._context, self._replicas, self._store = context, replicas, store
 
     async def producers(self, request: Request) -> DescribeProducersResponse:
+        """Return the active producers of each partition that this broker leads."""
         body: DescribeProducersRequest = request.body
         return DescribeProducersResponse(
             topics=tuple(
@@ -58,9 +61,10 @@ class DescribeHandler:
         )
 
     async def transactions(self, request: Request) -> described.DescribeTransactionsResponse:
+        """Return the state of each transactional id."""
         body: described.DescribeTransactionsRequest = request.body
         return described.DescribeTransactionsResponse(
-            transaction_states=tuple(self._transaction(each) for each in body.transactional_ids)
+            transaction_states=tuple(self._transaction(name) for name in body.transactional_ids)
         )
 
     def _transaction(self, transactional_id: str) -> described.TransactionState:
@@ -85,7 +89,7 @@ class DescribeHandler:
         )
 
     async def list(self, request: Request) -> listed.ListTransactionsResponse:
-        """Every filter that is given must let a transaction pass."""
+        """Return the transactions that match every filter of the request."""
         body: listed.ListTransactionsRequest = request.body
         try:
             pattern = re.compile(body.transactional_id_pattern or "")
@@ -93,22 +97,22 @@ class DescribeHandler:
             return listed.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         known = set(State)
         oldest_ms = self._context.now.wall_ms - body.duration_filter
-        found = [
-            each.current
-            for each in self._store.entries.values()
-            if (not body.state_filters or each.current.state in body.state_filters)
-            and (not body.producer_id_filters or each.current.producer_id in body.producer_id_filters)
-            and (body.duration_filter < 0 or 0 <= each.current.started_ms < oldest_ms)
-            and (not body.transactional_id_pattern or pattern.fullmatch(each.current.transactional_id))
+        matching = [
+            entry.current
+            for entry in self._store.entries.values()
+            if (not body.state_filters or entry.current.state in body.state_filters)
+            and (not body.producer_id_filters or entry.current.producer_id in body.producer_id_filters)
+            and (body.duration_filter < 0 or 0 <= entry.current.started_ms < oldest_ms)
+            and (not body.transactional_id_pattern or pattern.fullmatch(entry.current.transactional_id))
         ]
         return listed.ListTransactionsResponse(
-            unknown_state_filters=tuple(each for each in body.state_filters if each not in known),
+            unknown_state_filters=tuple(state for state in body.state_filters if state not in known),
             transaction_states=tuple(
                 listed.TransactionState(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state,
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state,
                 )
-                for each in found
+                for transaction in matching
             ),
         )

@@ -1,4 +1,4 @@
-"""What time ends: transactions that stay open too long, ids and producers that nobody uses any more."""
+"""Abort transactions that exceed their timeout; remove unused transactional ids and producer states."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -13,6 +13,8 @@ from reference.transactions.store import TransactionStore
 
 
 class Expiry:
+    """The periodic tasks of the transaction coordinator; intervals and limits come from the broker config."""
+
     def __init__(
         self,
         context: Context,
@@ -25,6 +27,7 @@ class Expiry:
         self._store, self._coordinator = store, coordinator
 
     def start(self) -> None:
+        """Start the three periodic tasks."""
         config = self._context.config
         for interval_ms, check in (
             (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out),
@@ -39,7 +42,7 @@ class Expiry:
             spawn(check())
 
     async def abort_timed_out(self) -> None:
-        """Open for longer than its producer said: the epoch goes up, and the transaction is aborted."""
+        """Fence and abort every transaction that is open for longer than its timeout."""
         now_ms = self._context.now.wall_ms
         for entry in list(self._store.entries.values()):
             current = entry.current
@@ -48,13 +51,15 @@ class Expiry:
                 spawn(self._coordinator.abort_fenced(entry))
 
     async def remove_transactional_ids(self) -> None:
+        """Remove idle ids after `transactional.id.expiration.ms`."""
         oldest_ms = self._context.now.wall_ms - self._context.config.transactional_id_expiration_ms
         for entry in list(self._store.entries.values()):
             idle = entry.current.state in IDLE and entry.pending is None
             if idle and 0 <= entry.current.updated_ms <= oldest_ms:
-                spawn(self._store.forget(entry))
+                spawn(self._store.remove(entry))
 
     async def remove_producers(self) -> None:
+        """Remove idle producers from partition logs after `producer.id.expiration.ms`."""
         oldest_ms = self._context.now.wall_ms - self._context.config.producer_id_expiration_ms
         for partition in self._replicas.partitions.values():
             partition.log.producers.expire(oldest_ms)

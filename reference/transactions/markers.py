@@ -1,4 +1,4 @@
-"""Markers: control batches that end a transaction in a partition. A coordinator sends them, leaders write them."""
+"""Transaction markers: control batches that coordinators send and leaders append to end a transaction (KIP-98)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from reference.events import Request
 from reference.groups.store import OFFSETS_TOPIC, GroupStore
 from reference.metadata_cache import MetadataCache
 from reference.peers import Peers
-from reference.procedures import Pending, begun
+from reference.procedures import Pending, start_procedure
 from reference.replication.partition import Role
 from reference.replication.purgatory import Purgatory
 from reference.replication.replica_manager import ReplicaManager
@@ -30,36 +30,38 @@ from reference.wire.records import batch_headers, build_batch
 MARKERS_VERSION = 1
 RETRY_MS = 50
 
-# The partition has heard of a later epoch of the producer or of the coordinator: this marker is not ours to write.
-REPLACED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+# The leader knows a later epoch of the producer or of the coordinator: this coordinator was replaced, so it stops.
+FENCING_ERRORS = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
 
 
 class MarkerWriter:
-    """The leader's side: WriteTxnMarkers (key 27)."""
+    """Serve WriteTxnMarkers (key 27) as the leader of partitions."""
 
     def __init__(self, context: Context, replicas: ReplicaManager, groups: GroupStore) -> None:
         self._context, self._replicas, self._groups = context, replicas, groups
 
     async def write(self, request: Request) -> WriteTxnMarkersResponse:
-        """Each marker is answered when it is committed; one that fails fails alone."""
+        """Append the markers and wait until they are committed; return an error code for each partition."""
         body: WriteTxnMarkersRequest = request.body
-        asked = [
+        started = [
             (marker, [(topic.name, self._begin(marker, topic)) for topic in marker.topics]) for marker in body.markers
         ]
         results = []
-        for marker, topics in asked:
-            answered = []
+        for marker, topics in started:
+            topic_results = []
             for name, partitions in topics:
                 parts = [
                     WritableTxnMarkerPartitionResult(partition_index=number, error_code=await pending)
                     for number, pending in partitions
                 ]
-                answered.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(parts)))
-            results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(answered)))
+                topic_results.append(WritableTxnMarkerTopicResult(name=name, partitions=tuple(parts)))
+            results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(topic_results)))
         return WriteTxnMarkersResponse(markers=tuple(results))
 
     def _begin(self, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic) -> list[tuple[int, Pending[ErrorCode]]]:
-        return [(number, begun(self._write_one, marker, topic.name, number)) for number in topic.partition_indexes]
+        return [
+            (number, start_procedure(self._write_one, marker, topic.name, number)) for number in topic.partition_indexes
+        ]
 
     async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:
         partition = self._replicas.partitions.get((topic, number))
@@ -88,7 +90,7 @@ class MarkerWriter:
 
 
 class MarkerSender:
-    """The coordinator's side: asks every leader until each partition has its marker."""
+    """Send markers as the coordinator until every partition has one (Apache Kafka: TransactionMarkerChannelManager)."""
 
     def __init__(
         self, context: Context, cache: MetadataCache, peers: Peers, purgatory: Purgatory, writer: MarkerWriter
@@ -97,29 +99,33 @@ class MarkerSender:
         self._purgatory, self._writer = purgatory, writer
 
     def pause(self) -> Pending[None]:
+        """Wait for the retry interval."""
         return self._purgatory.sleep(RETRY_MS)
 
-    async def send(self, transaction: Transaction, coordinator_epoch: int, still: Callable[[], bool]) -> bool:
-        """True once every partition has the marker, False when it is no longer ours to send."""
-        left = set(transaction.partitions)
-        while left and still():
-            left = {each for each in left if not self._deleted(each)}
+    async def send(self, transaction: Transaction, coordinator_epoch: int, is_current: Callable[[], bool]) -> bool:
+        """Send until every partition has the marker; return False if this broker is not the coordinator any more.
+
+        `is_current` returns whether this broker is still the coordinator.
+        """
+        remaining = set(transaction.partitions)
+        while remaining and is_current():
+            remaining = {partition for partition in remaining if not self._deleted(partition)}
             replies = [
-                self._ask(leader, _marker(transaction, partitions, coordinator_epoch))
-                for leader, partitions in self._by_leader(left).items()
+                self._send_marker(leader, _marker(transaction, partitions, coordinator_epoch))
+                for leader, partitions in self._by_leader(remaining).items()
             ]
             for reply in replies:
                 for partition, error in _errors(await reply):
-                    if error in REPLACED:
+                    if error in FENCING_ERRORS:
                         return False
                     if error is ErrorCode.NONE:
-                        left.discard(partition)
-            if left:
+                        remaining.discard(partition)
+            if remaining:
                 await self.pause()
-        return still()
+        return is_current()
 
     def _deleted(self, partition: TopicPartition) -> bool:
-        """A partition of a topic that is gone needs no marker; before the first UpdateMetadata nobody knows."""
+        """Return whether the topic was deleted; before the first UpdateMetadata this is unknown, so False."""
         return bool(self._cache.topics) and not self._cache.knows(*partition)
 
     def _by_leader(self, partitions: set[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -130,10 +136,10 @@ class MarkerSender:
                 leaders.setdefault(leader, []).append(partition)
         return leaders
 
-    def _ask(self, leader: int, marker: WritableTxnMarker) -> Pending[Any]:
+    def _send_marker(self, leader: int, marker: WritableTxnMarker) -> Pending[Any]:
         body = WriteTxnMarkersRequest(markers=(marker,))
         if leader == self._context.broker_id:
-            return begun(self._writer.write, Request(0, MARKERS_VERSION, body))
+            return start_procedure(self._writer.write, Request(0, MARKERS_VERSION, body))
         return self._peers.call(leader, body, MARKERS_VERSION)
 
 
@@ -151,7 +157,7 @@ def _marker(transaction: Transaction, partitions: list[TopicPartition], coordina
 
 
 def _errors(response: WriteTxnMarkersResponse | None) -> list[tuple[TopicPartition, ErrorCode]]:
-    """What became of each partition; nothing when there was no answer."""
+    """Return the error code of each partition; empty if there was no response."""
     if response is None:
         return []
     return [

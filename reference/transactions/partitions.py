@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn (key 24): from producers up to 3, from 4 on from brokers, for many transactions at once."""
+"""Serve AddPartitionsToTxn (key 24): versions 0 to 3 come from producers, later ones from brokers, in batches."""
 
 from collections.abc import Iterable
 
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
-from reference.transactions.coordinator import CLASSIC_VERSION, TransactionCoordinator, told
+from reference.transactions.coordinator import CLASSIC_VERSION, TransactionCoordinator, error_for_version
 from reference.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
 from reference.wire.errors import ErrorCode
 from reference.wire.messages.add_partitions_to_txn import (
@@ -22,17 +22,20 @@ ABORTABLE_SINCE = 5
 
 
 class AddPartitionsHandler:
+    """Adds partitions to transactions, or verifies that they were added (KIP-98, KIP-890)."""
+
     def __init__(self, cache: MetadataCache, coordinator: TransactionCoordinator) -> None:
         self._cache, self._coordinator = cache, coordinator
 
     async def add_partitions(self, request: Request) -> AddPartitionsToTxnResponse:
+        """Return one error code for each partition."""
         body: AddPartitionsToTxnRequest = request.body
         if request.api_version < BATCHED_SINCE:
             errors = await self._add_all(body, request.api_version)
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(body.v3_and_below_topics, errors))
         results = []
         for transaction in body.transactions:
-            errors = await self._batched(transaction, request.api_version)
+            errors = await self._add_or_verify(transaction, request.api_version)
             results.append(
                 AddPartitionsToTxnResult(
                     transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, errors)
@@ -41,12 +44,12 @@ class AddPartitionsHandler:
         return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
 
     async def _add_all(self, body: AddPartitionsToTxnRequest, version: int) -> dict[TopicPartition, ErrorCode]:
-        """All or none: one unknown partition keeps the others out."""
+        """Add all partitions, or none of them if one is unknown."""
         partitions = _partitions(body.v3_and_below_topics)
-        unknown = [each for each in partitions if not self._cache.knows(*each)]
+        unknown = [partition for partition in partitions if not self._cache.knows(*partition)]
         if unknown:
-            refused = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            return refused | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            return errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         error = await self._coordinator.add(
             body.v3_and_below_transactional_id,
             body.v3_and_below_producer_id,
@@ -54,21 +57,21 @@ class AddPartitionsHandler:
             partitions,
             CLASSIC_VERSION,
         )
-        return dict.fromkeys(partitions, told(error, 24, version))
+        return dict.fromkeys(partitions, error_for_version(error, 24, version))
 
-    async def _batched(
+    async def _add_or_verify(
         self, transaction: AddPartitionsToTxnTransaction, version: int
     ) -> dict[TopicPartition, ErrorCode]:
         partitions = _partitions(transaction.topics)
-        who = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+        producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
         if not transaction.verify_only:
-            error = await self._coordinator.add(*who, partitions, EPOCH_BUMP_VERSION)
+            error = await self._coordinator.add(*producer, partitions, EPOCH_BUMP_VERSION)
             return dict.fromkeys(partitions, error)
-        error, there = self._coordinator.verify(*who)
+        error, included = self._coordinator.verify(*producer)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(partitions, error)
         missing = ErrorCode.TRANSACTION_ABORTABLE if version >= ABORTABLE_SINCE else ErrorCode.INVALID_TXN_STATE
-        return {each: ErrorCode.NONE if each in there else missing for each in partitions}
+        return {partition: ErrorCode.NONE if partition in included else missing for partition in partitions}
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Keys and values of `__transaction_state`, in Apache Kafka's own format: an int16 version, then the fields."""
+"""Encode and decode records of `__transaction_state` in Apache Kafka's format: an int16 version, then the fields."""
 
 from typing import Annotated
 
@@ -65,16 +65,16 @@ def pack_value(transaction: Transaction) -> bytes:
 
 
 def unpack_key(data: bytes) -> str | None:
-    """None for a key of a later kind, which is to be skipped."""
+    """Return the transactional id, or None for an unknown key version, which the caller skips."""
     version = int.from_bytes(data[:2], "big")
     return decode(TransactionLogKey, version, data[2:]).transactional_id if version == KEY_VERSION else None
 
 
 def unpack_value(transactional_id: str, data: bytes) -> Transaction:
-    """Raises DecodeError for bytes that are no transaction."""
+    """Return the transaction; raise DecodeError for malformed bytes or an unknown state."""
     value = decode(TransactionLogValue, int.from_bytes(data[:2], "big"), data[2:])
     if value.transaction_status not in BY_ID:
-        raise DecodeError(f"transaction {transactional_id}: no state has number {value.transaction_status}")
+        raise DecodeError(f"transaction {transactional_id} has the unknown state {value.transaction_status}")
     return Transaction(
         transactional_id=transactional_id,
         producer_id=value.producer_id,
@@ -84,7 +84,7 @@ def unpack_value(transactional_id: str, data: bytes) -> Transaction:
         timeout_ms=value.transaction_timeout_ms,
         state=BY_ID[value.transaction_status],
         partitions=frozenset(
-            (found.topic, number) for found in value.transaction_partitions or () for number in found.partition_ids
+            (entry.topic, number) for entry in value.transaction_partitions or () for number in entry.partition_ids
         ),
         updated_ms=value.transaction_last_update_timestamp_ms,
         started_ms=value.transaction_start_timestamp_ms,

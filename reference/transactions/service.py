@@ -1,6 +1,6 @@
-"""All of the above wired together: what a broker does for transactions."""
+"""Create the components of the transaction coordinator and list the APIs that they serve."""
 
-from reference.api_versions import Served
+from reference.api_versions import ServedApi
 from reference.context import Context
 from reference.groups.coordinator import GroupCoordinator
 from reference.groups.offsets import OffsetsCoordinator
@@ -26,11 +26,13 @@ CLASSIC_TRANSACTION_VERSION = 1
 
 
 def transaction_version(guards: Guards) -> int:
-    """The level of the feature `transaction.version`: with 2 clients end transactions by EndTxn 5 (KIP-890)."""
+    """Return the level of the feature `transaction.version`; at level 2 clients use EndTxn 5 (KIP-890)."""
     return EPOCH_BUMP_VERSION if guards.end_txn_bumps_epoch else CLASSIC_TRANSACTION_VERSION
 
 
 class Transactions:
+    """The transaction components of one broker."""
+
     def __init__(
         self,
         context: Context,
@@ -58,23 +60,23 @@ class Transactions:
         self.expiry = Expiry(context, purgatory, replicas, self.store, self.coordinator)
         self._groups = groups
 
-    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[int, Served]:
-        """What only transaction version 2 may use is not offered below it."""
+    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[int, ServedApi]:
+        """Return the handlers by API key; the versions that need transaction version 2 are omitted below it."""
         commits = TransactionalOffsets(self._groups, members, offsets, self.verifier)
         newest = self.version >= EPOCH_BUMP_VERSION
         return {
-            22: Served(self.coordinator.init_producer_id, 0, 5),
-            24: Served(self._partitions.add_partitions, 0, 5),
-            25: Served(self.coordinator.add_offsets, 0, 4),
-            26: Served(self.coordinator.end_txn, 0, 5 if newest else 4),
-            27: Served(self._writer.write, 1, 1, inter_broker=True),
-            28: Served(commits.commit, 0, 5 if newest else 4),
-            61: Served(self._describe.producers, 0, 0),
-            65: Served(self._describe.transactions, 0, 0),
-            66: Served(self._describe.list, 0, 2),
+            22: ServedApi(self.coordinator.init_producer_id, 0, 5),
+            24: ServedApi(self._partitions.add_partitions, 0, 5),
+            25: ServedApi(self.coordinator.add_offsets, 0, 4),
+            26: ServedApi(self.coordinator.end_txn, 0, 5 if newest else 4),
+            27: ServedApi(self._writer.write, 1, 1, inter_broker=True),
+            28: ServedApi(commits.commit, 0, 5 if newest else 4),
+            61: ServedApi(self._describe.producers, 0, 0),
+            65: ServedApi(self._describe.transactions, 0, 0),
+            66: ServedApi(self._describe.list, 0, 2),
         }
 
     @property
     def newest_produce(self) -> int:
-        """From Produce 12 on the batch itself takes its partition into the transaction."""
+        """Return the highest Produce version; from 12 on a batch adds its partition to the transaction (KIP-890)."""
         return 12 if self.version >= EPOCH_BUMP_VERSION else 11

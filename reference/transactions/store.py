@@ -1,10 +1,10 @@
-"""Transactions of the partitions of `__transaction_state` that this broker leads: loaded, kept, written."""
+"""Load and write the transactions in the partitions of `__transaction_state` that this broker leads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.context import Context
-from reference.groups.store import ERROR_OF_WRITE, READ_BYTES, WRITE_TIMEOUT_MS, java_hash
+from reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
 from reference.metadata_cache import MetadataCache
 from reference.replication.partition import Partition, Role
 from reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
@@ -18,13 +18,18 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 @dataclass(slots=True)
 class Entry:
-    """`current` is what the log holds, `pending` the state that a transition under way leads to."""
+    """A transaction: `current` as it is in the log, `pending` the target of a transition that is not committed yet."""
 
     current: Transaction
     pending: TransactionState | None = None
 
 
 class TransactionStore:
+    """The transactions that this broker coordinates (Apache Kafka: TransactionStateManager).
+
+    `on_loaded` is called with the transactions of a partition when this broker becomes its leader.
+    """
+
     def __init__(self, context: Context, cache: MetadataCache) -> None:
         self._context, self._cache = context, cache
         self.entries: dict[str, Entry] = {}
@@ -32,29 +37,30 @@ class TransactionStore:
         self.on_loaded: Callable[[list[Entry]], None] = lambda entries: None
 
     def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of `__transaction_state` that stores this transactional id."""
         topic = self._cache.topics.get(TRANSACTION_TOPIC)
         count = len(topic.partitions) if topic else self._context.config.transaction_state_log_num_partitions
         return java_hash(transactional_id) % count
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Is this broker the coordinator of a transactional id that may exist?"""
+        """Return NONE if the transactional id is valid and this broker is its coordinator."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE if self.partition_for(transactional_id) in self._owned else ErrorCode.NOT_COORDINATOR
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The leader epoch of the partition: markers carry it, and those of a replaced coordinator are refused."""
+        """Return the leader epoch of the partition, or -1; leaders reject markers with an older one."""
         partition = self._owned.get(self.partition_for(transactional_id))
         return -1 if partition is None else partition.leader_epoch
 
-    def holds(self, entry: Entry) -> bool:
-        """Is this broker still the coordinator, under the same leader epoch, of what it began to work on?"""
+    def owns(self, entry: Entry) -> bool:
+        """Return whether the entry is still current: false after the partition was unloaded or reloaded."""
         return self.entries.get(entry.current.transactional_id) is entry
 
     # -- loading ---------------------------------------------------------------------------------
 
     def role_changed(self, partition: Partition) -> None:
-        """A replica of `__transaction_state` became leader, or no longer is."""
+        """Load the partition if its local replica became leader; otherwise unload it."""
         if partition.topic != TRANSACTION_TOPIC:
             return
         self._owned.pop(partition.partition, None)
@@ -79,24 +85,24 @@ class TransactionStore:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def move(self, entry: Entry, following: Transaction) -> ErrorCode:
-        """Take one transition: it counts when it is committed, and until then no other may begin."""
-        TABLE.check(entry.current.state, following.state)
-        entry.pending = following.state
-        error = await self._write(following.transactional_id, pack_value(following))
-        if not self.holds(entry):
+    async def write_transition(self, entry: Entry, next_state: Transaction) -> ErrorCode:
+        """Write one transition and apply it when it is committed; until then no other transition may begin."""
+        TABLE.check(entry.current.state, next_state.state)
+        entry.pending = next_state.state
+        error = await self._write(next_state.transactional_id, pack_value(next_state))
+        if not self.owns(entry):
             return ErrorCode.NOT_COORDINATOR
         entry.pending = None
         if error is ErrorCode.NONE:
-            entry.current = following
+            entry.current = next_state
         return error
 
-    async def forget(self, entry: Entry) -> None:
-        """An expired id goes, with a tombstone."""
+    async def remove(self, entry: Entry) -> None:
+        """Delete an expired transactional id by writing a tombstone."""
         TABLE.check(entry.current.state, TransactionState.DEAD)
         entry.pending = TransactionState.DEAD
         error = await self._write(entry.current.transactional_id, None)
-        if self.holds(entry):
+        if self.owns(entry):
             entry.pending = None
             if error is ErrorCode.NONE:
                 del self.entries[entry.current.transactional_id]
@@ -111,11 +117,11 @@ class TransactionStore:
         ((_, header),) = batch_headers(batch)
         partition.append(batch, header)
         error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
-        return ERROR_OF_WRITE.get(error, error)
+        return WRITE_ERROR_MAPPING.get(error, error)
 
 
 def _replay(entries: dict[str, Entry], key: bytes | None, value: bytes | None) -> None:
-    """The last record of an id counts; a null value deletes."""
+    """Apply one record: the last record of an id wins, and a null value deletes it."""
     transactional_id = unpack_key(key or b"")
     if transactional_id is None:
         return

@@ -1,4 +1,4 @@
-"""One transaction of one transactional id, and its transitions: what holds now in, what shall hold next out."""
+"""One transaction of one transactional id and its transitions: each method returns a changed copy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,14 +10,17 @@ NO_EPOCH: Final = -1
 NO_PRODUCER_ID: Final = -1
 MAX_EPOCH: Final = (1 << 15) - 1
 EPOCH_BUMP_VERSION: Final = 2
-"""The transaction version from which on the end of a transaction bumps the epoch (KIP-890)."""
+"""The first transaction version in which EndTxn bumps the epoch (KIP-890)."""
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """As `__transaction_state` holds it, with `last_producer_epoch`, which only a retry of InitProducerId needs."""
+    """A transaction as stored in `__transaction_state`; `last_producer_epoch` serves retries of InitProducerId only.
+
+    Times are wall clock milliseconds.
+    """
 
     transactional_id: str
     producer_id: int
@@ -32,13 +35,14 @@ class Transaction:
     updated_ms: int = -1
     client_version: int = 0
 
-    def moved_to(self, state: TransactionState, now_ms: int) -> "Transaction":
-        """InvalidTransitionError where the table has no such step."""
+    def with_state(self, state: TransactionState, now_ms: int) -> "Transaction":
+        """Return a copy in this state; raise InvalidTransitionError if the table has no such transition."""
         TABLE.check(self.state, state)
         return replace(self, state=state, updated_ms=now_ms)
 
     @property
     def by_topic(self) -> dict[str, list[int]]:
+        """Return the partition numbers by topic, sorted."""
         topics: dict[str, list[int]] = {}
         for topic, number in sorted(self.partitions):
             topics.setdefault(topic, []).append(number)
@@ -46,7 +50,7 @@ class Transaction:
 
     @property
     def epoch_exhausted(self) -> bool:
-        """The largest epoch is kept for the coordinator's own fence."""
+        """Return whether a producer may not use the next epoch: the largest one is reserved for fencing."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
     @property
@@ -55,8 +59,8 @@ class Transaction:
 
     # -- InitProducerId ----------------------------------------------------------------------------
 
-    def is_of(self, producer_id: int, epoch: int) -> bool:
-        """May a producer that had this id and epoch go on (KIP-360)? -1 says that it had none."""
+    def may_continue(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a producer with this id and epoch may continue (KIP-360); a new producer has id -1."""
         if producer_id == NO_PRODUCER_ID or self.producer_epoch == NO_EPOCH:
             return True
         if producer_id == self.producer_id:
@@ -64,10 +68,10 @@ class Transaction:
         return producer_id == self.previous_producer_id and epoch >= MAX_EPOCH - 1
 
     def initialised(self, timeout_ms: int, expected_epoch: int, now_ms: int) -> "Transaction":
-        """The next epoch; a repeated request, known by the epoch before, gets the same answer again."""
+        """Return a copy with the next epoch; a repeated request, recognised by the previous epoch, keeps the epoch."""
         repeated = expected_epoch not in {NO_EPOCH, self.producer_epoch} and self.producer_epoch != NO_EPOCH
         return replace(
-            self.moved_to(TransactionState.EMPTY, now_ms),
+            self.with_state(TransactionState.EMPTY, now_ms),
             producer_epoch=self.producer_epoch + (not repeated),
             last_producer_epoch=self.last_producer_epoch if repeated else expected_epoch,
             timeout_ms=timeout_ms,
@@ -76,9 +80,9 @@ class Transaction:
         )
 
     def rotated(self, producer_id: int, timeout_ms: int, expected_epoch: int, now_ms: int) -> "Transaction":
-        """Epochs are used up: another producer id, epoch 0."""
+        """Return a copy with a new producer id and epoch 0, because the epochs of the old id are exhausted."""
         return replace(
-            self.moved_to(TransactionState.EMPTY, now_ms),
+            self.with_state(TransactionState.EMPTY, now_ms),
             previous_producer_id=self.producer_id,
             producer_id=producer_id,
             producer_epoch=0,
@@ -88,54 +92,56 @@ class Transaction:
             started_ms=-1,
         )
 
-    # -- the transaction ---------------------------------------------------------------------------
+    # -- transitions of the open transaction -------------------------------------------------------
 
     def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> "Transaction":
         began = self.state is not TransactionState.ONGOING
         return replace(
-            self.moved_to(TransactionState.ONGOING, now_ms),
+            self.with_state(TransactionState.ONGOING, now_ms),
             partitions=self.partitions | frozenset(partitions),
             started_ms=now_ms if began else self.started_ms,
             client_version=client_version,
         )
 
     def fenced(self, now_ms: int) -> "Transaction":
-        """The epoch goes up before the coordinator aborts, so that the producer can add nothing more."""
+        """Return a copy with the next epoch: the coordinator fences the producer before it aborts."""
         return replace(
-            self.moved_to(TransactionState.PREPARE_EPOCH_FENCE, now_ms),
+            self.with_state(TransactionState.PREPARE_EPOCH_FENCE, now_ms),
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=NO_EPOCH,
         )
 
     def prepared(self, *, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> "Transaction":
-        """The outcome. Under version 2 the epoch goes up with it: whatever was sent before is stale (KIP-890)."""
+        """Return a copy with the outcome; transaction version 2 also bumps the epoch, which fences old requests."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        moved = replace(self.moved_to(state, now_ms), client_version=client_version, next_producer_id=next_producer_id)
+        prepared = replace(
+            self.with_state(state, now_ms), client_version=client_version, next_producer_id=next_producer_id
+        )
         if self.started_ms < 0:
-            moved = replace(moved, started_ms=now_ms)
+            prepared = replace(prepared, started_ms=now_ms)
         if client_version < EPOCH_BUMP_VERSION:
-            return moved
-        bumped = min(self.producer_epoch + 1, MAX_EPOCH)  # after a fence there may be nothing left to bump
-        return replace(moved, producer_epoch=bumped, last_producer_epoch=self.producer_epoch)
+            return prepared
+        bumped = min(self.producer_epoch + 1, MAX_EPOCH)  # `fenced` may already have used the largest epoch
+        return replace(prepared, producer_epoch=bumped, last_producer_epoch=self.producer_epoch)
 
     def completed(self, now_ms: int) -> "Transaction":
-        """All markers are written; where epochs ran out, the next producer id takes over."""
+        """Return a copy in the complete state, with the next producer id if the epochs are exhausted."""
         commit = self.state is TransactionState.PREPARE_COMMIT
         state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        done = replace(self.moved_to(state, now_ms), partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
+        done = replace(self.with_state(state, now_ms), partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
         if self.next_producer_id == NO_PRODUCER_ID:
             return done
         return replace(done, previous_producer_id=self.producer_id, producer_id=self.next_producer_id, producer_epoch=0)
 
     @property
-    def identity_after(self) -> tuple[int, int]:
-        """Producer id and epoch to go on with once the prepared end is complete."""
+    def next_identity(self) -> tuple[int, int]:
+        """Return the producer id and epoch for the next transaction."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
-    def ended_by(self, producer_id: int, epoch: int) -> bool:
-        """Was the last end of a transaction asked for with this identity (a repeated EndTxn 5)?"""
+    def is_repeated_end(self, producer_id: int, epoch: int) -> bool:
+        """Return whether an EndTxn 5 with this id and epoch repeats the one that ended the last transaction."""
         if not self.bumps_epoch or self.state is TransactionState.EMPTY:
             return False
         overflowed = (self.previous_producer_id, self.producer_epoch, epoch) == (producer_id, 0, MAX_EPOCH - 1)

@@ -1,7 +1,7 @@
-"""Before a leader appends the first batch of a transaction it asks the coordinator: is the partition in it (KIP-890)?
+"""Verify with the coordinator that a partition is in the transaction before its first batch is appended (KIP-890).
 
-Otherwise a batch that arrives after its transaction ended would open one that nobody ends.  Under transaction
-version 2 the question is a request: the coordinator adds the partition, and producers need not.
+Without this check a batch that arrives after its transaction ended would leave a transaction open forever.  Under
+transaction version 2 the leader asks the coordinator to add the partition, so producers do not send the request.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from reference.context import Context
 from reference.events import Request
 from reference.metadata_cache import MetadataCache
 from reference.peers import Peers
-from reference.procedures import Pending, begun, spawn
+from reference.procedures import Pending, spawn, start_procedure
 from reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
 from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from reference.transactions.transaction import TopicPartition
@@ -21,16 +21,18 @@ from reference.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-# The coordinator could not be asked: the producer is to try again, with an error that every version retries.
-UNREACHABLE = {
+# The coordinator is unavailable: the producer gets NOT_ENOUGH_REPLICAS, which every client version retries.
+COORDINATOR_UNAVAILABLE = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-Asked = tuple[TopicPartition, int, int]
+VerificationKey = tuple[TopicPartition, int, int]
 
 
 class TransactionVerifier:
+    """Sends AddPartitionsToTxn to coordinators (Apache Kafka: AddPartitionsToTxnManager)."""
+
     def __init__(
         self,
         context: Context,
@@ -41,30 +43,30 @@ class TransactionVerifier:
     ) -> None:
         self._context, self._cache, self._peers = context, cache, peers
         self._store, self._handler = store, handler
-        self._waiting: dict[Asked, list[Pending[ErrorCode]]] = {}
+        self._waiting: dict[VerificationKey, list[Pending[ErrorCode]]] = {}
 
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, add: bool
     ) -> Pending[ErrorCode]:
-        """NONE, TRANSACTION_ABORTABLE when the partition is not in the transaction, or what else speaks against it.
+        """Return NONE, TRANSACTION_ABORTABLE if the partition is not in the transaction, or another error.
 
-        Batches of one producer that arrive meanwhile wait behind the first, so that they stay in order.
+        Later batches of the same producer wait for the same result, so that they stay in order.
         """
-        asked = (partition, producer_id, epoch)
+        key = (partition, producer_id, epoch)
         pending: Pending[ErrorCode] = Pending()
-        waiting = self._waiting.setdefault(asked, [])
+        waiting = self._waiting.setdefault(key, [])
         waiting.append(pending)
         if len(waiting) == 1:
-            spawn(self._verify(asked, transactional_id, add=add))
+            spawn(self._verify(key, transactional_id, add=add))
         return pending
 
-    async def _verify(self, asked: Asked, transactional_id: str, *, add: bool) -> None:
-        partition, producer_id, epoch = asked
-        error = await self._ask(transactional_id, producer_id, epoch, partition, add=add)
-        for pending in self._waiting.pop(asked):
+    async def _verify(self, key: VerificationKey, transactional_id: str, *, add: bool) -> None:
+        partition, producer_id, epoch = key
+        error = await self._request_verification(transactional_id, producer_id, epoch, partition, add=add)
+        for pending in self._waiting.pop(key):
             pending.resolve(error)
 
-    async def _ask(
+    async def _request_verification(
         self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, add: bool
     ) -> ErrorCode:
         leader = self._cache.leader_of(TRANSACTION_TOPIC, self._store.partition_for(transactional_id))
@@ -83,9 +85,9 @@ class TransactionVerifier:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         result = reply.results_by_transaction[0].topic_results[0].results_by_partition[0]
         error = ErrorCode(result.partition_error_code)
-        return ErrorCode.NOT_ENOUGH_REPLICAS if error in UNREACHABLE else error
+        return ErrorCode.NOT_ENOUGH_REPLICAS if error in COORDINATOR_UNAVAILABLE else error
 
     def _call(self, leader: int, body: AddPartitionsToTxnRequest) -> Pending[Any]:
         if leader == self._context.broker_id:
-            return begun(self._handler.add_partitions, Request(0, ABORTABLE_SINCE, body))
+            return start_procedure(self._handler.add_partitions, Request(0, ABORTABLE_SINCE, body))
         return self._peers.call(leader, body, ABORTABLE_SINCE)

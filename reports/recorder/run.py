@@ -15,7 +15,7 @@ from reports.recorder.recording import Recording
 from reports.recorder.settings import learn
 from reports.recorder.upstream import Upstream
 from spec.formats.verdict import UsageError
-from spec.interruption import ENDS
+from spec.interruption import TERMINATION_SIGNALS
 
 EVERY_S: Final = 0.5
 TRIES: Final = 60
@@ -60,7 +60,7 @@ async def record(
 
 async def record_until_interrupted(ends: Ends, recording: Recording, listening: Callable[[Address], object]) -> None:
     ended = asyncio.Event()
-    for number in ENDS:
+    for number in TERMINATION_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await record(ends, recording, ended, listening)
 

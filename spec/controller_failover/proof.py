@@ -1,11 +1,11 @@
 """Controller failover, for any number of controllers, brokers, partitions and epochs.
 
-A controller that was replaced never hears of it, except by a refused write: until then it elects, and sends for ever.
-LeaderAndIsr requests may be late, lost, doubled and out of order.
+A controller that was replaced notices it only by a rejected write; until then it elects leaders and sends requests.
+LeaderAndIsr requests may be late, lost, duplicated and out of order.
 
-The pivot is history: `leader_in[p, e]` is who the store made leader of p in leader epoch e, `claimant_of[e]` who
-claimed controller epoch e.  Store, caches, requests and brokers all agree with it at the epoch they know, and none is
-ahead of the store.  Two brokers that lead in one epoch are then the same broker.
+The invariant uses history variables: `leader_in[p, e]` is the leader of p in leader epoch e according to the store,
+`claimant_of[e]` the controller that claimed controller epoch e.  Store, caches, requests and brokers agree with them at
+the epoch that they know, and none is ahead of the store.  So two brokers that lead in one epoch are the same broker.
 """
 
 from typing import Final
@@ -51,7 +51,7 @@ LEADER_AND_ISR: Final = Message(
         "leader_epoch": value(LEADER_EPOCH),
         "isr": relation(BROKER),
         "partition_epoch": value(VERSION),
-        "broker_epoch": table(BROKER, to=LIFE),  # of each receiver, as the controller knew it
+        "broker_epoch": table(BROKER, to=LIFE),  # of each receiver, as the controller knows it
     },
 )
 
@@ -62,7 +62,7 @@ VARIABLES: Final = {
     "leader_epoch": table(PARTITION, to=LEADER_EPOCH),
     "isr": relation(PARTITION, BROKER),
     "partition_epoch": table(PARTITION, to=VERSION),
-    # A controller: it has read the epoch that it means to replace; it has claimed one; what it loaded of a partition.
+    # A controller: the epoch that it read as a candidate, the epoch that it claimed, its cache of partition states.
     "candidate": relation(CONTROLLER),
     "read_epoch": table(CONTROLLER, to=EPOCH),
     "active": relation(CONTROLLER),
@@ -72,15 +72,15 @@ VARIABLES: Final = {
     "cached_leader_epoch": table(CONTROLLER, PARTITION, to=LEADER_EPOCH),
     "cached_isr": relation(CONTROLLER, PARTITION, BROKER),
     "cached_partition_epoch": table(CONTROLLER, PARTITION, to=VERSION),
-    # A broker: how often it has registered, and what the last request that it followed said.
+    # A broker: its number of registrations, and the content of the last request that it applied.
     "broker_epoch": table(BROKER, to=LIFE),
     "known_controller_epoch": table(BROKER, to=EPOCH),
     "known_leader": table(BROKER, PARTITION, to=BROKER),
     "known_leader_epoch": table(BROKER, PARTITION, to=LEADER_EPOCH),
     "known_isr": relation(BROKER, PARTITION, BROKER),
     "known_partition_epoch": table(BROKER, PARTITION, to=VERSION),
-    # History: the last claimant, the claimant of each controller epoch, the leader of each leader epoch, and which
-    # controller wrote a partition last.
+    # History: the last claimant, the claimant of each controller epoch, the leader of each leader epoch, and the
+    # controller that last wrote a partition.
     "claimant": value(CONTROLLER),
     "claimant_of": table(EPOCH, to=CONTROLLER),
     "leader_in": table(PARTITION, LEADER_EPOCH, to=BROKER),
@@ -88,7 +88,7 @@ VARIABLES: Final = {
     **LEADER_AND_ISR.variables,
 }
 
-UNKNOWN: Final = -1  # before a broker has heard of a partition
+UNKNOWN: Final = -1  # before a broker has received a request for a partition
 
 
 def init(s: State) -> Term:
@@ -113,7 +113,7 @@ def read_epoch(s: State, c: Term) -> Step:
 
 
 def claim(s: State, c: Term) -> Step:
-    """It claims the next one, and starts with an empty cache."""
+    """A candidate claims the next controller epoch, and starts with an empty cache."""
     epoch = s.read_epoch[c] + 1
     return step(
         s.candidate[c],
@@ -129,7 +129,7 @@ def claim(s: State, c: Term) -> Step:
 
 
 def load(s: State, c: Term, p: Term) -> Step:
-    """It reads a partition's state; also after a refused write."""
+    """A controller reads the state of a partition, also after a rejected write."""
     return step(
         s.active[c],
         loaded=s.loaded.but((c, p), True),
@@ -140,16 +140,16 @@ def load(s: State, c: Term, p: Term) -> Step:
     )
 
 
-def accepted(s: State, c: Term, p: Term) -> Term:
-    """The store takes the write of a controller."""
+def store_accepts(s: State, c: Term, p: Term) -> Term:
+    """True if the store accepts a write of controller c to partition p."""
     return And(
         s.guard("ControllerEpochCas", s.claimed_epoch[c] == s.controller_epoch),
         s.guard("VersionCas", s.cached_partition_epoch[c, p] == s.partition_epoch[p]),
     )
 
 
-def written(s: State, c: Term, p: Term, leader: Term, isr: Formula) -> dict[str, Term]:
-    """What a write leaves in the store, in the writer's cache and in history."""
+def write_partition(s: State, c: Term, p: Term, leader: Term, isr: Formula) -> dict[str, Term]:
+    """Return the updates of a write: the store, the cache of the writer, and history."""
     epoch, version = next_leader_epoch(s, c, p), s.partition_epoch[p] + 1
     return {
         "leader": s.leader.but(p, leader),
@@ -166,30 +166,31 @@ def written(s: State, c: Term, p: Term, leader: Term, isr: Formula) -> dict[str,
 
 
 def next_leader_epoch(s: State, c: Term, p: Term) -> Term:
+    """Return the leader epoch of the next election by controller c."""
     return s.cached_leader_epoch[c, p] + 1 if s.on("BumpLeaderEpoch") else s.cached_leader_epoch[c, p]
 
 
 def elect(s: State, c: Term, p: Term, b: Term) -> Step:
-    """It writes a leader out of the ISR, or none."""
+    """A controller elects a leader from the ISR, or none, and writes it to the store."""
     return step(
-        And(s.active[c], s.loaded[c, p], accepted(s, c, p)),
+        And(s.active[c], s.loaded[c, p], store_accepts(s, c, p)),
         Or(b == s.nobody, s.cached_isr[c, p, b]),
-        **written(s, c, p, b, lambda k: s.cached_isr[c, p, k]),
+        **write_partition(s, c, p, b, lambda k: s.cached_isr[c, p, k]),
     )
 
 
 def shrink_isr(s: State, c: Term, p: Term, b: Term) -> Step:
-    """It writes that a dead broker is out of the ISR, and leads no more."""
+    """A controller removes a dead broker from the ISR and from leadership, and writes that to the store."""
     leader = If(s.cached_leader[c, p] == b, s.nobody, s.cached_leader[c, p])
     return step(
-        And(s.active[c], s.loaded[c, p], accepted(s, c, p)),
+        And(s.active[c], s.loaded[c, p], store_accepts(s, c, p)),
         And(b != s.nobody, s.cached_isr[c, p, b]),
-        **written(s, c, p, leader, lambda k: And(k != b, s.cached_isr[c, p, k])),
+        **write_partition(s, c, p, leader, lambda k: And(k != b, s.cached_isr[c, p, k])),
     )
 
 
 def resign(s: State, c: Term, p: Term) -> Step:
-    """Its write was refused: it resigns. Nothing makes it do so at once."""
+    """A controller whose write would be rejected resigns, at any later time."""
     fresh = And(s.claimed_epoch[c] == s.controller_epoch, s.cached_partition_epoch[c, p] == s.partition_epoch[p])
     return step(
         And(s.active[c], s.loaded[c, p], Not(fresh)),
@@ -198,7 +199,10 @@ def resign(s: State, c: Term, p: Term) -> Step:
     )
 
 
-def request(s: State, c: Term, p: Term, m: Term, leader: Term, epoch: Term, version: Term) -> dict[str, Term]:
+def send_leader_and_isr(
+    s: State, c: Term, p: Term, m: Term, leader: Term, epoch: Term, version: Term
+) -> dict[str, Term]:
+    """Return the updates that send a LeaderAndIsr request."""
     return s.send(
         LEADER_AND_ISR,
         m,
@@ -213,24 +217,24 @@ def request(s: State, c: Term, p: Term, m: Term, leader: Term, epoch: Term, vers
 
 
 def send(s: State, c: Term, p: Term, m: Term) -> Step:
-    """It tells the brokers what it has written, as often as it likes."""
+    """A controller sends the state that it has written, any number of times."""
     leader, epoch = s.cached_leader[c, p], s.cached_leader_epoch[c, p]
     return step(
         And(s.active[c], s.loaded[c, p], Not(s.request_sent[m])),
-        **request(s, c, p, m, leader, epoch, s.cached_partition_epoch[c, p]),
+        **send_leader_and_isr(s, c, p, m, leader, epoch, s.cached_partition_epoch[c, p]),
     )
 
 
 def send_first(s: State, c: Term, p: Term, b: Term, m: Term) -> Step:
-    """It tells the brokers what it is about to write."""
+    """A controller sends a state that it has not written yet."""
     return step(
         And(s.active[c], s.loaded[c, p], Not(s.request_sent[m]), s.cached_isr[c, p, b]),
-        **request(s, c, p, m, b, next_leader_epoch(s, c, p), s.cached_partition_epoch[c, p] + 1),
+        **send_leader_and_isr(s, c, p, m, b, next_leader_epoch(s, c, p), s.cached_partition_epoch[c, p] + 1),
     )
 
 
 def leader_change_isr(s: State, b: Term, p: Term, k: Term) -> Step:
-    """A leader takes a replica into the ISR or out of it, and rewrites leader and epoch from memory."""
+    """A leader adds or removes an ISR member, and writes leader and epoch from its own memory to the store."""
     version = s.partition_epoch[p] + 1
 
     def isr(x: Term) -> Term:
@@ -250,7 +254,7 @@ def leader_change_isr(s: State, b: Term, p: Term, k: Term) -> Step:
 
 
 def follow(s: State, b: Term, m: Term) -> Step:
-    """A broker does as a LeaderAndIsr request says."""
+    """A broker applies a LeaderAndIsr request."""
     p = s.request_partition[m]
     return step(
         And(s.request_sent[m], b != s.nobody),
@@ -266,7 +270,7 @@ def follow(s: State, b: Term, m: Term) -> Step:
 
 
 def restart(s: State, b: Term) -> Step:
-    """A broker forgets all and registers anew."""
+    """A broker restarts: it loses its state and registers again."""
     return step(
         b != s.nobody,
         broker_epoch=s.broker_epoch.but(b, s.broker_epoch[b] + 1),
@@ -277,13 +281,14 @@ def restart(s: State, b: Term) -> Step:
 
 
 def leads(s: State, b: Term, p: Term) -> Term:
+    """True if broker b believes to be the leader of p."""
     return And(b != s.nobody, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0)
 
 
 INVARIANT: Final = (
     Claim(
         "OneLeaderPerEpoch",
-        "Brokers that believe to lead a partition in the same leader epoch are one broker.",
+        "Brokers that believe to be the leader of a partition in the same leader epoch are one broker.",
         lambda s, a, b, p: Implies(
             And(leads(s, a, p), leads(s, b, p), s.known_leader_epoch[a, p] == s.known_leader_epoch[b, p]), a == b
         ),
@@ -305,12 +310,12 @@ INVARIANT: Final = (
     ),
     Claim(
         "StoreIsHistory",
-        "The store's leader is the one that history has for its leader epoch.",
+        "The leader in the store is that of its leader epoch in history.",
         lambda s, p: And(s.leader_epoch[p] >= 0, s.leader_in[p, s.leader_epoch[p]] == s.leader[p]),
     ),
     Claim(
         "CachesAreHistory",
-        "What a controller has loaded was so in the store, at that epoch and version.",
+        "A state that a controller has loaded was in the store, at that leader epoch and partition epoch.",
         lambda s, c, p: Implies(
             s.loaded[c, p],
             And(
@@ -322,7 +327,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "CurrentCaches",
-        "A cache of the current version has the current leader and epoch.",
+        "A cache with the current partition epoch has the current leader and leader epoch.",
         lambda s, c, p: Implies(
             And(s.loaded[c, p], s.cached_partition_epoch[c, p] == s.partition_epoch[p]),
             And(s.cached_leader_epoch[c, p] == s.leader_epoch[p], s.cached_leader[c, p] == s.leader[p]),
@@ -330,7 +335,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "RequestsAreHistory",
-        "What a request says was so in the store, at that epoch and version.",
+        "The state in a request was in the store, at that leader epoch and partition epoch.",
         lambda s, m: Implies(
             s.request_sent[m],
             And(
@@ -344,7 +349,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "CurrentRequests",
-        "A request of the current version has the current leader epoch.",
+        "A request with the current partition epoch has the current leader epoch.",
         lambda s, m: Implies(
             And(s.request_sent[m], s.request_partition_epoch[m] == s.partition_epoch[s.request_partition[m]]),
             s.request_leader_epoch[m] == s.leader_epoch[s.request_partition[m]],
@@ -352,7 +357,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "BrokersAreHistory",
-        "What a broker knows was so in the store, at that epoch and version.",
+        "The state that a broker knows was in the store, at that leader epoch and partition epoch.",
         lambda s, b, p: Implies(
             s.known_leader_epoch[b, p] >= 0,
             And(
@@ -363,7 +368,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "CurrentBrokers",
-        "A broker that knows the current version knows the current leader epoch.",
+        "A broker that knows the current partition epoch knows the current leader epoch.",
         lambda s, b, p: Implies(
             And(s.known_leader_epoch[b, p] >= 0, s.known_partition_epoch[b, p] == s.partition_epoch[p]),
             s.known_leader_epoch[b, p] == s.leader_epoch[p],
@@ -371,7 +376,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "OneClaimant",
-        "Each controller epoch was claimed by the controller that believes to hold it, and none is ahead of the store.",
+        "A controller with a claimed epoch is the claimant of that epoch, and no controller is ahead of the store.",
         lambda s, c: And(
             And(s.claimed_epoch[c] >= 0, s.claimed_epoch[c] <= s.controller_epoch),
             s.read_epoch[c] <= s.controller_epoch,
@@ -381,12 +386,12 @@ INVARIANT: Final = (
     ),
     Claim(
         "LastClaimant",
-        "The last to claim holds the store's controller epoch.",
+        "The last claimant has the controller epoch of the store.",
         lambda s: Implies(s.controller_epoch >= 1, s.claimant_of[s.controller_epoch] == s.claimant),
     ),
     Claim(
         "LoadedAfterClaim",
-        "Only who has claimed an epoch loads.",
+        "Only a controller that has claimed an epoch loads partition states.",
         lambda s, c, p: Implies(s.loaded[c, p], s.claimed_epoch[c] >= 1),
     ),
 )
@@ -394,14 +399,14 @@ INVARIANT: Final = (
 STEPS: Final = (
     Claim(
         "StaleWritesRefused",
-        "A controller that changes a partition in the store was the last to claim.",
+        "A controller that changes a partition in the store is the last claimant.",
         lambda s, t, p: Or(
             t.partition_epoch[p] == s.partition_epoch[p], t.writer[p] == s.no_controller, t.writer[p] == s.claimant
         ),
     ),
     Claim(
         "BrokersNeverGoBack",
-        "Between its restarts a broker follows only leader epochs that rise.",
+        "The leader epoch that a broker knows never decreases between its restarts.",
         lambda s, t, b, p: Implies(
             t.broker_epoch[b] == s.broker_epoch[b], t.known_leader_epoch[b, p] >= s.known_leader_epoch[b, p]
         ),
@@ -410,7 +415,7 @@ STEPS: Final = (
 
 CURRENT_CONTROLLER: Final = Claim(
     "CurrentController",
-    "Who holds the store's controller epoch has loaded the current leaders and leader epochs.",
+    "The cache of the controller with the current controller epoch has the current leaders and leader epochs.",
     lambda s, c, p: Implies(
         And(s.loaded[c, p], s.claimed_epoch[c] == s.controller_epoch),
         And(s.cached_leader_epoch[c, p] == s.leader_epoch[p], s.cached_leader[c, p] == s.leader[p]),
@@ -422,7 +427,7 @@ DROPS: Final = (
     Drop("ControllerEpochCas", breaks="StaleWritesRefused", steps=6),
     Drop(
         "VersionCas",
-        redundant="Only the last to claim may write, and leaders change no leader epoch: what it loaded is current.",
+        redundant="Only the last claimant may write, and leaders keep the leader epoch, so its cache is current.",
         more=(CURRENT_CONTROLLER,),
     ),
     Drop("PersistBeforeSend", breaks="OneLeaderPerEpoch", steps=7),
@@ -430,7 +435,10 @@ DROPS: Final = (
     Drop("IsrCas", breaks="BrokersNotAhead", steps=10),
     Drop("FenceStaleLeaderAndIsr", breaks="BrokersNeverGoBack", steps=8),
     Drop("FenceStaleController", redundant="Leader epochs order all requests about a partition."),
-    Drop("FenceOldBrokerEpoch", redundant="What a former life was told is still so in history, whoever follows it."),
+    Drop(
+        "FenceOldBrokerEpoch",
+        redundant="A request for an earlier registration has a state that was in the store, so applying it is safe.",
+    ),
 )
 
 PROTOCOL: Final = Protocol(
@@ -439,7 +447,7 @@ PROTOCOL: Final = Protocol(
     constants={"nobody": BROKER, "no_controller": CONTROLLER},
     messages=(LEADER_AND_ISR,),
     ghosts=("claimant", "claimant_of", "leader_in", "writer"),
-    words={
+    parameter_sorts={
         "c": CONTROLLER,
         "p": PARTITION,
         "m": LEADER_AND_ISR,

@@ -1,13 +1,13 @@
 """Cooperative rebalance (KIP-429, KIP-792), for any number of members, partitions and generations.
 
-A member keeps what it owns while it joins, and claims it in its join request.  Requests and replies may be late, lost,
-doubled and out of order; a member id that was expelled never comes back.  Main claim: at no time do two members of the
-group own one partition.
+A member keeps its partitions while it joins, and claims them in its join request.  Requests and replies may be late,
+lost, duplicated and out of order; an expelled member id is never used again.  Main claim: two members of the group
+never own the same partition.
 
-The pivot: nobody but whom a partition is assigned to owns it; who has joined in this round owns no more than it claims,
-and the same holds of its newer requests that are still on their way (`fresh`).  A sequence number orders a member's
-requests, and ties a reply to its request.  The claims of two members never overlap, so that the highest generation
-decides a conflict of claims is a second line of defence.
+The invariant: only the member to which a partition is assigned owns it; a member that has joined in this round owns at
+most what it claims, and at most what its newer requests in flight (`fresh`) claim.  A sequence number orders a member's
+requests and matches a reply to its request.  The claims of two members never overlap, so the rule that the highest
+generation wins a conflict of claims is a second line of defence.
 """
 
 from typing import Final
@@ -51,7 +51,7 @@ JOIN: Final = Message(
         "member": value(MEMBER),
         "sequence": value(SEQUENCE),
         "owned": relation(PARTITION),
-        "generation": value(GENERATION),  # in which it was granted them
+        "generation": value(GENERATION),  # in which the member was assigned them
     },
 )
 REPLY: Final = Message(
@@ -59,7 +59,7 @@ REPLY: Final = Message(
 )
 
 VARIABLES: Final = {
-    # The coordinator; what a member claimed when it last joined, in which generation and request.
+    # The coordinator; the claims of each member in its last join request, their generation, and its sequence number.
     "group": value(GROUP),
     "generation": value(GENERATION),
     "member": relation(MEMBER),
@@ -69,7 +69,7 @@ VARIABLES: Final = {
     "claimed": relation(MEMBER, PARTITION),
     "claim_generation": table(MEMBER, to=GENERATION),
     "last_sequence": table(MEMBER, to=SEQUENCE),
-    # A member id: in use, or given up for another; its state, generation, and what it owns since which.
+    # A member id: in use, or replaced by another; its state and generation; its partitions, and their generation.
     "used": relation(MEMBER),
     "retired": relation(MEMBER),
     "client": table(MEMBER, to=CLIENT),
@@ -98,7 +98,7 @@ def init(s: State) -> Term:
 
 
 def send_join(s: State, i: Term, x: Term) -> Step:
-    """A member joins, retries, or joins again after it has revoked what it must: with a new sequence number."""
+    """A member sends JoinGroup with a new sequence number: the first, a retry, or again after it revoked partitions."""
     return step(
         And(i != s.nobody, s.used[i], Not(s.retired[i]), Not(s.request_sent[x])),
         **s.send(
@@ -115,7 +115,7 @@ def send_join(s: State, i: Term, x: Term) -> Step:
 
 
 def join(s: State, x: Term, i: Term) -> Step:
-    """The coordinator takes a join request, and remembers the claim."""
+    """The coordinator handles a join request, and stores the claims."""
     preparing = s.group == s.PreparingRebalance
     return step(
         And(s.request_sent[x], s.request_member[x] == i),
@@ -148,7 +148,7 @@ def complete_join(s: State) -> Step:
 
 
 def take_join_reply(s: State, i: Term, n: Term, g: Term) -> Step:
-    """A member hears its generation."""
+    """A member receives its generation."""
     return step(
         And(s.join_reply_sent[i, n, g], s.client[i] == s.Joining),
         s.guard("MatchReplies", n == s.sequence[i]),
@@ -157,19 +157,19 @@ def take_join_reply(s: State, i: Term, n: Term, g: Term) -> Step:
     )
 
 
-def keeps(s: State, i: Term, j: Term, p: Term) -> Term:
-    """Members i and j both claim p: i may keep it if it was granted it later."""
+def may_keep(s: State, i: Term, j: Term, p: Term) -> Term:
+    """True if i, which claims p as j does, may keep p: its claim has the later generation."""
     later = s.guard("HighestClaimWins", s.claim_generation[i] > s.claim_generation[j])
     return And(s.claimed[i, p], later)
 
 
 def assign(s: State, assignment: Table) -> Step:
-    """The leader assigns as it likes, but withholds what another member still claims."""
+    """The leader chooses any assignment, but withholds partitions that another member still claims."""
 
     def withheld(p: Term, j: Term) -> Term:
         i = assignment[p]
         claims = And(i != s.nobody, j != i, s.member[j], s.claimed[j, p])
-        return Implies(claims, keeps(s, i, j, p))
+        return Implies(claims, may_keep(s, i, j, p))
 
     return step(
         s.group == s.CompletingRebalance,
@@ -181,7 +181,7 @@ def assign(s: State, assignment: Table) -> Step:
 
 
 def answer_sync(s: State, i: Term, z: Term) -> Step:
-    """The coordinator tells a member its part."""
+    """The coordinator sends a member its assignment."""
     return step(
         And(s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
         **s.send(REPLY, z, member=i, generation=s.generation, granted=lambda p: s.assigned[p] == i),
@@ -189,7 +189,7 @@ def answer_sync(s: State, i: Term, z: Term) -> Step:
 
 
 def take_assignment(s: State, z: Term, i: Term) -> Step:
-    """A member hears what it owns from now on; what is missing it has revoked."""
+    """A member receives its new assignment; it revokes the partitions that are not in it."""
     return step(
         And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
         s.guard("MatchReplies", s.reply_generation[z] == s.known_generation[i]),
@@ -200,7 +200,7 @@ def take_assignment(s: State, z: Term, i: Term) -> Step:
 
 
 def expel(s: State, i: Term) -> Step:
-    """A session expires: the id is fenced."""
+    """A session expires; the coordinator fences the member id."""
     preparing = s.group == s.PreparingRebalance
     return step(
         s.member[i],
@@ -212,12 +212,12 @@ def expel(s: State, i: Term) -> Step:
 
 
 def revoke(s: State, i: Term, p: Term) -> Step:
-    """A member gives up a partition."""
+    """A member revokes a partition."""
     return step(s.owned[i, p], owned=s.owned.but((i, p), False))
 
 
 def take_new_id(s: State, i: Term, j: Term) -> Step:
-    """The member behind i goes on as j (UNKNOWN_MEMBER_ID), and its partitions are lost; behind nobody, it is new."""
+    """The member with id i continues as j (UNKNOWN_MEMBER_ID) and loses its partitions; if i is nobody, j is new."""
 
     lost = s.on("DropOnLost")
 
@@ -235,21 +235,23 @@ def take_new_id(s: State, i: Term, j: Term) -> Step:
 
 
 def waiting(s: State, i: Term) -> Term:
-    """It has joined in the round that is being prepared."""
+    """True if i has joined in the current round, which is in PreparingRebalance."""
     return And(s.group == s.PreparingRebalance, s.joined[i])
 
 
 def fresh(s: State, x: Term) -> Term:
-    """A join request that the coordinator would still take."""
+    """True if the coordinator would still accept join request x."""
     i = s.request_member[x]
     return And(s.request_sent[x], s.request_sequence[x] > s.last_sequence[i], Not(s.fenced[i]))
 
 
 def in_round(s: State) -> Term:
+    """True during a rebalance."""
     return Or(s.group == s.PreparingRebalance, s.group == s.CompletingRebalance)
 
 
 def newcomer(s: State, i: Term) -> Term:
+    """True if i has not joined the group yet."""
     return And(Not(s.member[i]), Not(s.fenced[i]))
 
 
@@ -261,22 +263,22 @@ OWNERS: Final = (
     ),
     Claim(
         "OnlyAssignedOwn",
-        "Nobody in the group but whom a partition is assigned to owns it.",
+        "In the group, only the member that a partition is assigned to owns it.",
         lambda s, i, p: Implies(And(s.assigned[p] != s.nobody, s.assigned[p] != i, s.member[i]), Not(s.owned[i, p])),
     ),
     Claim(
         "OwnedIsClaimed",
-        "Who has joined in this round owns no more than it claims.",
+        "A member that has joined in this round owns no more than it claims.",
         lambda s, i, p: Implies(And(s.member[i], s.joined[i], in_round(s), s.owned[i, p]), s.claimed[i, p]),
     ),
     Claim(
         "OwnedIsInFreshRequests",
-        "Nor more than its requests claim that are still on their way.",
+        "A member owns no more than each of its fresh requests claims.",
         lambda s, x, i, p: Implies(And(fresh(s, x), s.request_member[x] == i, s.owned[i, p]), s.request_owned[x, p]),
     ),
     Claim(
         "NewcomersOwnNothing",
-        "Who is not in the group yet owns nothing.",
+        "A member that has not joined yet owns nothing.",
         lambda s, i, p: Implies(newcomer(s, i), Not(s.owned[i, p])),
     ),
 )
@@ -284,17 +286,17 @@ OWNERS: Final = (
 ROUNDS: Final = (
     Claim(
         "CompletedByAll",
-        "While a rebalance completes, all members have joined.",
+        "In CompletingRebalance, all members have joined.",
         lambda s, i: Implies(And(s.group == s.CompletingRebalance, s.member[i]), s.joined[i]),
     ),
     Claim(
         "NothingAssignedYet",
-        "While a rebalance completes, nothing is assigned.",
+        "In CompletingRebalance, no partition is assigned.",
         lambda s, p: Implies(s.group == s.CompletingRebalance, s.assigned[p] == s.nobody),
     ),
     Claim(
         "SequencesAscend",
-        "The coordinator has seen no request that was not sent.",
+        "The coordinator has received only requests that were sent.",
         lambda s, i: And(s.last_sequence[i] >= 0, s.last_sequence[i] <= s.sequence[i]),
     ),
     Claim(
@@ -307,14 +309,14 @@ ROUNDS: Final = (
     ),
     Claim(
         "JoinRepliesNotAhead",
-        "Join replies answer requests that the coordinator has seen, in generations that have begun.",
+        "Join replies answer requests that the coordinator has received, and their generations have begun.",
         lambda s, i, n, g: Implies(
             s.join_reply_sent[i, n, g], And(n <= s.last_sequence[i], g <= s.generation, Or(s.member[i], s.fenced[i]))
         ),
     ),
     Claim(
         "LastJoinReplyIsCurrent",
-        "The reply to a member's last request is of this generation, and it waits for no other.",
+        "The reply to a member's last request has the current generation, and the member waits for no other reply.",
         lambda s, i, n, g: Implies(
             And(s.join_reply_sent[i, n, g], s.member[i], n == s.last_sequence[i]),
             And(g == s.generation, Not(waiting(s, i))),
@@ -330,7 +332,7 @@ ROUNDS: Final = (
     ),
     Claim(
         "RepliesNotAhead",
-        "Sync replies are of generations that are assigned.",
+        "The generations of sync replies have an assignment.",
         lambda s, z: Implies(
             s.reply_sent[z],
             And(
@@ -341,7 +343,7 @@ ROUNDS: Final = (
     ),
     Claim(
         "RepliesGrantAssigned",
-        "A sync reply of this generation grants what is assigned to its member.",
+        "A sync reply of the current generation grants only partitions that are assigned to its member.",
         lambda s, z, p: Implies(
             And(s.reply_sent[z], s.reply_generation[z] == s.generation, s.reply_granted[z, p]),
             And(s.assigned[p] == s.reply_member[z], s.reply_member[z] != s.nobody),
@@ -349,24 +351,24 @@ ROUNDS: Final = (
     ),
     Claim(
         "NewcomersDoNotSync",
-        "Who is not in the group yet does not sync.",
+        "A member that has not joined yet does not sync.",
         lambda s, i: Implies(newcomer(s, i), s.client[i] != s.Syncing),
     ),
     Claim(
         "UnusedIds",
-        "An id that is not in use has sent nothing and is no member.",
+        "An id that is not in use has sent nothing and is not a member.",
         lambda s, i: Implies(
             Not(s.used[i]),
             And(s.sequence[i] == 0, Not(s.member[i]), Not(s.fenced[i]), s.client[i] == s.Unjoined),
         ),
     ),
-    Claim("NobodyIsUnused", "Nobody is no id.", lambda s: Not(s.used[s.nobody])),
+    Claim("NobodyIsUnused", "The constant `nobody` is not an id in use.", lambda s: Not(s.used[s.nobody])),
     Claim(
         "SendersAreUsed",
         "Requests come from ids in use.",
         lambda s, x: Implies(s.request_sent[x], s.used[s.request_member[x]]),
     ),
-    Claim("FencedAreNoMembers", "A fenced id is no member.", lambda s, i: Not(And(s.fenced[i], s.member[i]))),
+    Claim("FencedAreNoMembers", "A fenced id is not a member.", lambda s, i: Not(And(s.fenced[i], s.member[i]))),
 )
 
 CLAIMS: Final = (
@@ -416,7 +418,7 @@ CLAIMS: Final = (
     ),
     Claim(
         "FreshIsClaimed",
-        "A fresh request of who has joined in this round claims no more than it did.",
+        "A fresh request of a member that has joined in this round claims no more than its earlier request.",
         lambda s, x, p: Implies(
             And(
                 And(fresh(s, x), s.member[s.request_member[x]], s.joined[s.request_member[x]]),
@@ -438,12 +440,12 @@ CLAIMS: Final = (
     ),
     Claim(
         "NewcomersClaimNothing",
-        "Who is not in the group yet claims nothing.",
+        "A member that has not joined yet claims nothing.",
         lambda s, x, p: Implies(And(s.request_sent[x], newcomer(s, s.request_member[x])), Not(s.request_owned[x, p])),
     ),
     Claim(
         "SequencesUnique",
-        "No two requests of a member have one number.",
+        "No two requests of a member have the same sequence number.",
         lambda s, x, y: Implies(
             And(
                 And(s.request_sent[x], s.request_sent[y], s.request_member[x] == s.request_member[y]),
@@ -477,7 +479,7 @@ PROTOCOL: Final = Protocol(
     variables=VARIABLES,
     constants={"nobody": MEMBER},
     messages=(JOIN, REPLY),
-    words={
+    parameter_sorts={
         **dict.fromkeys("ijk", MEMBER),
         "p": PARTITION,
         "g": GENERATION,

@@ -1,11 +1,11 @@
 """Eager rebalance, for any number of members, partitions and generations.
 
-Any request or reply may be late, lost, doubled and out of order; a member that was expelled may not know it.  Main
-claims: in one generation a partition has one owner; what is committed was committed by whom the group's leader assigned
-the partition to, and commits never go back to an older generation.
+Any request or reply may be late, lost, duplicated and out of order; a member may not know that it was expelled.  Main
+claims: in one generation a partition has one owner; every committed offset was committed by the member to which the
+group's leader assigned the partition, and commits never go back to an older generation.
 
-The pivot is history: of each generation its members, its leader and, once the leader's sync has come, its assignment.
-Owners, sync replies and commits agree with it; while a rebalance completes, its assignment is not decided yet.
+The invariant uses history variables: for each generation its members, its leader and, after the leader's SyncGroup, its
+assignment.  Owners, SyncGroup replies and commits agree with it; in CompletingRebalance the assignment is undecided.
 """
 
 from typing import Final
@@ -67,13 +67,13 @@ VARIABLES: Final = {
     "assigned": table(PARTITION, to=MEMBER),
     "committed_generation": table(PARTITION, to=GENERATION),
     "committed_by": table(PARTITION, to=MEMBER),
-    # A member: its state, what the last join reply told it, and what it owns.
+    # A member: its state, the content of the last join reply, and the partitions that it owns.
     "client": table(MEMBER, to=CLIENT),
     "known_generation": table(MEMBER, to=GENERATION),
     "leads": relation(MEMBER),
     "known_member": relation(MEMBER, MEMBER),
     "owned": relation(MEMBER, PARTITION),
-    # Messages that say no more than who sent them, or of which generation they are.
+    # Messages without content except the sender, the generation and the partition.
     "join_sent": relation(MEMBER),
     "join_reply_sent": relation(MEMBER, GENERATION),
     "commit_sent": relation(MEMBER, GENERATION, PARTITION),
@@ -101,13 +101,13 @@ def init(s: State) -> Term:
 
 
 def send_join(s: State, i: Term) -> Step:
-    """A member asks to join, or joins again; before that it gives up all that it owns."""
+    """A member sends JoinGroup, for the first time or again; before that it revokes all its partitions."""
     revoked = {"owned": s.owned.but(i, lambda p: False)} if s.on("RevokeBeforeJoin") else {}
     return step(i != s.nobody, client=s.client.but(i, s.Joining), join_sent=s.join_sent.but(i, True), **revoked)
 
 
 def join(s: State, i: Term) -> Step:
-    """The coordinator takes a join request, also of an expelled member, and an old one."""
+    """The coordinator handles a JoinGroup, which may be old or from an expelled member."""
     preparing = s.group == s.PreparingRebalance
     return step(
         And(s.join_sent[i], i != s.nobody),
@@ -118,7 +118,7 @@ def join(s: State, i: Term) -> Step:
 
 
 def complete_join(s: State, i: Term) -> Step:
-    """All members have joined: a generation begins, i leads it."""
+    """All members have joined: a generation begins with i as its leader."""
     generation = s.generation + 1
     return step(
         And(s.group == s.PreparingRebalance, s.member[i], s.joined[i]),
@@ -134,7 +134,7 @@ def complete_join(s: State, i: Term) -> Step:
 
 
 def take_join_reply(s: State, i: Term, g: Term) -> Step:
-    """A member hears its generation; the leader also who the members are."""
+    """A member receives its generation; the leader also receives the list of members."""
     return step(
         And(s.join_reply_sent[i, g], s.client[i] == s.Joining),
         client=s.client.but(i, s.Syncing),
@@ -145,7 +145,7 @@ def take_join_reply(s: State, i: Term, g: Term) -> Step:
 
 
 def send_sync(s: State, i: Term, q: Term, assignment: Table) -> Step:
-    """A member asks for its part; the leader sends the assignment along, whichever its assignor likes."""
+    """A member sends SyncGroup; the leader adds an assignment, which may be any."""
     return step(
         And(s.client[i] == s.Syncing, Not(s.sync_sent[q])),
         s.guard(
@@ -164,7 +164,7 @@ def send_sync(s: State, i: Term, q: Term, assignment: Table) -> Step:
 
 
 def leader_sync(s: State, q: Term) -> Step:
-    """The coordinator takes the leader's assignment."""
+    """The coordinator stores the leader's assignment."""
     i = s.sync_member[q]
     return step(
         And(s.sync_sent[q], s.sync_leads[q], s.group == s.CompletingRebalance, s.member[i], i == s.leader),
@@ -177,7 +177,7 @@ def leader_sync(s: State, q: Term) -> Step:
 
 
 def answer_sync(s: State, q: Term, z: Term) -> Step:
-    """The coordinator tells a member its part; the reply finds the request that it answers."""
+    """The coordinator sends a member its assignment, in reply to a SyncGroup."""
     i = s.sync_member[q]
     return step(
         And(s.sync_sent[q], s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
@@ -187,7 +187,7 @@ def answer_sync(s: State, q: Term, z: Term) -> Step:
 
 
 def take_assignment(s: State, z: Term, i: Term) -> Step:
-    """A member hears what it owns."""
+    """A member receives the partitions that it owns."""
     return step(
         And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
         s.reply_generation[z] == s.known_generation[i],
@@ -208,13 +208,13 @@ def expel(s: State, i: Term) -> Step:
 
 
 def hear_of_loss(s: State, i: Term) -> Step:
-    """A member hears that it is none (UNKNOWN_MEMBER_ID), and that its partitions are lost."""
+    """A member receives UNKNOWN_MEMBER_ID: it was expelled and has lost its partitions."""
     dropped = {"owned": s.owned.but(i, lambda p: False)} if s.on("DropOnLost") else {}
     return step(Not(s.member[i]), client=s.client.but(i, s.Unjoined), **dropped)
 
 
 def send_commit(s: State, i: Term, p: Term) -> Step:
-    """An owner commits how far it has come."""
+    """An owner sends an OffsetCommit."""
     return step(
         And(s.owned[i, p], s.client[i] == s.Joined),
         commit_sent=s.commit_sent.but((i, s.known_generation[i], p), True),
@@ -233,7 +233,7 @@ def take_commit(s: State, i: Term, g: Term, p: Term) -> Step:
 
 
 def was_assigned(s: State, g: Term, p: Term, i: Term) -> Term:
-    """In generation g the leader gave p to i."""
+    """True if the leader of generation g assigned p to i."""
     return And(s.decided[g], s.assigned_in[g, p] == i, g >= 1, i != s.nobody)
 
 
@@ -251,7 +251,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "OwnersCommitted",
-        "What is committed was committed by whom the leader of that generation assigned the partition to.",
+        "Each committed offset was committed by the member to which the generation's leader assigned the partition.",
         lambda s, p: And(
             s.committed_generation[p] <= s.generation,
             Implies(s.committed_generation[p] > 0, was_assigned(s, s.committed_generation[p], p, s.committed_by[p])),
@@ -264,7 +264,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "OneLeader",
-        "Members that believe to lead one generation are one member.",
+        "Members that believe to be the leader of the same generation are one member.",
         lambda s, i, j: Implies(
             And(
                 And(s.client[i] == s.Syncing, s.client[j] == s.Syncing, s.leads[i], s.leads[j]),
@@ -275,7 +275,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "OwnersAreHistory",
-        "Who owns a partition was assigned it in the generation that it knows, and is not joining.",
+        "An owner was assigned the partition in the generation that it knows, and is not joining.",
         lambda s, i, p: Implies(
             s.owned[i, p],
             And(
@@ -286,21 +286,21 @@ INVARIANT: Final = (
     ),
     Claim(
         "RepliesAreHistory",
-        "What a sync reply grants was assigned in its generation.",
+        "The partitions in a sync reply were assigned in its generation.",
         lambda s, z, p: Implies(
             And(s.reply_sent[z], s.reply_granted[z, p]), was_assigned(s, s.reply_generation[z], p, s.reply_member[z])
         ),
     ),
     Claim(
         "AssignedIsHistory",
-        "While the group is stable, the coordinator has its generation's assignment.",
+        "While the group is stable, the coordinator has the assignment of its generation.",
         lambda s, p: Implies(
             s.group == s.Stable, And(s.decided[s.generation], s.assigned_in[s.generation, p] == s.assigned[p])
         ),
     ),
     Claim(
         "DecidedBefore",
-        "No later generation is decided; while a rebalance completes, nor is this one.",
+        "No later generation has a decided assignment; in CompletingRebalance, the current one has none either.",
         lambda s, g: And(
             s.generation >= 0,
             Implies(
@@ -311,12 +311,12 @@ INVARIANT: Final = (
     ),
     Claim(
         "CommitsAreHistory",
-        "Who sent a commit was assigned the partition in the commit's generation.",
+        "The sender of a commit was assigned the partition in the commit's generation.",
         lambda s, i, g, p: Implies(s.commit_sent[i, g, p], was_assigned(s, g, p, i)),
     ),
     Claim(
         "JoinRepliesNotAhead",
-        "Join replies are of generations that have begun.",
+        "The generations of join replies have begun.",
         lambda s, i, g: Implies(s.join_reply_sent[i, g], And(g >= 1, g <= s.generation, i != s.nobody)),
     ),
     Claim(
@@ -329,7 +329,7 @@ INVARIANT: Final = (
     ),
     Claim(
         "MembersAreHistory",
-        "While a rebalance completes, the members are those with which it began.",
+        "In CompletingRebalance, the members are those with which the generation began.",
         lambda s, i: Implies(s.group == s.CompletingRebalance, s.member_in[s.generation, i] == s.member[i]),
     ),
     Claim(
@@ -341,12 +341,12 @@ INVARIANT: Final = (
     ),
     Claim(
         "LeadersAreHistory",
-        "A syncing member believes to lead if it leads its generation.",
+        "A syncing member believes to be the leader if and only if it is the leader of its generation.",
         lambda s, i: Implies(s.client[i] == s.Syncing, s.leads[i] == (s.leader_in[s.known_generation[i]] == i)),
     ),
     Claim(
         "SyncsNotAhead",
-        "Sync requests are of generations that have begun.",
+        "The generations of sync requests have begun.",
         lambda s, q: Implies(
             s.sync_sent[q],
             And(s.sync_generation[q] <= s.generation, s.sync_generation[q] >= 1, s.sync_member[q] != s.nobody),
@@ -354,19 +354,19 @@ INVARIANT: Final = (
     ),
     Claim(
         "SyncsAssignMembers",
-        "A sync request assigns to members of its generation.",
+        "A sync request assigns partitions only to members of its generation.",
         lambda s, q, p: Implies(
             And(s.sync_sent[q], s.sync_assignment[q, p] != s.nobody),
             s.member_in[s.sync_generation[q], s.sync_assignment[q, p]],
         ),
     ),
-    Claim("NobodyIsNoMember", "Nobody is no member.", lambda s: Not(s.member[s.nobody])),
+    Claim("NobodyIsNoMember", "The constant `nobody` is not a member.", lambda s: Not(s.member[s.nobody])),
 )
 
 STEPS: Final = (
     Claim(
         "CommitsNeverGoBack",
-        "Commits of a partition are never of an older generation than the one before.",
+        "The generation of a commit is never older than that of the previous commit of the partition.",
         lambda s, t, p: t.committed_generation[p] >= s.committed_generation[p],
     ),
 )
@@ -375,11 +375,20 @@ THREE: Final = Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 3, REPLY: 3}, number
 
 DROPS: Final = (
     Drop("RevokeBeforeJoin", breaks="OneOwnerPerGeneration", steps=19, instance=THREE),
-    Drop("AwaitAllMembers", redundant="Who is left behind keeps an older generation, in which it owns what it owned."),
+    Drop(
+        "AwaitAllMembers",
+        redundant="A member that was not awaited keeps an older generation, with its partitions of that generation.",
+    ),
     Drop("FenceStaleGeneration", breaks="CommitsNeverGoBack", steps=20, instance=THREE),
     Drop("FenceStaleSync", breaks="MembersAssigned", steps=11),
-    Drop("MembersCommitOnly", redundant="Who is no member any more commits what it was assigned in this generation."),
-    Drop("DropOnLost", redundant="Who was expelled owns what it was assigned, in a generation that is none of theirs."),
+    Drop(
+        "MembersCommitOnly",
+        redundant="A former member commits only partitions that it was assigned in the current generation.",
+    ),
+    Drop(
+        "DropOnLost",
+        redundant="An expelled member owns its old partitions in an old generation, which no other member has.",
+    ),
     Drop("LeaderAssignsMembersOnly", breaks="MembersAssigned", steps=6),
 )
 
@@ -389,7 +398,7 @@ PROTOCOL: Final = Protocol(
     constants={"nobody": MEMBER},
     messages=(SYNC, REPLY),
     ghosts=("decided", "assigned_in"),
-    words={
+    parameter_sorts={
         **dict.fromkeys("ij", MEMBER),
         "p": PARTITION,
         "g": GENERATION,

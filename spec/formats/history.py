@@ -1,66 +1,68 @@
-"""`history.ndjson`: one line per event of a fault test, in Jepsen's shape.
+"""`history.ndjson`: one line per event of a fault test, as in Jepsen.
 
-An operation is an `invoke` followed by an `ok`, `fail` or `info` of the same process; `info` means that
-nobody knows whether it happened.  A process has at most one operation open; a client that pipelines
-owns several processes.  Faults are `info` events of process `nemesis`.  The first event is the header.
+An operation is an `invoke` followed by an `ok`, `fail` or `info` of the same process; `info` means that it is unknown
+whether the operation took effect.  A process has at most one open operation; a client that pipelines uses several
+processes.  Faults are `info` events of process `nemesis`.  The first event is the header.
 
-What `f` may be, and what its events carry beside `topic` and `partition` (a key such as "topic-0" is both in one).
-Everything may be left out that nobody was told; a rule that needs it then finds nothing, or cannot decide.
-Where a client retries inside, `fail` is for what was refused for certain; all else that went wrong is `info`.  A `fail`
-whose `error` leaves that open (a time-out, a lost connection, not the leader ...) counts as `info`.
+The tables list the values of `f` and the fields of their events beside `topic` and `partition` (a key such as "topic-0"
+contains both).  Unknown fields may be left out; a rule that needs them then finds nothing or is undecided.
+If the client library retries internally, `fail` means a definite rejection, and every other error is `info`.  A `fail`
+with an indefinite `error` (a time-out, a lost connection, not the leader ...) counts as `info`.
 
 Records
 ==============  =============================================================================
 send            invoke `value` (unique in its partition; null: a tombstone), `key`, `timestamp_ms` of the record if
                 known, `txn`, `producer_id`, `producer_epoch`, `sequence` (place among the send() calls of that
                 producer in that partition, or of that transaction where the producer is not known); ok: `offset`
-                (-1 when unknown), `leader_epoch` if told.  With `txn`, ok says that it is in the log; what becomes of
-                it says `end_txn`
-poll            ok: `value` = {"topic-0": [[offset, value], ...]}, what a client library returned; `txn` when read to
-                be processed in that transaction, `group`, `isolation` where it differs from the header's
+                (-1 when unknown), `leader_epoch` if known.  With `txn`, ok means that it is in the log; `end_txn` has
+                the outcome of the transaction
+poll            ok: `value` = {"topic-0": [[offset, value], ...]}, as a client library returned it; `txn` if the records
+                are processed in that transaction, `group`, `isolation` if it differs from the header's
 fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
-                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent; left out where a
+                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent; left out if a
                 follower may have answered, since it may lag), `isolation`, `node`
 list_offsets    raw, latest: ok `high_watermark`, `leader_epoch`; with read_committed `last_stable_offset`
-log_dump        what replica `node` holds: `position` (its log start), ok `value` = [[offset, value], ...] of all its
+log_dump        the log of replica `node`: `position` (its log start), ok `value` = [[offset, value], ...] of all its
                 data records, `high_watermark` (its own)
-delete_records  invoke `offset`: everything below may go
+delete_records  invoke `offset`: records below it may be deleted
 assign          ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position`, or `positions` by key);
                 in a group `group`, `generation_id`, `member_id`, `instance_id`, and polls resume as committed
 seek            ok: `value` = ["topic-0", ...], `position`: polls restart there
-reset           info: `value` = ["topic-0", ...]: the consumer lost its place and took `auto.offset.reset`
+reset           info: `value` = ["topic-0", ...]: the consumer had no valid offset and applied `auto.offset.reset`
 revoke          info: `value` = ["topic-0", ...]; `lost` is the same for partitions that were lost
-crash           info: a consumer that went without a word; another follows under the same number
+crash           info: a consumer that was killed; a new one continues under the same process number
 
-Transactions; `txn` names one of them, whatever processes its events belong to
+Transactions; `txn` identifies a transaction; its events may belong to several processes
 ==============  =============================================================================
 init_producer   InitProducerId: invoke `value` = transactional id or null; ok `producer_id`, `producer_epoch`
-begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id; says that its end is told too
+begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id; promises an `end_txn` event
 send_offsets    TxnOffsetCommit: invoke `txn`, `group`, `value` = {"topic-0": offset}, `generation_id`, `member_id`
-end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: so it will be (markers follow later); fail: it was
-                refused, and a commit that was is none; info: nobody knows
+end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: the outcome is decided (markers follow later);
+                fail: rejected, so a commit did not happen; info: unknown
 
 Groups; `group` where there is more than one
 ==============  =============================================================================
 commit          invoke and ok: `value` = {"topic-0": offset}, `generation_id` (-1: no member), `member_id`,
                 `instance_id`
-committed       raw: ok `value` = {"topic-0": offset}, what the coordinator has as committed, -1 none
-sync            raw: ok `value` = ["topic-0", ...], what coordinator `node` granted: `generation_id`, `member_id`,
+committed       raw: ok `value` = {"topic-0": offset}, the committed offsets of the coordinator, -1 none
+sync            raw: ok `value` = ["topic-0", ...], the assignment by coordinator `node`: `generation_id`, `member_id`,
                 `instance_id`
-group           raw: ok `value` = {"state", "members"}, what the coordinator tells of the group
-delete_offsets  invoke `value` = ["topic-0", ...], or null for the whole group, whose generations begin anew
+group           raw: ok `value` = {"state", "members"}, the coordinator's description of the group
+delete_offsets  invoke `value` = ["topic-0", ...], or null for the whole group, whose generations restart
 
 Cluster
 ==============  =============================================================================
-metadata        ok: `node` that told, `value` = {"topic-0": [leader, leader_epoch], ...}, `topic_id` if all are of one
-in_sync         ok: `node` that told, `value` = {"topic-0": [broker, ...], ...}: the in-sync replicas; for the page
-create_topic    `topic`, ok: `topic_id` if told
-delete_topic    `topic`; its partitions end here, and those of a topic of the same name are others
-phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" are the quiet ones
-FAULT           nemesis: `node`, `value` = the fault as the schedule has it (fuzz/schedule.py: kill,
+metadata        ok: `node` that answered, `value` = {"topic-0": [leader, leader_epoch], ...}, `topic_id` if there is
+                only one topic
+in_sync         ok: `node` that answered, `value` = {"topic-0": [broker, ...], ...}: the in-sync replicas (only for the
+                report page)
+create_topic    `topic`, ok: `topic_id` if known
+delete_topic    `topic`; its partitions end here; those of a later topic of the same name are distinct
+phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" run without faults
+FAULT           nemesis: `node`, `value` = the fault as in the schedule (fuzz/schedule.py: kill,
                 bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
 
-Histories of other things (`workload` in the header); `key` where there are several objects
+Histories of other objects (`workload` in the header); `key` where there are several objects
 ==============  =============================================================================
 register        read: ok `value`; write: invoke `value`; cas: invoke `value` = [expected, new]
 set             add: invoke `value`; read: ok `value` = [element, ...]
@@ -83,7 +85,7 @@ Records = list[tuple[int, Any]]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What verdicts depend on. None is unknown, and so are the verdicts that need it."""
+    """The settings that verdicts depend on. None is unknown; verdicts that need that setting are undecided."""
 
     acks: Literal["0", "1", "all"] | None = None
     idempotence: bool | None = None
@@ -93,18 +95,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention: bool | None = None
     compaction: bool | None = None
     replicas: int | None = None
-    transaction_timeout_ms: int | None = None  # that of the transactions, and how often the coordinator looks
+    transaction_timeout_ms: int | None = None  # timeout of the transactions plus the check interval of the coordinator
     retention_ms: int | None = None
-    patience_ms: int | None = None  # how soon everything must go on once faults are over
+    patience_ms: int | None = None  # after the faults, everything must progress within this time
     offset_expiry: bool | None = None
-    started_ms: int = 0  # wall clock at `time_ns` 0, in which `timestamp_ms` counts
+    started_ms: int = 0  # wall clock at `time_ns` 0, the clock of `timestamp_ms`
     workload: Literal["log", "register", "set", "counter"] = "log"
     clients: tuple[str, ...] = ()
     source: str = ""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line. `index` ascends by one and is the clock; `time_ns` counts from the start."""
+    """One line. `index` counts by one and defines the order of events; `time_ns` counts from the start."""
 
     index: int
     time_ns: int
@@ -142,18 +144,19 @@ _NO_FAULT = {"phase", "header", "restart", "resume"}
 
 
 def kinds_of_faults(events: Iterable[Event]) -> list[str]:
-    """What the nemesis did, of its events; not what ended it."""
+    """Return the kinds of faults among the events of the nemesis, without the events that end a fault."""
     return sorted(
         {event.f for event in events} - _NO_FAULT - {event.f for event in events if event.f.endswith(" over")}
     )
 
 
 def header(config: Config) -> Event:
+    """Return the first event of a history, which holds its configuration."""
     return Event(index=0, time_ns=0, process=NEMESIS, type="info", f="header", value=msgspec.to_builtins(config))
 
 
 class HistoryWriter:
-    """Appends events to an open binary file, numbering them; whole lines only, so a cut file stays readable."""
+    """Append numbered events to an open binary file, one write per line, so that a truncated file stays readable."""
 
     def __init__(self, sink: IO[bytes], config: Config) -> None:
         self._sink = sink
@@ -173,7 +176,7 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
-    """The header's configuration and the events after it; a name that ends with `.gz` is of a compressed history.
+    """Return the configuration of the header and the events after it; a `.gz` file is decompressed.
 
     Raises UsageError with the line number and what was expected there, also while iterating.
     """
@@ -203,7 +206,7 @@ def _lines(path: Path, source: IO[bytes]) -> Iterator[bytes]:
     try:
         yield from source
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        mend = "take the compressed file as it was written"
+        mend = "use the compressed file as it was written"
         raise UsageError(f"cannot be decompressed: {error}", where=str(path), mend=mend) from error
 
 
@@ -224,6 +227,6 @@ def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
                 raise UsageError(
                     f"line {number}: expected index {number - 1}, found {event.index}",
                     where=str(path),
-                    mend="an event is missing or doubled; take the file as the run wrote it",
+                    mend="an event is missing or duplicated; use the file as the run wrote it",
                 )
             yield event

@@ -1,4 +1,4 @@
-"""One progress bar for everything that takes longer than two seconds; nothing where nobody looks."""
+"""A progress bar for work that takes longer than two seconds; nothing is shown without a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Yields a function to call after each of `total` steps."""
+    """Show a progress bar, and yield a function to call after each of `total` steps."""
     if quiet or not sys.stderr.isatty():
         yield lambda: None
         return

@@ -1,4 +1,4 @@
-"""The results folder of one run: `results/<UTC time>-<what>/`."""
+"""Create the results folder of a run: `results/<UTC time>-<what>/`."""
 
 import platform
 import sys
@@ -15,7 +15,7 @@ RESULTS = Path("results")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.json`: what is needed to run it again."""
+    """The content of `run.json`: the data needed to repeat the run."""
 
     what: str
     started: str
@@ -28,7 +28,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_folder(what: str, *, root: Path = RESULTS, target: str = "", seed: int | None = None) -> Path:
-    """Make a fresh results folder with its `run.json`; UsageError when the disk refuses."""
+    """Create a results folder with its `run.json`; raise UsageError if that cannot be written."""
     now = datetime.now(UTC)
     stem = root / f"{now:%Y%m%dT%H%M%SZ}-{what}"
     folder, attempt = stem, 1
@@ -49,13 +49,15 @@ def new_folder(what: str, *, root: Path = RESULTS, target: str = "", seed: int |
         write_json(folder / "run.json", run)
     except OSError as error:
         raise UsageError(
-            f"cannot write results ({error.strerror})", where=str(folder), mend="free disk space or run elsewhere"
+            f"cannot write results ({error.strerror})",
+            where=str(folder),
+            mend="free disk space, or run in another folder",
         ) from error
     return folder
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write, then rename: a reader or an interruption never sees half a file."""
-    hidden = path.with_name(f".{path.name}")
-    hidden.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
-    hidden.replace(path)
+    """Write a JSON file atomically: write another file, then rename it."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""A fault schedule: absolute times, so that dropping one fault moves no other.
+"""A fault schedule with absolute times, so that removing one fault does not move the others.
 
 The simulator runs it in virtual time, the process injector in real time.
 """
@@ -14,9 +14,9 @@ Verb = Literal["kill", "restart", "pause", "resume"]
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """`target` is a node id (`"2"`, `"store"`) or a role resolved when it fires.
+    """One fault. `target` is a node id (`"2"`, `"store"`), or a role, resolved when the fault is injected.
 
-    Roles: `leader(topic,0)`, `followers(topic,0)`, `controller`, `killed` and `paused` (whoever is, right then).
+    Roles: `leader(topic,0)`, `followers(topic,0)`, `controller`, `killed` and `paused` (nodes in that state).
     """
 
     at_ms: int
@@ -25,6 +25,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of a run, which lasts `duration_ms`."""
+
     faults: tuple[Fault, ...] = ()
     duration_ms: int
 

@@ -1,4 +1,4 @@
-"""`trace.ndjson`: one line per protocol step, to be accepted or refused by a TLA+ trace module."""
+"""`trace.ndjson`: one line per protocol step, to be validated by a TLA+ trace module."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from spec.formats.verdict import UsageError
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One step of one entity (partition `t-0`, group or controller).
 
-    `action` is the TLA+ action's name; `choices` what was chosen where the spec leaves a choice;
-    `state` the values after the step of the variables that the spec names.
-    `time_ns` is monotonic and taken before anything of the step is sent.
-    `seq` counts the steps of a file from 0, so that a line that is missing or stands elsewhere is noticed.
+    `action` is the name of the TLA+ action; `choices` are the values that the spec leaves open;
+    `state` are the variables of the spec after the step.
+    `time_ns` is monotonic and taken before any message of the step is sent.
+    `seq` counts the steps of a file from 0, so that missing or moved lines are detected.
     """
 
     seq: int
@@ -30,7 +30,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step and where it stands; `number` counts from 1."""
+    """A step with its file name and line number (from 1)."""
 
     file: str
     number: int
@@ -38,22 +38,26 @@ class Line:
 
 
 def renumber(steps: Iterable[Step]) -> list[Step]:
-    """Some steps of a trace as a trace of their own."""
+    """Return the steps with `seq` counted from 0."""
     return [msgspec.structs.replace(step, seq=seq) for seq, step in enumerate(steps)]
 
 
 def write_trace(path: Path, steps: Iterable[Step]) -> None:
+    """Write the steps as NDJSON."""
     encoder = msgspec.json.Encoder()
     path.write_bytes(b"".join(encoder.encode(step) + b"\n" for step in steps))
 
 
 def read_trace(path: Path) -> list[Step]:
-    """All steps of a trace file; UsageError names the line that is not a step."""
+    """Return all steps of a trace file; raise UsageError with the number of a line that is not a step."""
     return [line.step for line in read_lines(path)]
 
 
 def read_lines(path: Path, *, of_process: bool = False) -> list[Line]:
-    """As `read_trace`. A process may be killed within a write: the line that it leaves unended is left out."""
+    """Return all steps with their line numbers, like `read_trace`.
+
+    `of_process`: the writer may have been killed during a write, so ignore an incomplete last line.
+    """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -72,11 +76,11 @@ def _decode(decoder: msgspec.json.Decoder[Step], line: bytes, path: Path, number
 
 
 def out_of_order(lines: Iterable[Line]) -> tuple[Line, str] | None:
-    """The first line of a file that does not follow the one before it, by `seq` and by time, and what was expected."""
+    """Return the first line whose `seq` or time does not follow the line before it, and what was expected; or None."""
     time_ns = 0
     for seq, line in enumerate(lines):
         if line.step.seq != seq:
-            return line, f"expected seq {seq}, not {line.step.seq}: a line is missing, or stands elsewhere"
+            return line, f"expected seq {seq}, not {line.step.seq}: a line is missing or was moved"
         if line.step.time_ns < time_ns:
             return line, f"expected time_ns {time_ns} or later, not {line.step.time_ns}"
         time_ns = line.step.time_ns

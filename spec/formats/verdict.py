@@ -1,11 +1,11 @@
-"""Verdicts are three-valued, and every subcommand ends with one of four exit codes."""
+"""Verdicts (valid, invalid, unknown) and the four exit codes of every subcommand."""
 
 from enum import IntEnum, StrEnum
 from typing import NoReturn
 
 
 class Verdict(StrEnum):
-    """A timeout, a lost process or a missing capability is never `VALID`."""
+    """The result of a check. A timeout, a lost process or a missing capability is `UNKNOWN`, never `VALID`."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -13,6 +13,8 @@ class Verdict(StrEnum):
 
 
 class ExitCode(IntEnum):
+    """0: everything holds; 1: a violation; 2: wrong usage or input; 3: undecided."""
+
     HELD = 0
     VIOLATED = 1
     USAGE = 2
@@ -27,7 +29,7 @@ EXIT_OF_VERDICT = {
 
 
 def worst(verdicts: "list[Verdict]") -> Verdict:
-    """One violation decides; otherwise one unknown does."""
+    """Return the worst verdict: INVALID if there is one, else UNKNOWN if there is one, else VALID."""
     for verdict in (Verdict.INVALID, Verdict.UNKNOWN):
         if verdict in verdicts:
             return verdict
@@ -35,9 +37,9 @@ def worst(verdicts: "list[Verdict]") -> Verdict:
 
 
 class UsageError(Exception):
-    """Bad usage or input: the command line prints one line and exits with `ExitCode.USAGE`.
+    """Wrong usage or input: the command line prints the message and exits with `ExitCode.USAGE`.
 
-    Every message says what is wrong, where, and how to mend it.
+    Every message says what is wrong, where, and how to fix it.
     """
 
     def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
@@ -46,4 +48,5 @@ class UsageError(Exception):
 
 
 def usage(what: str, *, where: str = "", mend: str = "") -> NoReturn:
+    """Raise UsageError."""
     raise UsageError(what, where=where, mend=mend)

@@ -1,13 +1,13 @@
 """Truncation by leader epoch (KIP-101, 279, 320), for any number of brokers, offsets and epochs.
 
-A follower whose last record is of an epoch that its leader's log has otherwise, or not at all, is told where that epoch
-ends there, and cuts its log; until then the leader counts nothing of it.  A broker outside the ISR may crash and lose
-any suffix.  Main claims: whatever was ever below a high watermark is in the log of every ISR member; two logs that
-agree on one record agree on all before it.
+If the last epoch of a follower's log ends elsewhere in the leader's log, or is missing there, the leader returns the
+end of that epoch, and the follower truncates its log; before that the leader does not count its fetch offset.  A broker
+outside the ISR may crash and lose any suffix.  Main claims: every record that was ever below a high watermark is in the
+log of every ISR member; two logs that agree on one record agree on all earlier records.
 
-Why what is committed stays is told in spec/proofs/commitment.py.  Here it is about the shape of logs: each record is
-where its epoch's leader wrote it, and epochs never fall along a log.  So a follower's last epoch tells how far its log
-is its leader's; beyond what it has fetched in an epoch, a log may still be wrong.
+spec/proofs/commitment.py shows why committed records are never lost.  This module is about the shape of logs: each
+record is at the offset where the leader of its epoch wrote it, and epochs never decrease along a log.  So the last
+epoch of a follower determines the common prefix with its leader; beyond its fetch offset, a log may still differ.
 """
 
 from typing import Final
@@ -24,17 +24,17 @@ from spec.proofs.commitment import (
     LEADERS,
     MEMBERS,
     OFFSET,
+    PARAMETER_SORTS,
     PROMISED,
     SHAPE,
     STORE,
     UNKNOWN,
-    WORDS,
     begin_epoch,
     commit,
-    hears,
+    is_clean_member,
+    leader_and_isr_arrives,
     leader_write,
     next_epoch,
-    stays,
 )
 from spec.proofs.language import (
     Action,
@@ -57,14 +57,14 @@ from spec.proofs.language import (
 VARIABLES: Final = {**STORE, **BROKERS, **HISTORY}
 
 
-def reaches(s: State, b: Term, source: Term) -> Term:
-    """A follower asks a leader."""
+def can_fetch_from(s: State, b: Term, source: Term) -> Term:
+    """True if follower b can send a request to leader `source`."""
     fence = s.guard("FenceStaleFetch", s.known_epoch[b] == s.known_epoch[source])
     return And(b != source, s.leads[source], Not(s.leads[b]), fence)
 
 
 def is_epoch_end(s: State, b: Term, epoch: Term, end: Term) -> Term:
-    """Where the epochs up to `epoch` end in b's log."""
+    """True if `end` is the end offset of the epochs up to `epoch` in b's log."""
     return And(
         And(end >= 0, end <= s.log_end[b]),
         Or(end == 0, s.log[b, end - 1] <= epoch),
@@ -73,13 +73,13 @@ def is_epoch_end(s: State, b: Term, epoch: Term, end: Term) -> Term:
 
 
 def fetch(s: State, b: Term, source: Term, n: Term) -> Step:
-    """Its log is a beginning of the leader's, as its last epoch tells: it takes a record, if there is one."""
+    """A follower whose log is a prefix of the leader's, by its last epoch, fetches one record if there is one."""
     e, end = s.known_epoch[source], s.log_end[b]
     last, more = s.log[b, end - 1], end < s.log_end[source]
     new_end = If(more, end + 1, end)
     same = And(is_epoch_end(s, source, last, n), n > 0, end <= n, s.log[source, n - 1] == last)
     return step(
-        And(reaches(s, b, source), end <= s.log_end[source]),
+        And(can_fetch_from(s, b, source), end <= s.log_end[source]),
         s.guard("TruncateByEpoch", Or(end == 0, same)),
         fetched=s.fetched.but((e, b), end),
         log=lambda c, o: If(And(more, c == b, o == end), s.log[source, end], s.log[c, o]),
@@ -89,12 +89,16 @@ def fetch(s: State, b: Term, source: Term, n: Term) -> Step:
 
 
 def truncate(s: State, b: Term, source: Term, n: Term, k: Term) -> Step:
-    """The logs part: n is where its last epoch ends at the leader, k where the epoch found there ends here."""
+    """A follower with a diverging log truncates it.
+
+    n is the end of the follower's last epoch in the leader's log; k is the end, in the follower's own log, of the epoch
+    that the leader has at n - 1.
+    """
     end = s.log_end[b]
     last, found = s.log[b, end - 1], s.log[source, n - 1]
     cut = smaller(n, k)
     return step(
-        And(s.on("TruncateByEpoch"), reaches(s, b, source), end > 0, is_epoch_end(s, source, last, n)),
+        And(s.on("TruncateByEpoch"), can_fetch_from(s, b, source), end > 0, is_epoch_end(s, source, last, n)),
         Or(n < end, n == 0, found != last),
         And(k >= 0, k <= end, Or(k == 0, And(n > 0, s.log[b, k - 1] <= found))),
         Or(k == end, n == 0, s.log[b, k] > found),
@@ -104,7 +108,7 @@ def truncate(s: State, b: Term, source: Term, n: Term, k: Term) -> Step:
 
 
 def advance_hw(s: State, b: Term, h: Term) -> Step:
-    """Every member of the ISR has fetched so far."""
+    """A leader advances its high watermark to h: every member of the ISR has fetched up to h."""
     e = s.known_epoch[b]
     return step(
         And(s.leads[b], s.high_watermark[b] < h, h <= s.log_end[b]),
@@ -114,13 +118,13 @@ def advance_hw(s: State, b: Term, h: Term) -> Step:
 
 
 def may_write_isr(s: State, b: Term) -> Term:
-    """The store takes the ISR of the current leader, if it changes what is there."""
+    """True if the store accepts an ISR from b: b is the current leader and knows the stored ISR."""
     current = s.all(lambda c: s.known_isr[b, c] == s.isr[s.leader_epoch, c])
     return And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.guard("IsrCas", current))
 
 
 def expand_isr(s: State, b: Term, c: Term) -> Step:
-    """A follower has caught up with the high watermark, and with the start of the epoch."""
+    """A leader adds a follower that has caught up with the high watermark and with the start of the epoch."""
     e = s.known_epoch[b]
     return step(
         And(may_write_isr(s, b), Not(s.known_isr[b, c]), s.fetched[e, c] >= 0),
@@ -132,7 +136,7 @@ def expand_isr(s: State, b: Term, c: Term) -> Step:
 
 
 def shrink_isr(s: State, b: Term, c: Term) -> Step:
-    """A follower has fallen behind."""
+    """A leader removes a follower that has fallen behind."""
     return step(
         And(may_write_isr(s, b), s.known_isr[b, c], c != b),
         isr=s.isr.but(s.leader_epoch, lambda d: And(d != c, s.known_isr[b, d])),
@@ -141,17 +145,17 @@ def shrink_isr(s: State, b: Term, c: Term) -> Step:
 
 
 def controller_shrink(s: State, c: Term) -> Step:
-    """The controller drops a follower."""
+    """The controller removes a follower from the ISR."""
     return step(And(s.isr[s.leader_epoch, c], c != s.leader[s.leader_epoch]), isr=s.isr.but((s.leader_epoch, c), False))
 
 
 def elect_leader(s: State, c: Term) -> Step:
-    """The controller begins a leader epoch."""
-    return step(s.guard("ElectFromIsr", stays(s, c)), **next_epoch(s, c))
+    """The controller elects c and begins a leader epoch."""
+    return step(s.guard("ElectFromIsr", is_clean_member(s, c)), **next_epoch(s, c))
 
 
 def learn_isr(s: State, b: Term) -> Step:
-    """The leader reads the ISR that the store has."""
+    """The leader reads the ISR from the store."""
     return step(
         And(s.leads[b], s.known_epoch[b] == s.leader_epoch),
         known_isr=s.known_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
@@ -159,15 +163,15 @@ def learn_isr(s: State, b: Term) -> Step:
 
 
 def become_leader(s: State, b: Term, e: Term) -> Step:
-    """It hears that it leads."""
-    return step(And(hears(s, b, e), s.leader[e] == b), **begin_epoch(s, b, e))
+    """A broker receives that it is the leader of epoch e."""
+    return step(And(leader_and_isr_arrives(s, b, e), s.leader[e] == b), **begin_epoch(s, b, e))
 
 
 def become_follower(s: State, b: Term, e: Term) -> Step:
-    """It hears of another leader; until KIP-101 it cut its log at its own high watermark, which lags."""
+    """A broker receives that another one leads e. Before KIP-101 it truncated to its own high watermark, which lags."""
     cut = {} if s.on("TruncateByEpoch") else {"log_end": s.log_end.but(b, s.high_watermark[b])}
     return step(
-        And(hears(s, b, e), s.leader[e] != b),
+        And(leader_and_isr_arrives(s, b, e), s.leader[e] != b),
         known_epoch=s.known_epoch.but(b, e),
         leads=s.leads.but(b, False),
         **cut,
@@ -175,7 +179,7 @@ def become_follower(s: State, b: Term, e: Term) -> Step:
 
 
 def crash(s: State, b: Term, h: Term) -> Step:
-    """It loses a suffix and registers anew; nobody counts what its former life had fetched (KIP-903)."""
+    """A broker crashes, loses a suffix and registers again; its earlier fetch offsets no longer count (KIP-903)."""
     forgotten = {"fetched": s.fetched.but((s.leader_epoch, b), UNKNOWN)} if s.on("RefuseFormerLife") else {}
     may_be = s.isr[s.leader_epoch, b] if not s.on("UncleanRestartLeavesIsr") else False
     return step(
@@ -190,12 +194,12 @@ def crash(s: State, b: Term, h: Term) -> Step:
 
 
 def before(s: State, b: Term, q: Term, o: Term) -> Term:
-    """Offsets q <= o of b's log."""
+    """True if q <= o are offsets in b's log."""
     return And(q >= 0, q <= o, o < s.log_end[b])
 
 
 def before_in(s: State, e: Term, q: Term, o: Term) -> Term:
-    """Offsets q <= o of an epoch's log."""
+    """True if q <= o are offsets in the log of epoch e."""
     return And(s.started[e], q >= 0, q <= o, o < s.epoch_end[e])
 
 
@@ -211,7 +215,7 @@ VIEWS: Final = (
     ),
     Claim(
         "LeadersLead",
-        "Who leads was elected in the epoch that it knows, has its whole log and is in its own ISR.",
+        "A leader was elected in the epoch that it knows, has the whole log of it and is in the ISR that it knows.",
         lambda s, b: Implies(
             s.leads[b],
             And(
@@ -222,12 +226,12 @@ VIEWS: Final = (
     ),
     Claim(
         "LeaderCountsItsIsr",
-        "A leader, zombies included, counts every member of its epoch's last ISR.",
+        "Every leader, zombies included, waits for every member of its epoch's last ISR.",
         lambda s, b, c: Implies(And(s.leads[b], s.isr[s.known_epoch[b], c]), s.known_isr[b, c]),
     ),
     Claim(
         "FetchedIsThere",
-        "Who has fetched in an epoch still has as much, until it hears of a later epoch.",
+        "A broker's log reaches its fetch offset in an epoch until it knows a later epoch.",
         lambda s, e, c: Implies(
             And(s.started[e], s.fetched[e, c] >= 0),
             And(s.known_epoch[c] >= e, Implies(s.known_epoch[c] == e, s.fetched[e, c] <= s.log_end[c])),
@@ -235,7 +239,7 @@ VIEWS: Final = (
     ),
     Claim(
         "FetchedIsHistory",
-        "As far as a broker has fetched in its epoch, its log is that epoch's.",
+        "Up to its fetch offset in its epoch, the log of a broker is the log of that epoch.",
         lambda s, c, o: Implies(
             And(s.started[s.known_epoch[c]], o >= 0, o < s.fetched[s.known_epoch[c], c]),
             s.log[c, o] == s.history[s.known_epoch[c], o],
@@ -246,7 +250,7 @@ VIEWS: Final = (
 RECORDS: Final = (
     Claim(
         "RecordsHaveEpochs",
-        "A record is of an epoch that has started and that its broker knows, and lies within it.",
+        "The epoch of a record has started, its broker knows it, and the record's offset is within it.",
         lambda s, b, o: Implies(
             before(s, b, o, o),
             And(
@@ -257,12 +261,12 @@ RECORDS: Final = (
     ),
     Claim(
         "RecordsAreHistory",
-        "Up to a record, a log is that of the record's epoch.",
+        "Up to any record, a log is equal to the log of the record's epoch.",
         lambda s, b, o, q: Implies(before(s, b, q, o), s.log[b, q] == s.history[s.log[b, o], q]),
     ),
     Claim(
         "HistoryHasEpochs",
-        "The same of the logs of epochs; their own records are those from their start on.",
+        "The same holds for the logs of epochs; an epoch's own records begin at its start.",
         lambda s, e, o: Implies(
             before_in(s, e, o, o),
             And(
@@ -274,17 +278,17 @@ RECORDS: Final = (
     ),
     Claim(
         "HistoryIsHistory",
-        "Up to a record, an epoch's log is that of the record's epoch.",
+        "Up to any record, the log of an epoch is equal to the log of the record's epoch.",
         lambda s, e, o, q: Implies(before_in(s, e, q, o), s.history[e, q] == s.history[s.history[e, o], q]),
     ),
     Claim(
         "EpochsAscend",
-        "Leader epochs never fall along a log.",
+        "Leader epochs never decrease along a log.",
         lambda s, b, o, q: Implies(before(s, b, q, o), s.log[b, q] <= s.log[b, o]),
     ),
     Claim(
         "EpochsAscendInHistory",
-        "Nor along the log of an epoch.",
+        "Leader epochs never decrease along the log of an epoch.",
         lambda s, e, o, q: Implies(before_in(s, e, q, o), s.history[e, q] <= s.history[e, o]),
     ),
 )
@@ -292,16 +296,16 @@ RECORDS: Final = (
 IMPLIED: Final = (
     Claim(
         "LogMatching",
-        "Two logs that agree on one record agree on all before it.",
+        "Two logs that agree on one record agree on all earlier records.",
         lambda s, b, c, o, q: Implies(
             And(before(s, b, q, o), o < s.log_end[c], s.log[b, o] == s.log[c, o]), s.log[b, q] == s.log[c, q]
         ),
     ),
     Claim(
         "LeadersAgree",
-        "No leader, however late, takes something for committed that an ISR member lacks.",
+        "No leader, not even a zombie, regards a record as committed that an ISR member does not have.",
         lambda s, b, c, o: Implies(
-            And(s.leads[b], stays(s, c), o >= 0, o < s.high_watermark[b]),
+            And(s.leads[b], is_clean_member(s, c), o >= 0, o < s.high_watermark[b]),
             And(o < s.log_end[c], s.log[c, o] == s.log[b, o]),
         ),
     ),
@@ -328,7 +332,7 @@ PROTOCOL: Final = Protocol(
     name="hw_truncation",
     variables=VARIABLES,
     ghosts=tuple(HISTORY),
-    words=WORDS,
+    parameter_sorts=PARAMETER_SORTS,
     init=commitment.init,
     actions=tuple(
         Action(run)

@@ -1,10 +1,11 @@
 """ISR commit (KIP-497), for any number of brokers, offsets, epochs and AlterPartition requests.
 
-Main claim: whatever was ever below a high watermark is in the log of every member of the controller's ISR.  Why what is
-committed stays is told in spec/proofs/commitment.py.  Here it is about who counts: a leader waits for whom it has
-proposed (`maximal_isr`), so a request that the controller takes late lets nobody in who lacks what is committed.
+Main claim: every record that was ever below a high watermark is in the log of every member of the controller's ISR.
+spec/proofs/commitment.py shows why committed records are never lost.  This module is about the replicas that a leader
+waits for: they include those that it has proposed (`maximal_isr`), so a request that the controller accepts late cannot
+add a replica that lacks committed records.
 
-How a follower finds where its log leaves the leader's is not the question here (hw_truncation): it knows.
+Followers know where their log diverges from the leader's; how they find that offset is the subject of hw_truncation.
 """
 
 from typing import Final
@@ -21,15 +22,15 @@ from spec.proofs.commitment import (
     LEADERS,
     MEMBERS,
     OFFSET,
+    PARAMETER_SORTS,
     PROMISED,
     SHAPE,
     STORE,
-    WORDS,
     begin_epoch,
     commit,
-    hears,
     in_isr,
     is_committed,
+    leader_and_isr_arrives,
     leader_write,
     next_epoch,
 )
@@ -69,7 +70,7 @@ VARIABLES: Final = {
     **BROKERS,
     "known_version": table(BROKER, to=VERSION),
     "must_truncate": relation(BROKER),
-    "maximal_isr": relation(BROKER, BROKER),  # the ISR that a leader knows, and those that it has proposed
+    "maximal_isr": relation(BROKER, BROKER),  # the ISR that a leader knows, with the replicas that it has proposed
     **ALTER.variables,
     **HISTORY,
 }
@@ -86,7 +87,7 @@ def init(s: State) -> Term:
 
 
 def fetch(s: State, b: Term, source: Term) -> Step:
-    """A follower asks from its log end, which tells the leader what it has; it takes one record, if there is one."""
+    """A follower fetches from its log end, which becomes its fetch offset, and appends one record if there is one."""
     e, end = s.known_epoch[source], s.log_end[b]
     more = end < s.log_end[source]
     new_end = If(more, end + 1, end)
@@ -101,7 +102,10 @@ def fetch(s: State, b: Term, source: Term) -> Step:
 
 
 def advance_hw(s: State, b: Term, h: Term) -> Step:
-    """Every member of the ISR has fetched so far, and every proposed one: the controller may have let it in already."""
+    """A leader advances its high watermark to h, which every ISR member and every proposed replica has fetched.
+
+    Proposed replicas count because the controller may have added them already.
+    """
     e = s.known_epoch[b]
     counted = s.maximal_isr if s.on("HwWaitsForProposed") else s.known_isr
     return step(
@@ -111,8 +115,8 @@ def advance_hw(s: State, b: Term, h: Term) -> Step:
     )
 
 
-def proposed(s: State, b: Term, r: Term, isr: Formula) -> dict[str, Term]:
-    """An AlterPartition request, late or lost as any other; until it is answered its members count."""
+def send_proposal(s: State, b: Term, r: Term, isr: Formula) -> dict[str, Term]:
+    """Return the updates that send an AlterPartition request; the leader waits for its members until it is answered."""
     still = s.maximal_isr if s.on("KeepProposalUntilAnswered") else s.known_isr
     return {
         **s.send(ALTER, r, leader_epoch=s.known_epoch[b], partition_epoch=s.known_version[b], isr=isr),
@@ -121,26 +125,26 @@ def proposed(s: State, b: Term, r: Term, isr: Formula) -> dict[str, Term]:
 
 
 def propose_expand(s: State, b: Term, c: Term, r: Term) -> Step:
-    """A follower has caught up with the high watermark, and with the start of the epoch."""
+    """A leader proposes a follower that has caught up with the high watermark and with the start of the epoch."""
     e = s.known_epoch[b]
     return step(
         And(s.leads[b], Not(s.known_isr[b, c]), Not(s.request_sent[r]), s.fetched[e, c] >= 0),
         s.guard("ExpandOnlyCaughtUp", s.fetched[e, c] >= s.high_watermark[b]),
         s.guard("ExpandAfterEpochStart", s.fetched[e, c] >= s.epoch_start[e]),
-        **proposed(s, b, r, lambda d: Or(d == c, s.known_isr[b, d])),
+        **send_proposal(s, b, r, lambda d: Or(d == c, s.known_isr[b, d])),
     )
 
 
 def propose_shrink(s: State, b: Term, c: Term, r: Term) -> Step:
-    """A follower has fallen behind."""
+    """A leader proposes to remove a follower that has fallen behind."""
     return step(
         And(s.leads[b], s.known_isr[b, c], c != b, Not(s.request_sent[r])),
-        **proposed(s, b, r, lambda d: And(d != c, s.known_isr[b, d])),
+        **send_proposal(s, b, r, lambda d: And(d != c, s.known_isr[b, d])),
     )
 
 
 def change_isr(s: State, r: Term) -> Step:
-    """The controller takes a proposal."""
+    """The controller accepts a proposal."""
     return step(
         s.request_sent[r],
         s.guard("FenceOldLeader", s.request_leader_epoch[r] == s.leader_epoch),
@@ -151,7 +155,7 @@ def change_isr(s: State, r: Term) -> Step:
 
 
 def controller_shrink(s: State, c: Term) -> Step:
-    """The controller fences a follower."""
+    """The controller fences a follower and removes it from the ISR."""
     return step(
         And(s.isr[s.leader_epoch, c], c != s.leader[s.leader_epoch]),
         isr=s.isr.but((s.leader_epoch, c), False),
@@ -160,12 +164,12 @@ def controller_shrink(s: State, c: Term) -> Step:
 
 
 def elect_leader(s: State, c: Term) -> Step:
-    """The controller begins a leader epoch."""
+    """The controller elects c and begins a leader epoch."""
     return step(s.guard("ElectFromIsr", in_isr(s, c)), partition_epoch=s.partition_epoch + 1, **next_epoch(s, c))
 
 
 def learn_isr(s: State, b: Term) -> Step:
-    """The leader hears of the current ISR: the answer to a proposal, or the controller's own change."""
+    """The leader receives the current ISR: the reply to a proposal, or a change by the controller."""
     return step(
         And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.known_version[b] < s.partition_epoch),
         known_version=s.known_version.but(b, s.partition_epoch),
@@ -174,16 +178,19 @@ def learn_isr(s: State, b: Term) -> Step:
     )
 
 
-def version_heard(s: State, b: Term, e: Term) -> Term:
-    """What comes late carries an old version, with which nobody can write any more."""
+def received_version(s: State, b: Term, e: Term) -> Term:
+    """Return the partition epoch that b knows after a LeaderAndIsr request of epoch e.
+
+    A late request has an old partition epoch, with which the controller accepts no proposal.
+    """
     return s.known_version.but(b, If(e == s.leader_epoch, s.partition_epoch, s.known_version[b]))
 
 
 def become_leader(s: State, b: Term, e: Term) -> Step:
-    """It hears that it leads."""
+    """A broker receives that it is the leader of epoch e."""
     return step(
-        And(hears(s, b, e), s.leader[e] == b),
-        known_version=version_heard(s, b, e),
+        And(leader_and_isr_arrives(s, b, e), s.leader[e] == b),
+        known_version=received_version(s, b, e),
         must_truncate=s.must_truncate.but(b, False),
         maximal_isr=s.maximal_isr.but(b, lambda c: s.isr[e, c]),
         **begin_epoch(s, b, e),
@@ -191,18 +198,18 @@ def become_leader(s: State, b: Term, e: Term) -> Step:
 
 
 def become_follower(s: State, b: Term, e: Term) -> Step:
-    """It hears of another leader, and must first drop what that leader never had."""
+    """A broker receives that another one leads e; it must truncate records that this leader does not have."""
     return step(
-        And(hears(s, b, e), s.leader[e] != b),
+        And(leader_and_isr_arrives(s, b, e), s.leader[e] != b),
         known_epoch=s.known_epoch.but(b, e),
-        known_version=version_heard(s, b, e),
+        known_version=received_version(s, b, e),
         leads=s.leads.but(b, False),
         must_truncate=s.must_truncate.but(b, True),
     )
 
 
 def truncate(s: State, b: Term, source: Term, n: Term) -> Step:
-    """It keeps what both logs begin with."""
+    """A follower truncates its log to the common prefix with the leader's."""
     return step(
         And(s.must_truncate[b], s.leads[source], s.known_epoch[b] == s.known_epoch[source]),
         And(n >= 0, n <= s.log_end[b], n <= s.log_end[source]),
@@ -215,12 +222,13 @@ def truncate(s: State, b: Term, source: Term, n: Term) -> Step:
 
 
 def live(s: State, r: Term) -> Term:
-    """A request that the controller would still take."""
+    """True if the controller would still accept request r."""
     current = And(s.request_leader_epoch[r] == s.leader_epoch, s.request_partition_epoch[r] == s.partition_epoch)
     return And(s.request_sent[r], current)
 
 
 def newcomer(s: State, r: Term, c: Term) -> Term:
+    """True if request r can still add c to the ISR."""
     return And(live(s, r), s.request_isr[r, c], Not(in_isr(s, c)))
 
 
@@ -236,7 +244,7 @@ VIEWS: Final = (
     ),
     Claim(
         "LeadersLead",
-        "Who leads was elected in the epoch that it knows, has its whole log and is in its own ISR.",
+        "A leader was elected in the epoch that it knows, has the whole log of it and is in the ISR that it knows.",
         lambda s, b: Implies(
             s.leads[b],
             And(
@@ -248,7 +256,7 @@ VIEWS: Final = (
     ),
     Claim(
         "FollowersFollow",
-        "Who has truncated knows an epoch that has started, and is not ahead of its leader.",
+        "A broker that has truncated knows an epoch that has started, and its log is not longer than the epoch's.",
         lambda s, b: Implies(
             Not(s.must_truncate[b]),
             And(s.started[s.known_epoch[b]], s.log_end[b] <= s.epoch_end[s.known_epoch[b]]),
@@ -256,7 +264,7 @@ VIEWS: Final = (
     ),
     Claim(
         "FollowersLogIsHistory",
-        "Who has truncated has a beginning of its epoch's log.",
+        "The log of a broker that has truncated is a prefix of its epoch's log.",
         lambda s, b, o: Implies(
             And(Not(s.must_truncate[b]), o >= 0, o < s.log_end[b]), s.log[b, o] == s.history[s.known_epoch[b], o]
         ),
@@ -266,7 +274,7 @@ VIEWS: Final = (
 PROPOSALS: Final = (
     Claim(
         "FetchedIsThere",
-        "Who has fetched in an epoch still has what it fetched, until it hears of a later epoch.",
+        "A broker keeps the records that it fetched in an epoch until it knows a later epoch.",
         lambda s, e, c: Implies(
             And(s.started[e], s.fetched[e, c] >= 0),
             And(
@@ -277,17 +285,17 @@ PROPOSALS: Final = (
     ),
     Claim(
         "LeaderCountsItsIsr",
-        "A leader, zombies included, counts every member of its epoch's last ISR.",
+        "Every leader, zombies included, waits for every member of its epoch's last ISR.",
         lambda s, b, c: Implies(And(s.leads[b], s.isr[s.known_epoch[b], c]), s.maximal_isr[b, c]),
     ),
     Claim(
         "MaximalIsMore",
-        "A leader counts every member of the ISR that it knows.",
+        "A leader waits for every member of the ISR that it knows.",
         lambda s, b, c: Implies(And(s.leads[b], s.known_isr[b, c]), s.maximal_isr[b, c]),
     ),
     Claim(
         "LeaderInRequests",
-        "No request of this epoch leaves the leader out.",
+        "Every request of the current leader epoch includes the leader.",
         lambda s, r: Implies(
             And(s.request_sent[r], s.request_leader_epoch[r] == s.leader_epoch),
             s.request_isr[r, s.leader[s.leader_epoch]],
@@ -295,7 +303,7 @@ PROPOSALS: Final = (
     ),
     Claim(
         "RequestsNotAhead",
-        "Requests are of epochs and versions that the controller has reached.",
+        "Requests have leader epochs and partition epochs that the controller has reached.",
         lambda s, r: Implies(
             s.request_sent[r],
             And(
@@ -306,17 +314,17 @@ PROPOSALS: Final = (
     ),
     Claim(
         "LiveRequestIsCurrent",
-        "While a request can be taken, its leader knows the current version.",
+        "While a request can be accepted, its leader knows the current partition epoch.",
         lambda s, r: Implies(live(s, r), s.known_version[s.leader[s.leader_epoch]] == s.partition_epoch),
     ),
     Claim(
         "LiveRequestCounts",
-        "While a request can be taken, its leader counts all its members.",
+        "While a request can be accepted, its leader waits for all its members.",
         lambda s, r, c: Implies(And(live(s, r), s.request_isr[r, c]), s.maximal_isr[s.leader[s.leader_epoch], c]),
     ),
     Claim(
         "NewcomersCaughtUp",
-        "Whom a request would let in has fetched everything committed.",
+        "A replica that a request would add has fetched every committed record.",
         lambda s, r, c, o: Implies(
             And(newcomer(s, r, c), is_committed(s, o)),
             And(s.history[s.leader_epoch, o] == s.committed[o], o < s.fetched[s.leader_epoch, c]),
@@ -324,7 +332,7 @@ PROPOSALS: Final = (
     ),
     Claim(
         "NewcomersPastStart",
-        "Whom a request would let in follows this epoch, and has fetched its start.",
+        "A replica that a request would add follows the current epoch, and has fetched up to its start.",
         lambda s, r, c: Implies(
             newcomer(s, r, c),
             And(
@@ -335,7 +343,7 @@ PROPOSALS: Final = (
     ),
     Claim(
         "CurrentLeaderKnowsIsr",
-        "A leader that knows the current version knows the ISR.",
+        "A leader that knows the current partition epoch knows the ISR.",
         lambda s, b, c: Implies(
             And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.known_version[b] == s.partition_epoch),
             s.known_isr[b, c] == in_isr(s, c),
@@ -359,7 +367,7 @@ def instance(versions: int, requests: int) -> Finite:
 
 VERSION_TELLS_EPOCH: Final = Claim(
     "VersionTellsEpoch",
-    "A request of the current version is of the current leader epoch.",
+    "A request with the current partition epoch has the current leader epoch.",
     lambda s, r: Implies(
         And(s.request_sent[r], s.request_partition_epoch[r] == s.partition_epoch),
         s.request_leader_epoch[r] == s.leader_epoch,
@@ -386,7 +394,7 @@ PROTOCOL: Final = Protocol(
     variables=VARIABLES,
     messages=(ALTER,),
     ghosts=tuple(HISTORY),
-    words={**WORDS, "r": ALTER},
+    parameter_sorts={**PARAMETER_SORTS, "r": ALTER},
     init=init,
     actions=tuple(
         Action(run)

@@ -1,1 +1,1 @@
-"""Unbounded proofs of the protocols with z3: README.md says how they are written and read."""
+"""Unbounded proofs of the protocols with z3; README.md explains how to write and read them."""

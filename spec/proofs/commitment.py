@@ -1,9 +1,9 @@
-"""What the two proofs about replication share: logs, epochs, and why what is committed stays.
+"""The common part of the two replication proofs: logs, epochs, and why committed records are never lost.
 
-The pivot is `may_be_committed(e, o)`: leader epoch e has a record at o, and each of its last ISR members has
-acknowledged it, or has not left e yet and may still do so.  Whatever is committed was so in some epoch; the logs of
-later epochs agree on it; and the ISR members that are past e hold it.  A `witness` is a member of e's ISR that has
-left e: what it has not acknowledged by then can no longer be committed in e.
+The central predicate is `may_be_committed(e, o)`: leader epoch e has a record at o, and each member of its last ISR has
+acknowledged it, or still knows epoch e and may acknowledge it later.  Every committed record was committed in some
+epoch; the logs of later epochs contain it; and ISR members that know a later epoch have it.  A `witness` is a member of
+e's ISR that has moved to a later epoch: a record that it did not acknowledge before can no longer be committed in e.
 """
 
 from typing import Any, Final
@@ -30,12 +30,12 @@ from spec.proofs.language import (
 BROKER: Final = Sort("Broker")
 EPOCH: Final = Number("LeaderEpoch")
 OFFSET: Final = Number("Offset")
-END: Final = Number("LogEnd")  # as large as the largest offset and one
-FETCHED: Final = Number("FetchOffset")  # the same, or UNKNOWN
+END: Final = Number("LogEnd")  # up to the largest offset plus one
+FETCHED: Final = Number("FetchOffset")  # like LogEnd, or UNKNOWN
 
 UNKNOWN: Final = -1
 
-WORDS: Final[dict[str, Sort | Signature]] = {
+PARAMETER_SORTS: Final[dict[str, Sort | Signature]] = {
     **dict.fromkeys(("b", "c", "d", "source"), BROKER),
     **dict.fromkeys("eg", EPOCH),
     **dict.fromkeys("oq", OFFSET),
@@ -49,18 +49,18 @@ STORE: Final = {
     "isr": relation(EPOCH, BROKER),
 }
 BROKERS: Final = {
-    # A broker: the epoch that it has heard of, its log and its high watermark.
+    # A broker: the epoch that it knows, its log and its high watermark.
     "known_epoch": table(BROKER, to=EPOCH),
     "leads": relation(BROKER),
     "log": table(BROKER, OFFSET, to=EPOCH),
     "log_end": table(BROKER, to=END),
     "high_watermark": table(BROKER, to=END),
-    # A leader: the ISR that it knows, and what was fetched in its epoch.
+    # A leader: the ISR that it knows, and the fetch offsets in its epoch.
     "known_isr": relation(BROKER, BROKER),
     "fetched": table(EPOCH, BROKER, to=FETCHED),
 }
 HISTORY: Final = {
-    # The log of each epoch's leader, where it began and ends; all that was ever committed; a witness.
+    # The log of each epoch's leader, its start and end; all records ever committed; a witness.
     "started": relation(EPOCH),
     "history": table(EPOCH, OFFSET, to=EPOCH),
     "epoch_start": table(EPOCH, to=END),
@@ -74,7 +74,7 @@ HISTORY: Final = {
 
 
 def init(s: State) -> Term:
-    """Epoch 0, led by one of its ISR; nothing written."""
+    """Initial states: epoch 0, led by a member of its ISR; nothing is written."""
     first = s.leader[0]
     return And(
         And(s.leader_epoch == 0, s.isr[0, first], s.committed_end == 0),
@@ -86,7 +86,7 @@ def init(s: State) -> Term:
     )
 
 
-# The same where it is run, with every broker in the ISR.
+# The initial state for execution (explicit.py), with every broker in the ISR.
 START: Final[dict[str, Any]] = {
     "isr": lambda e, b: e == 0,
     "leads": lambda b: b == 0,
@@ -97,7 +97,7 @@ START: Final[dict[str, Any]] = {
 
 
 def leader_write(s: State, b: Term) -> Step:
-    """A leader appends a record; what it has itself counts as fetched."""
+    """A leader appends a record; its own log end counts as its fetch offset."""
     e, end = s.known_epoch[b], s.log_end[b]
     return step(
         s.leads[b],
@@ -110,7 +110,7 @@ def leader_write(s: State, b: Term) -> Step:
 
 
 def commit(s: State, b: Term, h: Term) -> dict[str, Term]:
-    """Leader b moves its high watermark to h."""
+    """Return the updates when leader b advances its high watermark to h."""
     return {
         "high_watermark": s.high_watermark.but(b, h),
         "committed": lambda o: If(And(o >= s.committed_end, o < h), s.log[b, o], s.committed[o]),
@@ -119,13 +119,13 @@ def commit(s: State, b: Term, h: Term) -> dict[str, Term]:
     }
 
 
-def hears(s: State, b: Term, e: Term) -> Term:
-    """A LeaderAndIsr request of epoch e reaches b, perhaps late: others may have begun later epochs by now."""
+def leader_and_isr_arrives(s: State, b: Term, e: Term) -> Term:
+    """True if a LeaderAndIsr request of epoch e can reach b, perhaps late: later epochs may have started already."""
     return And(e >= 0, e <= s.leader_epoch, s.known_epoch[b] < e)
 
 
 def begin_epoch(s: State, b: Term, e: Term) -> dict[str, Term]:
-    """Broker b leads e: nobody has fetched in it, and the epochs before now have a witness."""
+    """Return the updates when b becomes leader of e; b is the witness of all earlier epochs that have none."""
     end = s.log_end[b]
     return {
         "known_epoch": s.known_epoch.but(b, e),
@@ -141,37 +141,39 @@ def begin_epoch(s: State, b: Term, e: Term) -> dict[str, Term]:
     }
 
 
-def stays(s: State, b: Term) -> Term:
-    """Who restarted uncleanly leaves the ISR first."""
+def is_clean_member(s: State, b: Term) -> Term:
+    """True if b is in the current ISR and clean: members that restarted uncleanly leave the ISR first."""
     return And(in_isr(s, b), clean(s, s.leader_epoch, b)) if "unclean" in s.variables else in_isr(s, b)
 
 
-def knows_and_stays(s: State, b: Term) -> Term:
+def knows_epoch_and_clean(s: State, b: Term) -> Term:
+    """True if b knows the current leader epoch and is clean in it."""
     knows = s.known_epoch[b] == s.leader_epoch
     return And(knows, clean(s, s.leader_epoch, b)) if "unclean" in s.variables else knows
 
 
 def next_epoch(s: State, c: Term) -> dict[str, Term]:
-    """The controller elects c; without ElectFromIsr it may be anybody, who is then the whole ISR."""
+    """Return the updates when the controller elects c; without ElectFromIsr c is the only member of the new ISR."""
     epoch = s.leader_epoch + 1
     return {
         "leader_epoch": epoch,
         "leader": s.leader.but(epoch, c),
-        "isr": s.isr.but(epoch, lambda b: stays(s, b) if s.on("ElectFromIsr") else b == c),
+        "isr": s.isr.but(epoch, lambda b: is_clean_member(s, b) if s.on("ElectFromIsr") else b == c),
     }
 
 
 def clean(s: State, e: Term, c: Term) -> Term:
-    """Has c not crashed since it joined the ISR of epoch e? Only crashes.py lets members crash."""
+    """True if c has not crashed since it joined the ISR of epoch e; members crash only in crashes.py."""
     return Not(s.unclean[e, c]) if "unclean" in s.variables else True
 
 
 def acknowledged(s: State, e: Term, c: Term) -> Term:
-    """How far a member acknowledged in epoch e, though it may have lost it since."""
+    """Return the end of what c acknowledged in epoch e; it may have lost some of it since."""
     return s.acknowledged[e, c] if "acknowledged" in s.variables else s.fetched[e, c]
 
 
 def may_be_committed(s: State, e: Term, o: Term) -> Term:
+    """True if the record at o is committed in epoch e, or may still be (see above)."""
     return And(
         And(s.started[e], o >= 0, o < s.epoch_end[e]),
         s.all(lambda c: Implies(s.isr[e, c], Or(o < acknowledged(s, e, c), s.known_epoch[c] <= e))),
@@ -179,24 +181,26 @@ def may_be_committed(s: State, e: Term, o: Term) -> Term:
 
 
 def is_committed(s: State, o: Term) -> Term:
+    """True if offset o was ever below a high watermark."""
     return And(o >= 0, o < s.committed_end)
 
 
 def in_isr(s: State, c: Term) -> Term:
+    """True if c is in the current ISR."""
     return s.isr[s.leader_epoch, c]
 
 
 PROMISED: Final = (
     Claim(
         "CommittedOnIsr",
-        "Every ISR member has everything that was ever below a high watermark.",
+        "Every ISR member has every record that was ever below a high watermark.",
         lambda s, c, o: Implies(
-            And(stays(s, c), is_committed(s, o)), And(o < s.log_end[c], s.log[c, o] == s.committed[o])
+            And(is_clean_member(s, c), is_committed(s, o)), And(o < s.log_end[c], s.log[c, o] == s.committed[o])
         ),
     ),
     Claim(
         "HighWatermarksAreCommitted",
-        "What is below any broker's high watermark is committed, zombies included.",
+        "Every record below the high watermark of any broker, zombies included, is committed.",
         lambda s, b, o: Implies(
             And(o >= 0, o < s.high_watermark[b]), And(o < s.committed_end, s.log[b, o] == s.committed[o])
         ),
@@ -206,7 +210,7 @@ PROMISED: Final = (
 SHAPE: Final = (
     Claim(
         "TypeEpochs",
-        "Epochs that have started are the controller's; they end where they begin, or later.",
+        "The controller has begun every epoch that has started; the end of an epoch is not before its start.",
         lambda s, e: And(
             Implies(s.started[e], And(e >= 0, e <= s.leader_epoch)),
             And(s.epoch_start[e] >= 0, s.epoch_start[e] <= s.epoch_end[e]),
@@ -214,7 +218,7 @@ SHAPE: Final = (
     ),
     Claim(
         "TypeFetched",
-        "Nobody has fetched beyond the end of an epoch.",
+        "No fetch offset is beyond the end of the epoch.",
         lambda s, e, c: Implies(s.started[e], And(s.fetched[e, c] <= s.epoch_end[e], s.fetched[e, c] >= UNKNOWN)),
     ),
 )
@@ -222,21 +226,21 @@ SHAPE: Final = (
 LEADERS: Final = (
     Claim(
         "LeadersLogIsHistory",
-        "A leader's log is its epoch's.",
+        "The log of a leader is the log of its epoch.",
         lambda s, b, o: Implies(
             And(s.leads[b], o >= 0, o < s.log_end[b]), s.log[b, o] == s.history[s.known_epoch[b], o]
         ),
     ),
     Claim(
         "StartedByLeader",
-        "The leader of an epoch that has started knows it, or a later one.",
+        "The leader of an epoch that has started knows this epoch or a later one.",
         lambda s, e: Implies(s.started[e], s.known_epoch[s.leader[e]] >= e),
     ),
     Claim(
         "CurrentLeaderLeads",
-        "The current leader leads as soon as it knows.",
+        "The current leader leads as soon as it knows the epoch.",
         lambda s: Implies(
-            knows_and_stays(s, s.leader[s.leader_epoch]),
+            knows_epoch_and_clean(s, s.leader[s.leader_epoch]),
             And(s.started[s.leader_epoch], s.leads[s.leader[s.leader_epoch]]),
         ),
     ),
@@ -250,24 +254,24 @@ MEMBERS: Final = (
     ),
     Claim(
         "OldMembersWereMembers",
-        "A member of an epoch's ISR that has not left an earlier one was in the ISR of that.",
+        "A member of the ISR of epoch g that knows at most epoch e <= g was in the ISR of e.",
         lambda s, e, g, c: Implies(And(s.isr[g, c], s.known_epoch[c] <= e, e <= g, g <= s.leader_epoch), s.isr[e, c]),
     ),
     Claim(
         "WitnessLeft",
-        "A witness of an epoch was in its ISR and has left it.",
+        "A witness of an epoch was in its ISR and knows a later epoch.",
         lambda s, e: Implies(
             s.left[e], And(s.isr[e, s.witness[e]], s.known_epoch[s.witness[e]] > e, e < s.leader_epoch)
         ),
     ),
     Claim(
         "StartHasWitnesses",
-        "Once an epoch has started, all before it have a witness.",
+        "Once an epoch has started, all earlier epochs have a witness.",
         lambda s, e, g: Implies(And(s.started[g], e >= 0, e < g), s.left[e]),
     ),
     Claim(
         "NobodyJoinedSince",
-        "While an epoch has no witness, nobody has joined the ISR since.",
+        "While an epoch has no witness, no broker has joined the ISR since that epoch.",
         lambda s, e, g, c: Implies(And(e >= 0, e <= g, g <= s.leader_epoch, Not(s.left[e]), s.isr[g, c]), s.isr[e, c]),
     ),
 )
@@ -275,7 +279,7 @@ MEMBERS: Final = (
 COMMITMENT: Final = (
     Claim(
         "LeaderHasCommitted",
-        "The current epoch's log has everything committed, from before its start or below its high watermark.",
+        "The current epoch's log has every committed record, before its start or below its high watermark.",
         lambda s, o: Implies(
             And(s.started[s.leader_epoch], is_committed(s, o)),
             And(
@@ -289,7 +293,7 @@ COMMITMENT: Final = (
     ),
     Claim(
         "LaterEpochsAgree",
-        "What may be committed in an epoch is in the log with which a later one starts.",
+        "A record that may be committed in an epoch is in the log with which a later epoch starts.",
         lambda s, e, g, o: Implies(
             And(e < g, s.started[g], may_be_committed(s, e, o)),
             And(o < s.epoch_start[g], s.history[g, o] == s.history[e, o]),
@@ -297,7 +301,7 @@ COMMITMENT: Final = (
     ),
     Claim(
         "LaterMembersHold",
-        "What may be committed in an epoch is held by who has gone on to another, if it is in the ISR of that.",
+        "A record that may be committed in an epoch is in the log of each ISR member of the later epoch that it knows.",
         lambda s, e, c, o: Implies(
             And(
                 *(e < s.known_epoch[c], s.isr[s.known_epoch[c], c], clean(s, s.known_epoch[c], c)),
@@ -308,7 +312,7 @@ COMMITMENT: Final = (
     ),
     Claim(
         "CommittedInAnEpoch",
-        "What is committed is in the log of the epoch in which it was.",
+        "A committed record is in the log of the epoch in which it was committed.",
         lambda s, o: Implies(
             is_committed(s, o),
             And(
@@ -319,14 +323,14 @@ COMMITMENT: Final = (
     ),
     Claim(
         "CommittedByAll",
-        "Every member of that epoch's ISR has fetched it.",
+        "Every member of that epoch's ISR has acknowledged it.",
         lambda s, c, o: Implies(
             And(is_committed(s, o), s.isr[s.committed_in[o], c]), o < acknowledged(s, s.committed_in[o], c)
         ),
     ),
     Claim(
         "MembersEpochsHaveCommitted",
-        "The epoch that an ISR member knows has everything committed.",
+        "The log of the epoch that an ISR member knows has every committed record.",
         lambda s, c, o: Implies(
             And(in_isr(s, c), s.started[s.known_epoch[c]], is_committed(s, o)),
             And(o < s.epoch_end[s.known_epoch[c]], s.history[s.known_epoch[c], o] == s.committed[o]),
@@ -334,7 +338,7 @@ COMMITMENT: Final = (
     ),
     Claim(
         "LaterEpochsHaveCommitted",
-        "What is committed is in the log with which any later epoch starts.",
+        "A committed record is in the log with which any later epoch starts.",
         lambda s, e, o: Implies(
             And(is_committed(s, o), s.started[e], s.committed_in[o] < e),
             And(o < s.epoch_start[e], s.history[e, o] == s.committed[o]),

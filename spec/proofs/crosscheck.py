@@ -1,7 +1,7 @@
-"""Do proof and TLA+ mean the same? Both are asked for every state of a tiny instance, and the two sets are compared.
+"""Check that a proof and its TLA+ module define the same transition system, on all states of a tiny instance.
 
-Beside each proof stands `XCore.tla`: the transition system that is proved, written by hand in TLA+.  States are told as
-`explicit.py` says, without history variables; the start is the one that `Protocol.start` describes.
+`XCore.tla`, in the folder of each proof, is the transition system of the proof, written in TLA+ by hand.  States have
+the form that `explicit.py` defines, without history variables; the initial state is that of `Protocol.start`.
 """
 
 import re
@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """States that both have, and those that only one of them has."""
+    """The number of states that both reach, and the states that only one of them reaches."""
 
     both: int
     proof_only: frozenset[Any]
@@ -36,7 +36,8 @@ class Comparison:
     def text(self) -> str:
         if self.same:
             return f"the same {self.both:,} states as the TLA+ module ({self.seconds:.0f} s)"
-        return f"{len(self.proof_only):,} states only here, {len(self.tla_only):,} only in TLA+, {self.both:,} in both"
+        only = f"{len(self.proof_only):,} states only in the proof, {len(self.tla_only):,} only in TLA+"
+        return f"{only}, {self.both:,} in both"
 
     @property
     def same(self) -> bool:
@@ -46,28 +47,29 @@ class Comparison:
 def compare(
     protocol: Protocol, *, constants: Mapping[str, int] | None = None, off: frozenset[str] = frozenset()
 ) -> Comparison:
-    """All reachable states of the tiny instance; `constants` replace those of the cfg, if the instance is another."""
+    """Compare all reachable states of the tiny instance; `constants` replace those of the cfg for another instance."""
     started = time.monotonic()
     explicit = Explicit(protocol, protocol.tiny, protocol.start, off)
-    proof = frozenset(map(explicit.told, explicit.reachable()))
+    proof = frozenset(map(explicit.as_tla, explicit.reachable()))
     tla = tla_states(protocol, sorted(next(iter(proof))), constants or {})
     return Comparison(len(proof & tla), proof - tla, tla - proof, time.monotonic() - started)
 
 
 def core_module(protocol: Protocol) -> Path:
+    """Return the path of the TLA+ module of a protocol."""
     name = "".join(word.capitalize() for word in protocol.name.split("_"))
     return SPEC / protocol.name / f"{name}Core.tla"
 
 
 def tla_states(protocol: Protocol, variables: list[str], constants: Mapping[str, int]) -> frozenset[Any]:
-    """What TLC finds: an invariant that always holds prints each state."""
+    """Return the states that TLC finds, printed by an invariant that is always true."""
     core = core_module(protocol)
-    shown = ", ".join(f"{name} |-> {name}" for name in variables)
+    record = ", ".join(f"{name} |-> {name}" for name in variables)
     with tempfile.TemporaryDirectory(prefix="highwater-core-") as scratch:
         module, config = Path(scratch, "Shown.tla"), Path(scratch, "Shown.cfg")
         module.write_text(
             f"---- MODULE Shown ----\nEXTENDS {core.stem}, TLC\n"
-            f'Shown == Bounds => PrintT(<<"STATE", [{shown}]>>)\n====\n'
+            f'Shown == Bounds => PrintT(<<"STATE", [{record}]>>)\n====\n'
         )
         settings = core.with_suffix(".cfg").read_text()
         for name, value in constants.items():
@@ -75,9 +77,9 @@ def tla_states(protocol: Protocol, variables: list[str], constants: Mapping[str,
         config.write_text(f"{settings}\nINVARIANTS Shown\n")
         result = run_tlc(module, config, Options(library=(core.parent,), timeout_s=TIMEOUT_S))
     if result.verdict != "valid":
-        said = result.reason or f"{result.broken} is violated"
-        raise UsageError(f"TLC did not finish: {said}", where=str(core), mend="run it with more time")
+        reason = result.reason or f"{result.broken} is violated"
+        raise UsageError(f"TLC did not finish: {reason}", where=str(core), mend="run it with more time")
     text = "\n".join(result.lines)
-    starts = [found.start() for found in PRINTED.finditer(text)]
+    starts = [match.start() for match in PRINTED.finditer(text)]
     ends = [*starts[1:], len(text)]
     return frozenset(parse(text[start:end])[1] for start, end in zip(starts, ends, strict=True))

@@ -1,8 +1,8 @@
-"""The same text, run: every state that a small instance reaches, as plain values.
+"""Execute a protocol: enumerate every reachable state of a small instance, as plain Python values.
 
-A state is told in the words of the TLA+ module that stands beside the proof (`cached_leader` is `cachedLeader`): a
-relation is a set, messages are a set of records.  Messages have no identity there, so states that differ only in it
-are one.
+States are returned in the form of the TLA+ module in the folder of the proof (`cached_leader` is `cachedLeader`): a
+relation is a set, and messages are a set of records.  Messages have no identity there, so states that differ only in
+the identity of messages are equal.
 """
 
 import itertools
@@ -25,23 +25,22 @@ from spec.proofs.language import (
     Step,
     Table,
     Term,
-    words_of,
+    parameter_names,
 )
 from spec.proofs.readings import as_signature
 from spec.tla_values import Function, ModelValue
 
 Value: TypeAlias = Any
-# For each variable its values, place by place.
+# The values of each variable, one for each tuple of arguments ("place").
 Cells: TypeAlias = tuple[tuple[Value, ...], ...]
 
 
 @dataclass
 class Explicit:
-    """A reading whose terms are Python values.
+    """An interpretation whose terms are Python values.
 
-    `start` says what the places of a variable hold at first (a value, or a function of the place), where that is not
-    zero or its sort's first value.  There is one
-    more slot for messages than may be sent, so that sending one again is always possible.
+    `start` has the initial values of a variable (a value, or a function of the place) that are not zero or the first
+    value of the sort.  There is one more slot for messages than may be sent, so that sending again is always possible.
     """
 
     protocol: Protocol
@@ -73,21 +72,21 @@ class Explicit:
 
     def _choice(self, name: str) -> str:
         if name not in self.protocol.choices:
-            raise AttributeError(f"{self.protocol.name} has no {name}")
+            raise AttributeError(f"{self.protocol.name} has no variable, constant or choice {name}")
         return name
 
     def cast(self, sort: Sort, value: Term) -> Term:
         return value
 
-    def all(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return all(formula(*place) for place in self._places(self._sorts(formula, words)))
+    def all(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return all(formula(*place) for place in self._places(self._sorts(formula, parameters)))
 
-    def some(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return any(formula(*place) for place in self._places(self._sorts(formula, words)))
+    def some(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return any(formula(*place) for place in self._places(self._sorts(formula, parameters)))
 
-    def _sorts(self, formula: Formula, words: tuple[str, ...] | None) -> list[Sort]:
-        used = words_of(formula) if words is None else words
-        return [as_signature(self.protocol.meaning(word)).result for word in used]
+    def _sorts(self, formula: Formula, parameters: tuple[str, ...] | None) -> list[Sort]:
+        names = parameter_names(formula) if parameters is None else parameters
+        return [as_signature(self.protocol.sort_of(parameter)).result for parameter in names]
 
     def state(self, cells: Cells) -> State:
         return State(self, {name: self._term(name, values) for name, values in zip(self.names, cells, strict=True)})
@@ -96,28 +95,29 @@ class Explicit:
         signature = self.protocol.variables[name]
         if not signature.arguments:
             return values[0]
-        places, other = self.places[name], self._first(signature.result)
-        # What lies outside may be read where its value makes no difference.
+        places, other = self.places[name], self._default(signature.result)
+        # A formula may read outside of the instance where the value has no effect.
         return Table(len(signature.arguments), lambda *place: values[places[place]] if place in places else other)
 
-    def _first(self, sort: Sort) -> Value:
+    def _default(self, sort: Sort) -> Value:
         return 0 if isinstance(sort, Number) else self.range(sort)[0]
 
     def initial(self) -> Cells:
-        """The one start that `start` describes."""
+        """Return the initial state that `start` describes; raise ValueError if `Protocol.init` does not hold there."""
         cells = tuple(
-            tuple(self._at_first(name, signature, place) for place in self.places[name])
+            tuple(self._initial_value(name, signature, place) for place in self.places[name])
             for name, signature in self.protocol.variables.items()
         )
         if not self.protocol.init(self.state(cells)):
             raise ValueError(f"{self.protocol.name}: this is no initial state")
         return cells
 
-    def _at_first(self, name: str, signature: Signature, place: tuple[Value, ...]) -> Value:
-        said = self.start.get(name, self._first(signature.result))
-        return said(*place) if callable(said) else said
+    def _initial_value(self, name: str, signature: Signature, place: tuple[Value, ...]) -> Value:
+        initial = self.start.get(name, self._default(signature.result))
+        return initial(*place) if callable(initial) else initial
 
     def successors(self, cells: Cells) -> Iterator[tuple[str, Cells]]:
+        """Yield the action and the state of every possible step."""
         state = self.state(cells)
         for action in self.protocol.actions_without(self.off):
             for parameters in self._parameters(action):
@@ -127,12 +127,12 @@ class Explicit:
                     yield action.name, after
 
     def _parameters(self, action: Action) -> Iterator[dict[str, Value]]:
-        chosen = [self._choices(as_signature(self.protocol.meaning(word))) for word in action.parameters]
+        chosen = [self._choices(as_signature(self.protocol.sort_of(parameter))) for parameter in action.parameters]
         for values in itertools.product(*chosen):
             yield dict(zip(action.parameters, values, strict=True))
 
     def _choices(self, signature: Signature) -> list[Value]:
-        """All values, or all functions."""
+        """Return all values of a sort, or all functions of a signature."""
         values = self.range(signature.result)
         if not signature.arguments:
             return list(values)
@@ -143,21 +143,21 @@ class Explicit:
         ]
 
     def _after(self, cells: Cells, state: State, step: Step) -> Cells | None:
-        """None if it leaves the instance."""
+        """Return the state after a step, or None if it is outside of the instance."""
         after = state.after(step)
         changed = list(cells)
         for name in step.then:
             signature, term = self.protocol.variables[name], after.variables[name]
             values = tuple(term[place] for place in self.places[name]) if signature.arguments else (term,)
             if isinstance(signature.result, Number) and not all(
-                each in self.range(signature.result) for each in values
+                number in self.range(signature.result) for number in values
             ):
                 return None
             changed[self.names.index(name)] = values
         return self._without_identity(changed)
 
     def _without_identity(self, cells: list[tuple[Value, ...]]) -> Cells | None:
-        """Messages sorted, each once; None if there are more than the instance has."""
+        """Sort messages and remove duplicates; return None if there are more than the instance allows."""
         for kind in self.protocol.messages:
             variables = [self.names.index(name) for name in kind.variables]
             rows = self._rows(kind, cells)
@@ -169,7 +169,7 @@ class Explicit:
         return tuple(cells)
 
     def _rows(self, kind: Message, cells: Sequence[tuple[Value, ...]]) -> set[tuple[tuple[Value, ...], ...]]:
-        """Each message that was sent, as the values of its variables."""
+        """Return each message that was sent, as the values of its variables."""
         slots = len(self.range(kind))
         columns = (chunks(cells[self.names.index(name)], slots) for name in kind.variables)
         rows = zip(*columns, strict=True)
@@ -177,21 +177,21 @@ class Explicit:
 
     def _blank(self, kind: Message) -> tuple[tuple[Value, ...], ...]:
         first = ((False,),)
-        fields = ((self._first(s.result),) * len(list(self._places(s.arguments))) for s in kind.fields.values())
+        fields = ((self._default(s.result),) * len(list(self._places(s.arguments))) for s in kind.fields.values())
         return (*first, *fields)
 
     def reachable(self) -> Iterator[Cells]:
-        """Every state, nearest first."""
-        seen = {self.initial()}
-        frontier = list(seen)
+        """Yield every reachable state, breadth first."""
+        visited = {self.initial()}
+        frontier = list(visited)
         while frontier:
             yield from frontier
-            found = {after for cells in frontier for _, after in self.successors(cells)} - seen
-            seen |= found
+            found = {after for cells in frontier for _, after in self.successors(cells)} - visited
+            visited |= found
             frontier = list(found)
 
-    def told(self, cells: Cells) -> Function:
-        """In TLA+'s values, without history."""
+    def as_tla(self, cells: Cells) -> Function:
+        """Return a state as a TLA+ record, without history variables."""
         skipped = {*self.protocol.ghosts, *(name for kind in self.protocol.messages for name in kind.variables)}
         record = {
             camel(name): self._value(self.protocol.variables[name], values)
@@ -207,16 +207,16 @@ class Explicit:
         return Function(record)
 
     def _value(self, signature: Signature, values: tuple[Value, ...]) -> Value:
-        """Functions of functions; a relation is a set of its last argument. Nobody has no place of its own."""
+        """Return nested functions; a relation is a set of its last argument. Domains exclude constants (`nobody`)."""
         if not signature.arguments:
             return self._name(signature.result, values[0])
         first, *rest = signature.arguments
         inner = Signature(tuple(rest), signature.result)
         elements = self.range(first)
         parts = {
-            self._name(first, each): self._value(inner, part)
-            for each, part in zip(elements, chunks(values, len(elements)), strict=True)
-            if not (each == 0 and first in self.protocol.constants.values())
+            self._name(first, element): self._value(inner, part)
+            for element, part in zip(elements, chunks(values, len(elements)), strict=True)
+            if not (element == 0 and first in self.protocol.constants.values())
         }
         if not rest and signature.result == TRUTH:
             return frozenset(name for name, holds in parts.items() if holds)
@@ -230,6 +230,7 @@ class Explicit:
 
 
 def chunks(values: tuple[Value, ...], count: int) -> list[tuple[Value, ...]]:
+    """Split the values into `count` parts of equal size."""
     size = len(values) // count
     return [values[number * size :][:size] for number in range(count)]
 

@@ -1,8 +1,8 @@
-"""A small language for protocols: state, actions, invariant. `readings.py` gives it meaning, in four ways.
+"""A small language for protocols: state, actions, invariant. `readings.py` and `explicit.py` interpret it.
 
 A formula is a plain Python expression over a `State`: `s.leader[p]` is a value, `s.leader.but(p, b)` the same function
-with one place changed, as TLA+'s EXCEPT.  What a word stands for ("b is a broker") is told once for each protocol, so
-`lambda s, b, p: ...` means "for every broker b and partition p".
+with one place changed, like EXCEPT in TLA+.  Each protocol defines the sort of a parameter name once ("b is a broker"),
+so `lambda s, b, p: ...` means "for every broker b and partition p".
 """
 
 import inspect
@@ -14,26 +14,26 @@ from typing import Protocol as Shape
 
 import z3
 
-# A z3 expression, or a Python value when the text is run instead of proved.
+# A z3 expression, or a Python value if the protocol is executed instead of proved.
 Term: TypeAlias = Any
 Formula: TypeAlias = Callable[..., Term]
 
 
 @dataclass(frozen=True)
 class Sort:
-    """Things of one kind, as many as you like: brokers, members, partitions, messages."""
+    """An uninterpreted sort of any size: brokers, members, partitions, messages."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Number(Sort):
-    """Epochs, offsets, versions: integers without bound."""
+    """Unbounded integers: epochs, offsets, versions."""
 
 
 @dataclass(frozen=True)
 class Choice(Sort):
-    """One of a few named values."""
+    """An enumeration of named values."""
 
     values: tuple[str, ...]
 
@@ -43,27 +43,30 @@ TRUTH: Final = Sort("Truth")
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes and gives; without arguments it is a plain value."""
+    """The sorts of arguments and result of a function; without arguments it is a plain value."""
 
     arguments: tuple[Sort, ...]
     result: Sort
 
 
 def value(result: Sort) -> Signature:
+    """Return the signature of a plain value."""
     return Signature((), result)
 
 
 def table(*arguments: Sort, to: Sort) -> Signature:
+    """Return the signature of a function."""
     return Signature(arguments, to)
 
 
 def relation(*arguments: Sort) -> Signature:
+    """Return the signature of a predicate."""
     return Signature(arguments, TRUTH)
 
 
 @dataclass(frozen=True)
 class Message(Sort):
-    """A kind of message. Once sent it stays: so it may arrive late, twice, in any order, or never."""
+    """A kind of message. A sent message is never removed, so it may arrive late, twice, in any order, or never."""
 
     fields: Mapping[str, Signature] = field(hash=False)
 
@@ -73,7 +76,7 @@ class Message(Sort):
 
     @property
     def variables(self) -> dict[str, Signature]:
-        """`request_sent`, and `request_epoch` for the field `epoch`."""
+        """Return the variables for this kind: `request_sent`, and `request_epoch` for the field `epoch`."""
         fields = {
             f"{self.name}_{name}": Signature((self, *signature.arguments), signature.result)
             for name, signature in self.fields.items()
@@ -81,7 +84,7 @@ class Message(Sort):
         return {self.sent: relation(self), **fields}
 
 
-# Connectives that also work on Python values. Their names are those of z3 and of logic.
+# Logical connectives, named as in z3, that also accept Python values.
 
 
 def And(*terms: Term) -> Term:
@@ -113,11 +116,12 @@ def If(condition: Term, then: Term, otherwise: Term) -> Term:
 
 
 def smaller(one: Term, other: Term) -> Term:
+    """Return the minimum of two numbers."""
     return If(one <= other, one, other)
 
 
 class Table:
-    """A function of the state."""
+    """A variable of the state that is a function."""
 
     def __init__(self, arity: int, read: Formula) -> None:
         self.arity, self.read = arity, read
@@ -126,67 +130,71 @@ class Table:
         return self.read(*key) if isinstance(key, tuple) else self.read(key)
 
     def but(self, key: Term, value: Term) -> "Table":
-        """The same except at `key`. A key of fewer places than the function has takes a function of the others."""
+        """Return the function with another value at `key`.
+
+        If `key` has fewer arguments than the function, `value` is a function of the remaining arguments.
+        """
         keys = key if isinstance(key, tuple) else (key,)
 
         def read(*arguments: Term) -> Term:
-            here = And(*(given == wanted for given, wanted in zip(arguments, keys, strict=False)))
+            here = And(*(argument == key for argument, key in zip(arguments, keys, strict=False)))
             rest = arguments[len(keys) :]
             return If(here, value(*rest) if rest else value, self.read(*arguments))
 
         return Table(self.arity, read)
 
 
-class Reading(Shape):
-    """What `readings.py` gives to the text."""
+class Interpretation(Shape):
+    """How to interpret formulas; implemented in `readings.py` and `explicit.py`."""
 
     protocol: "Protocol"
     off: frozenset[str]
 
     def constant(self, name: str) -> Term: ...
     def cast(self, sort: Sort, value: Term) -> Term: ...
-    def all(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term: ...
-    def some(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term: ...
+    def all(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term: ...
+    def some(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term: ...
 
 
 class State:
-    """One state of a protocol: its variables, constants and the names of choices, as attributes."""
+    """One state of a protocol; variables, constants and the values of choices are attributes."""
 
-    def __init__(self, reading: Reading, variables: Mapping[str, Term]) -> None:
-        self.reading, self.variables = reading, variables
-        self.all, self.some = reading.all, reading.some
+    def __init__(self, interpretation: Interpretation, variables: Mapping[str, Term]) -> None:
+        self.interpretation, self.variables = interpretation, variables
+        self.all, self.some = interpretation.all, interpretation.some
 
     def __getattr__(self, name: str) -> Any:
         if name in self.variables:
             return self.variables[name]
-        return self.reading.constant(name)
+        return self.interpretation.constant(name)
 
     def on(self, guard: str) -> bool:
-        """A guard that is off is a historical bug."""
-        if guard not in self.reading.protocol.guards:
-            raise KeyError(f"{guard} is no guard of {self.reading.protocol.name}")
-        return guard not in self.reading.off
+        """Return True if the guard is on; without it the protocol has a historical bug."""
+        if guard not in self.interpretation.protocol.guards:
+            raise KeyError(f"{guard} is not a guard of {self.interpretation.protocol.name}")
+        return guard not in self.interpretation.off
 
     def guard(self, name: str, condition: Term) -> Term:
+        """Return the condition if the guard is on, else True."""
         return condition if self.on(name) else True
 
     def send(self, kind: Message, message: Term, **fields: Term) -> dict[str, Term]:
-        """The updates that send a fresh message."""
+        """Return the updates that send a message not used before."""
         if fields.keys() != kind.fields.keys():
             raise TypeError(f"a {kind.name} has the fields {', '.join(kind.fields)}")
         written = {f"{kind.name}_{name}": value for name, value in fields.items()}
         return {name: self.variables[name].but(message, new) for name, new in {**written, kind.sent: True}.items()}
 
     def after(self, step: "Step") -> "State":
-        """The state that a step leads to; what it does not name stays."""
-        signatures = self.reading.protocol.variables
+        """Return the state after a step; variables that it does not name are unchanged."""
+        signatures = self.interpretation.protocol.variables
         return State(
-            self.reading,
+            self.interpretation,
             {**self.variables, **{name: self._new(signatures[name], new) for name, new in step.then.items()}},
         )
 
     def _new(self, signature: Signature, new: Term) -> Term:
-        cast, sort = self.reading.cast, signature.result
+        cast, sort = self.interpretation.cast, signature.result
         if not signature.arguments:
             return cast(sort, new)
         read = new.read if isinstance(new, Table) else new
@@ -195,30 +203,31 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """When an action can be taken, and what the named variables are afterwards."""
+    """The conditions of an action, and the new values of the variables that it changes."""
 
     when: tuple[Term, ...]
     then: Mapping[str, Term]
 
 
 def step(*when: Term, **then: Term) -> Step:
+    """Return a step with these conditions and new values."""
     return Step(when, then)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A formula with a name and, in one sentence, what it says."""
+    """A formula with a name and a sentence that explains it."""
 
     name: str
-    says: str
+    sentence: str
     formula: Formula
 
 
 @dataclass(frozen=True)
 class Action:
-    """A function `(state, parameters...) -> Step`; its name is Kafka's in snake case, its docstring what happens.
+    """A function `(state, parameters...) -> Step`; its name is the TLA+ action's in snake case.
 
-    What nobody does while the guard `without` is on is no action of the protocol.
+    If `without` names a guard, the action exists only while this guard is off.
     """
 
     run: Callable[..., Step]
@@ -226,16 +235,16 @@ class Action:
 
     @property
     def name(self) -> str:
-        return "".join(word.capitalize() for word in self.run.__name__.split("_"))
+        return "".join(parameter.capitalize() for parameter in self.run.__name__.split("_"))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        return words_of(self.run, 1)
+        return parameter_names(self.run, 1)
 
 
 @dataclass(frozen=True)
 class Finite:
-    """A finite instance: how many of each sort, and which numbers."""
+    """A finite instance: the number of elements of each sort, and the range of each kind of number."""
 
     sizes: Mapping[Sort, int]
     numbers: Mapping[Sort, range]
@@ -243,10 +252,10 @@ class Finite:
 
 @dataclass(frozen=True)
 class Drop:
-    """What is left of a protocol without a guard.
+    """The expected result of a protocol without a guard.
 
-    Either a promise `breaks`, after so many `steps` in an instance (that of the protocol, if none is given); or the
-    guard is `redundant`, for the reason given: then the invariant, with `more` claims, is proved without it too.
+    Either the promise `breaks` is violated after `steps` steps in `instance` (default: `Protocol.small`); or the guard
+    is `redundant`, for the reason in that field: then the invariant, with `more` claims, is proved without it too.
     """
 
     guard: str
@@ -259,17 +268,18 @@ class Drop:
 
 @dataclass(frozen=True)
 class Protocol:
-    """All that is said about one protocol.
+    """The definition of one protocol and of its claims.
 
-    `invariant` holds at the start and is kept by every action; `implied` follows from it; `steps` are claims about two
-    states, before and after any action.  `promises` names the claims that users are after, the rest is how to get
-    there.  `small` is the finite instance for search, where every action can be taken within `depth` steps; `tiny`,
-    begun at `start`, is the one whose every state is compared with TLA+.
+    `parameter_sorts` has the sort of each parameter name; `ghosts` are the history variables.  `invariant` holds
+    initially and is preserved by every action; `implied` follows from it; `steps` are claims about two states, before
+    and after any action.  `promises` names the claims that users rely on; the others are lemmas.  `small` is the finite
+    instance for search, where every action can be taken within `depth` steps; `tiny`, with initial state `start`, is
+    the instance whose states are all compared with TLA+.
     """
 
     name: str
     variables: Mapping[str, Signature]
-    words: Mapping[str, Sort | Signature]
+    parameter_sorts: Mapping[str, Sort | Signature]
     init: Formula
     actions: tuple[Action, ...]
     invariant: tuple[Claim, ...]
@@ -286,6 +296,7 @@ class Protocol:
     ghosts: tuple[str, ...] = ()
 
     def actions_without(self, off: frozenset[str]) -> tuple[Action, ...]:
+        """Return the actions that exist while the guards in `off` are off."""
         return tuple(action for action in self.actions if not action.without or action.without in off)
 
     @cached_property
@@ -298,22 +309,23 @@ class Protocol:
 
     @cached_property
     def choices(self) -> dict[str, Choice]:
-        """Each named value and the sort that it belongs to."""
+        """Return the sort of each value of an enumeration."""
         results = {signature.result for signature in self.variables.values()}
         return {value: sort for sort in results if isinstance(sort, Choice) for value in sort.values}
 
-    def meaning(self, word: str) -> Sort | Signature:
-        if word not in self.words:
-            raise KeyError(f"{self.name}: nobody said what {word!r} stands for")
-        return self.words[word]
+    def sort_of(self, parameter: str) -> Sort | Signature:
+        """Return the sort or signature of a parameter name; raise KeyError if the protocol does not define it."""
+        if parameter not in self.parameter_sorts:
+            raise KeyError(f"{self.name}: the sort of parameter {parameter!r} is not defined")
+        return self.parameter_sorts[parameter]
 
 
-def words_of(formula: Formula, skip: int = 0) -> tuple[str, ...]:
-    """The names of a formula's parameters, which tell what they range over; the first `skip` are states."""
+def parameter_names(formula: Formula, skip: int = 0) -> tuple[str, ...]:
+    """Return the names of a formula's parameters, which define their sorts, without the first `skip` (states)."""
     return tuple(inspect.signature(formula).parameters)[skip:]
 
 
 def hold(claim: Claim, *states: State) -> Term:
-    """The claim about one state, or about the two of a step."""
-    words = words_of(claim.formula, len(states))
-    return states[0].reading.all(lambda *arguments: claim.formula(*states, *arguments), words)
+    """Return the claim about one state, or about the two states of a step, for all values of its parameters."""
+    parameters = parameter_names(claim.formula, len(states))
+    return states[0].interpretation.all(lambda *arguments: claim.formula(*states, *arguments), parameters)

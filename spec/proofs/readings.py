@@ -1,4 +1,4 @@
-"""Meanings of a protocol's text: unbounded, for the proof; ground, for finite instances. `explicit.py` runs it."""
+"""Interpretations of a protocol in z3: unbounded for the proof, ground for finite instances; see explicit.py too."""
 
 import itertools
 from abc import abstractmethod
@@ -14,31 +14,31 @@ from spec.proofs.language import (
     Choice,
     Finite,
     Formula,
+    Interpretation,
     Number,
     Or,
     Protocol,
-    Reading,
     Signature,
     Sort,
     State,
     Step,
     Table,
     Term,
-    words_of,
+    parameter_names,
 )
 
-# Signed; wide enough for the sum of two numbers of any finite instance here.
+# Width of signed bit vectors, enough for the sum of two numbers of any finite instance here.
 WIDTH: Final = 5
 
 
-class _Symbolic(Reading):
-    """What both readings share: symbols for states and parameters."""
+class _Symbolic(Interpretation):
+    """The common part of both interpretations: symbols for states and parameters."""
 
     def __init__(self, protocol: Protocol, off: frozenset[str] = frozenset()) -> None:
         self.protocol, self.off = protocol, off
 
     @abstractmethod
-    def fixed(self, name: str) -> Term: ...
+    def named_constant(self, name: str) -> Term: ...
 
     @abstractmethod
     def symbol(self, name: str, signature: Signature) -> Term: ...
@@ -48,27 +48,29 @@ class _Symbolic(Reading):
 
     def constant(self, name: str) -> Term:
         if name in self.protocol.constants:
-            return self.fixed(name)
+            return self.named_constant(name)
         if name in self.protocol.choices:
             return self.choice(self.protocol.choices[name], name)
-        raise AttributeError(f"{self.protocol.name} has no {name}")
+        raise AttributeError(f"{self.protocol.name} has no variable, constant or choice {name}")
 
     def state(self, tag: str) -> State:
-        return State(self, {n: self.symbol(f"{n}@{tag}", each) for n, each in self.protocol.variables.items()})
+        variables = self.protocol.variables.items()
+        return State(self, {name: self.symbol(f"{name}@{tag}", signature) for name, signature in variables})
 
     def parameters(self, action: Action, tag: str = "") -> dict[str, Term]:
         return {
-            word: self.symbol(f"{action.name}.{word}@{tag}", as_signature(self.protocol.meaning(word)))
-            for word in action.parameters
+            parameter: self.symbol(f"{action.name}.{parameter}@{tag}", as_signature(self.protocol.sort_of(parameter)))
+            for parameter in action.parameters
         }
 
 
-def as_signature(meaning: Sort | Signature) -> Signature:
-    return meaning if isinstance(meaning, Signature) else Signature((), meaning)
+def as_signature(sort: Sort | Signature) -> Signature:
+    """Return a sort as the signature of a plain value."""
+    return sort if isinstance(sort, Signature) else Signature((), sort)
 
 
 def conditions(step: Step) -> list[Term]:
-    """What z3 must be told of when a step can be taken."""
+    """Return the conditions of a step that are not trivially true."""
     return [condition for condition in step.when if condition is not True]
 
 
@@ -82,7 +84,7 @@ class Unbounded(_Symbolic):
         function = z3.Function(name, *map(_sort, signature.arguments), result)
         return Table(len(signature.arguments), function)
 
-    def fixed(self, name: str) -> Term:
+    def named_constant(self, name: str) -> Term:
         return z3.Const(name, _sort(self.protocol.constants[name]))
 
     def choice(self, sort: Choice, name: str) -> Term:
@@ -93,15 +95,18 @@ class Unbounded(_Symbolic):
             return z3.BoolVal(value)
         return z3.IntVal(value) if isinstance(value, int) else value
 
-    def all(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return self._quantify(z3.ForAll, formula, words)
+    def all(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return self._quantify(z3.ForAll, formula, parameters)
 
-    def some(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return self._quantify(z3.Exists, formula, words)
+    def some(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return self._quantify(z3.Exists, formula, parameters)
 
-    def _quantify(self, quantifier: Any, formula: Formula, words: tuple[str, ...] | None) -> Term:
-        sorts = {word: _sort(self.protocol.meaning(word)) for word in (words_of(formula) if words is None else words)}
-        variables = [z3.FreshConst(sort, word) for word, sort in sorts.items()]
+    def _quantify(self, quantifier: Any, formula: Formula, parameters: tuple[str, ...] | None) -> Term:
+        sorts = {
+            parameter: _sort(self.protocol.sort_of(parameter))
+            for parameter in (parameter_names(formula) if parameters is None else parameters)
+        }
+        variables = [z3.FreshConst(sort, parameter) for parameter, sort in sorts.items()]
         body = formula(*variables)
         return quantifier(variables, body) if variables and not isinstance(body, bool) else body
 
@@ -118,14 +123,14 @@ _ENUMERATIONS: Final[dict[Choice, Any]] = {}
 
 
 def _enumeration(sort: Choice) -> Any:
-    """z3 takes each enumeration only once."""
+    """Return the z3 sort of a choice, created once because z3 rejects a second enumeration of the same name."""
     if sort not in _ENUMERATIONS:
         _ENUMERATIONS[sort] = z3.EnumSort(sort.name, sort.values)
     return _ENUMERATIONS[sort]
 
 
 class Ground(_Symbolic):
-    """A finite instance as tables of booleans and bit vectors: pure search, with counterexamples to look at."""
+    """A finite instance as tables of booleans and bit vectors: decidable, with readable counterexamples."""
 
     def __init__(self, protocol: Protocol, finite: Finite, off: frozenset[str] = frozenset()) -> None:
         self.finite = finite
@@ -153,15 +158,15 @@ class Ground(_Symbolic):
         z3_sort = z3.BoolSort() if sort == TRUTH else z3.BitVecSort(self.width(sort))
         if not signature.arguments:
             return z3.Const(name, z3_sort)
-        elements = [self.elements(each) for each in signature.arguments]
+        elements = [self.elements(sort) for sort in signature.arguments]
         cells = {
             place: z3.Const(f"{name}{list(place)}", z3_sort)
-            for place in itertools.product(*(range(len(each)) for each in elements))
+            for place in itertools.product(*(range(len(values)) for values in elements))
         }
-        return Table(len(elements), lambda *arguments: _look_up(cells, elements, arguments, ()))
+        return Table(len(elements), lambda *arguments: _select_cell(cells, elements, arguments, ()))
 
-    def fixed(self, name: str) -> Term:
-        """Which element it is makes no difference."""
+    def named_constant(self, name: str) -> Term:
+        """Return the value of a constant: element 0 without loss of generality."""
         return self.elements(self.protocol.constants[name])[0]
 
     def choice(self, sort: Choice, name: str) -> Term:
@@ -172,20 +177,21 @@ class Ground(_Symbolic):
             return z3.BoolVal(value)
         return z3.BitVecVal(value, self.width(sort)) if isinstance(value, int) else value
 
-    def all(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return And(*(formula(*place) for place in self._places_of(formula, words)))
+    def all(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return And(*(formula(*place) for place in self._places_of(formula, parameters)))
 
-    def some(self, formula: Formula, words: tuple[str, ...] | None = None) -> Term:
-        return Or(*(formula(*place) for place in self._places_of(formula, words)))
+    def some(self, formula: Formula, parameters: tuple[str, ...] | None = None) -> Term:
+        return Or(*(formula(*place) for place in self._places_of(formula, parameters)))
 
-    def _places_of(self, formula: Formula, words: tuple[str, ...] | None) -> Iterator[tuple[Term, ...]]:
+    def _places_of(self, formula: Formula, parameters: tuple[str, ...] | None) -> Iterator[tuple[Term, ...]]:
         meanings = (
-            as_signature(self.protocol.meaning(word)).result for word in (words_of(formula) if words is None else words)
+            as_signature(self.protocol.sort_of(parameter)).result
+            for parameter in (parameter_names(formula) if parameters is None else parameters)
         )
         return itertools.product(*(self.elements(sort) for sort in meanings))
 
-    def within(self, sort: Sort, term: Term) -> Term:
-        """The finite instance has no other values."""
+    def bounds_of(self, sort: Sort, term: Term) -> Term:
+        """Return the condition that a term has a value of the finite instance."""
         if isinstance(sort, Number):
             numbers = self.range(sort)
             return And(term >= numbers[0], term <= numbers[-1])
@@ -194,36 +200,36 @@ class Ground(_Symbolic):
 
     def bounds(self, state: State) -> list[Term]:
         return [
-            self.within(signature.result, cell)
+            self.bounds_of(signature.result, cell)
             for name, signature in self.protocol.variables.items()
             for cell in self.cells(signature, state.variables[name])
         ]
 
     def parameter_bounds(self, action: Action, parameters: dict[str, Term]) -> list[Term]:
-        signatures = {word: as_signature(self.protocol.meaning(word)) for word in action.parameters}
+        signatures = {parameter: as_signature(self.protocol.sort_of(parameter)) for parameter in action.parameters}
         return [
-            self.within(signatures[word].result, cell)
-            for word, term in parameters.items()
-            for cell in self.cells(signatures[word], term)
+            self.bounds_of(signatures[parameter].result, cell)
+            for parameter, term in parameters.items()
+            for cell in self.cells(signatures[parameter], term)
         ]
 
     def cells(self, signature: Signature, term: Term) -> list[Term]:
         return [term[place] for place in self.places(signature)] if signature.arguments else [term]
 
 
-def _look_up(
+def _select_cell(
     cells: dict[Any, Term], elements: Sequence[Any], arguments: Sequence[Term], known: tuple[int, ...]
 ) -> Term:
-    """One cell where the arguments are known, else a choice among cells."""
+    """Return one cell if the arguments are known, else an if-then-else term over all cells."""
     if len(known) == len(elements):
         return cells[known]
-    here, argument = elements[len(known)], arguments[len(known)]
-    places = list(range(len(here)))
+    candidates, argument = elements[len(known)], arguments[len(known)]
+    places = list(range(len(candidates)))
     if isinstance(argument, int):
-        argument = z3.BitVecVal(argument, here[0].size())
+        argument = z3.BitVecVal(argument, candidates[0].size())
     if z3.is_bv_value(argument):
-        places = [place for place in places if here[place].as_long() == argument.as_long()] or places[-1:]
-    found = _look_up(cells, elements, arguments, (*known, places[-1]))
+        places = [place for place in places if candidates[place].as_long() == argument.as_long()] or places[-1:]
+    found = _select_cell(cells, elements, arguments, (*known, places[-1]))
     for place in reversed(places[:-1]):
-        found = z3.If(argument == here[place], _look_up(cells, elements, arguments, (*known, place)), found)
+        found = z3.If(argument == candidates[place], _select_cell(cells, elements, arguments, (*known, place)), found)
     return found

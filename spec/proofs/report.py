@@ -1,11 +1,11 @@
-"""`highwater spec prove`: which protocols there are, and results as text, as a table and for machines."""
+"""Load the protocols of `highwater spec prove`, and format results as text, Markdown rows and JSON."""
 
 import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from spec.formats.verdict import UsageError
-from spec.proofs.drops import Dropped
+from spec.proofs.drops import DropResult
 from spec.proofs.language import Protocol
 from spec.proofs.prove import Proof, Query
 
@@ -14,14 +14,14 @@ PROTOCOLS: Final = (
     *("eager_rebalance", "cooperative_rebalance"),
 )
 
-# Takes longer, and is run only if asked for (research.py).
+# Takes longer, and runs only with --research (research.py).
 RESEARCH: Final = "hw_truncation_with_crashes"
-CARRIES: Final = "MembersWereClean"  # what its proof is shown without
+ESSENTIAL_CLAIM: Final = "MembersWereClean"  # research.py shows the counterexample without this claim
 MODULES: Final = {**{name: f"spec.{name}.proof" for name in PROTOCOLS}, RESEARCH: "spec.proofs.crashes"}
 
 
 def load(name: str) -> Protocol:
-    """UsageError lists the known ones."""
+    """Return a protocol by name; raise UsageError with the known names if there is none."""
     if name not in MODULES:
         raise UsageError(f"no protocol {name!r}", mend=f"known: {', '.join(MODULES)}")
     protocol: Protocol = importlib.import_module(MODULES[name]).PROTOCOL
@@ -29,13 +29,14 @@ def load(name: str) -> Protocol:
 
 
 def size(protocol: Protocol) -> int:
-    """How many queries a proof has."""
+    """Return the number of queries of a proof."""
     claims, steps = len(protocol.invariant), len(protocol.steps)
     actions = len(protocol.actions_without(frozenset()))
     return claims + actions * (claims + steps) + len(protocol.implied)
 
 
 def proof_lines(proof: Proof) -> Iterator[str]:
+    """Yield the result of a proof as lines of text, with the first counterexample to induction."""
     protocol = proof.protocol
     actions = len(protocol.actions_without(proof.off))
     yield (
@@ -43,26 +44,28 @@ def proof_lines(proof: Proof) -> Iterator[str]:
         f"{len(proof.queries)} queries ({proof.seconds:.1f} s)"
     )
     for action in proof.vacuous:
-        yield f"    {action} was never taken within {protocol.depth} steps: nothing is proved about it"
+        yield f"    {action} cannot be taken within {protocol.depth} steps, so nothing is proved about it"
     for query in proof.failed:
         yield f"    {query.action} and {query.claim}: {query.verdict}"
     for query in proof.failed:
         if query.counterexample:
-            yield f"  {query.action} breaks {query.claim}, from a state that need not be reachable:"
+            yield f"  {query.action} breaks {query.claim}, from a state that may be unreachable:"
             yield query.counterexample.text()
             return
 
 
-def drop_lines(dropped: Dropped, *, told: bool) -> Iterator[str]:
+def drop_lines(dropped: DropResult, *, verbose: bool) -> Iterator[str]:
+    """Yield the result without a guard as lines of text; `verbose` adds the steps that break the promise."""
     mark = dropped.outcome if dropped.as_expected or dropped.undecided else "FAILS"
     yield f"  {mark:10}without {dropped.drop.guard:26}{dropped.text} ({dropped.seconds:.1f} s)"
-    if dropped.lost:
-        yield f"            not kept by {dropped.lost.action}: {dropped.lost.claim}"
-    if told and dropped.story:
-        yield dropped.story
+    if dropped.broken_claim:
+        yield f"            not preserved by {dropped.broken_claim.action}: {dropped.broken_claim.claim}"
+    if verbose and dropped.counterexample:
+        yield dropped.counterexample
 
 
-def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, Dropped]]) -> dict[str, Any]:
+def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, DropResult]]) -> dict[str, Any]:
+    """Return all results as a JSON object."""
     return {
         "proofs": [
             {
@@ -70,7 +73,7 @@ def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, Dropped]]) 
                 "verdict": proof.verdict,
                 "seed": proof.seed,
                 "actions": proof.reached,
-                "claims": {claim.name: claim.says for claim in proof.protocol.claims.values()},
+                "claims": {claim.name: claim.sentence for claim in proof.protocol.claims.values()},
                 "promises": proof.protocol.promises,
                 "queries": len(proof.queries),
                 "seconds": round(proof.seconds, 1),
@@ -95,12 +98,12 @@ def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, Dropped]]) 
 
 
 def _failed(query: Query) -> dict[str, Any]:
-    shown = query.counterexample.text() if query.counterexample else ""
-    return {"action": query.action, "claim": query.claim, "verdict": query.verdict, "counterexample": shown}
+    counterexample = query.counterexample.text() if query.counterexample else ""
+    return {"action": query.action, "claim": query.claim, "verdict": query.verdict, "counterexample": counterexample}
 
 
 def table(proofs: Sequence[Proof]) -> list[str]:
-    """The rows of README.md."""
+    """Return the rows of the table in README.md."""
     return [
         f"| `{proof.protocol.name}` | {len(proof.reached)} | {len(proof.protocol.claims)} "
         f"| {len(proof.queries)} | {proof.seconds:.0f} | {proof.verdict} |"

@@ -1,4 +1,4 @@
-"""Runs proofs one by one, and tells how far they are."""
+"""Run proofs one after another, and show the progress."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -7,73 +7,77 @@ from typing import Any
 
 from spec.formats.verdict import Verdict, worst
 from spec.proofs.crosscheck import compare
-from spec.proofs.drops import Dropped, drop_guard
+from spec.proofs.drops import DropResult, drop_guard
 from spec.proofs.language import Protocol
 from spec.proofs.prove import Listener, Proof, prove
-from spec.proofs.report import CARRIES, RESEARCH, drop_lines, load, proof_lines, size
+from spec.proofs.report import ESSENTIAL_CLAIM, RESEARCH, drop_lines, load, proof_lines, size
 from spec.proofs.research import research, research_lines, research_summary
 
 
 def run(
-    protocols: Sequence[Protocol], say: Callable[[str], None], *, seed: int, drops: bool, deep: bool, told: bool
-) -> tuple[list[Proof], list[tuple[Protocol, Dropped]], Verdict]:
-    """All proofs, then (deep) comparisons with TLA+, then each protocol without each guard; `say` gets each line."""
+    protocols: Sequence[Protocol], emit: Callable[[str], None], *, seed: int, drops: bool, deep: bool, verbose: bool
+) -> tuple[list[Proof], list[tuple[Protocol, DropResult]], Verdict]:
+    """Run all proofs, then (`deep`) the comparisons with TLA+, then drop each guard.
+
+    `emit` receives each line of output; `verbose` adds the steps that break a promise without a guard.
+    """
     proofs: list[Proof] = []
-    dropped: list[tuple[Protocol, Dropped]] = []
+    dropped: list[tuple[Protocol, DropResult]] = []
     for protocol in protocols:
         with _progress(protocol.name, size(protocol)) as listener:
             proofs.append(prove(protocol, seed=seed, listener=listener))
-        _say_all(say, proof_lines(proofs[-1]))
-    same = [_compared(protocol, say) for protocol in protocols if deep]
+        _emit_all(emit, proof_lines(proofs[-1]))
+    same = [_matches_tla(protocol, emit) for protocol in protocols if deep]
     for protocol in protocols if drops or deep else ():
-        say(protocol.name)
+        emit(protocol.name)
         for drop in protocol.drops:
             with _progress(f"{protocol.name} without {drop.guard}", size(protocol)) as listener:
                 dropped.append((protocol, drop_guard(protocol, drop, seed=seed, listener=listener)))
-            _say_all(say, drop_lines(dropped[-1][1], told=told))
-    verdicts = [*map(_verdict, proofs), *map(_held, same), *(_dropped(each) for _, each in dropped)]
+            _emit_all(emit, drop_lines(dropped[-1][1], verbose=verbose))
+    drop_verdicts = (_drop_verdict(result) for _, result in dropped)
+    verdicts = [*map(_proof_verdict, proofs), *map(_as_verdict, same), *drop_verdicts]
     return proofs, dropped, worst(verdicts)
 
 
-def run_research(say: Callable[[str], None], *, seed: int, asked: bool) -> dict[str, Any]:
-    """Listed always, run if asked for; the exit code is that of the other proofs."""
-    if not asked:
-        say(f"{'not run':8}{RESEARCH:28}research: --research, four minutes")
+def run_research(emit: Callable[[str], None], *, seed: int, requested: bool) -> dict[str, Any]:
+    """Run the research proof if `requested`, else only list it; it does not change the exit code."""
+    if not requested:
+        emit(f"{'not run':8}{RESEARCH:28}research; add --research to run it (four minutes)")
         return {"protocol": RESEARCH, "verdict": "not run"}
     protocol = load(RESEARCH)
     with _progress(RESEARCH, size(protocol)) as listener:
-        found = research(protocol, CARRIES, seed=seed, listener=listener)
-    _say_all(say, research_lines(found))
+        found = research(protocol, ESSENTIAL_CLAIM, seed=seed, listener=listener)
+    _emit_all(emit, research_lines(found))
     return research_summary(found)
 
 
-def _compared(protocol: Protocol, say: Callable[[str], None]) -> bool:
+def _matches_tla(protocol: Protocol, emit: Callable[[str], None]) -> bool:
     comparison = compare(protocol)
-    say(f"{protocol.name}: {comparison.text}")
+    emit(f"{protocol.name}: {comparison.text}")
     return comparison.same
 
 
-def _say_all(say: Callable[[str], None], lines: Iterator[str]) -> None:
+def _emit_all(emit: Callable[[str], None], lines: Iterator[str]) -> None:
     for line in lines:
-        say(line)
+        emit(line)
 
 
-def _verdict(proof: Proof) -> Verdict:
-    """What is open is no violation: nobody knows yet."""
+def _proof_verdict(proof: Proof) -> Verdict:
+    """Return the verdict of a proof; an open proof is UNKNOWN because the counterexample may be unreachable."""
     return Verdict.VALID if proof.verdict == "proved" else Verdict.UNKNOWN
 
 
-def _dropped(each: Dropped) -> Verdict:
-    return Verdict.UNKNOWN if each.undecided else _held(each.as_expected)
+def _drop_verdict(result: DropResult) -> Verdict:
+    return Verdict.UNKNOWN if result.undecided else _as_verdict(result.as_expected)
 
 
-def _held(well: bool) -> Verdict:
-    return Verdict.VALID if well else Verdict.INVALID
+def _as_verdict(holds: bool) -> Verdict:
+    return Verdict.VALID if holds else Verdict.INVALID
 
 
 @contextmanager
 def _progress(name: str, queries: int) -> Iterator[Listener]:
-    """On a terminal's standard error."""
+    """Show a progress bar on standard error if that is a terminal; yield the listener that advances it."""
     if not sys.stderr.isatty():
         yield lambda query: None
         return

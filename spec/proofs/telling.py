@@ -1,4 +1,4 @@
-"""States of a finite instance in words: a counterexample to induction, and a run as a story."""
+"""Describe the steps and states of a finite instance as text, for counterexamples to induction and for runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,39 +11,41 @@ from spec.story import Change
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One step: the action with its parameters, all that held before, and what changed."""
+class StepDescription:
+    """One step: the action with its parameters, the state before, and the changes."""
 
     action: str
     before: Mapping[str, str]
     changes: tuple[Change, ...]
 
     def text(self) -> str:
-        told = ", ".join(f"{path} = {value}" for path, value in self.before.items())
+        arguments = ", ".join(f"{path} = {value}" for path, value in self.before.items())
         changed = [f"      {change.path}: {change.before} -> {change.after}" for change in self.changes]
-        return "\n".join([f"    before: {told}", f"    {self.action}", *changed])
+        return "\n".join([f"    before: {arguments}", f"    {self.action}", *changed])
 
 
-def picture(
+def describe_step(
     ground: Ground, model: z3.ModelRef, before: State, after: State, action: Action, parameters: Mapping[str, Term]
-) -> Picture:
+) -> StepDescription:
     old, new = (values_of(ground, model, state) for state in (before, after))
-    return Picture(named(ground, model, action, parameters), shown(ground, old), differences(old, new))
+    return StepDescription(
+        format_action(ground, model, action, parameters), non_default_values(ground, old), differences(old, new)
+    )
 
 
-def named(ground: Ground, model: z3.ModelRef, action: Action, parameters: Mapping[str, Term]) -> str:
-    """`Claim(controller1)`."""
+def format_action(ground: Ground, model: z3.ModelRef, action: Action, parameters: Mapping[str, Term]) -> str:
+    """Return an action with its parameters, such as `Claim(controller1)`."""
     protocol = ground.protocol
-    told = [
+    arguments = [
         text
-        for word, term in parameters.items()
-        for text in _values(ground, model, word, as_signature(protocol.meaning(word)), term).values()
+        for parameter, term in parameters.items()
+        for text in _values(ground, model, parameter, as_signature(protocol.sort_of(parameter)), term).values()
     ]
-    return f"{action.name}({', '.join(told)})"
+    return f"{action.name}({', '.join(arguments)})"
 
 
 def values_of(ground: Ground, model: z3.ModelRef, state: State) -> dict[str, str]:
-    """Every place of every variable: `leader[p1]` to `b2`."""
+    """Return the value of every cell of every variable, such as `leader[p1]` with `b2`."""
     return {
         path: value
         for name, signature in ground.protocol.variables.items()
@@ -61,7 +63,7 @@ def _values(ground: Ground, model: z3.ModelRef, name: str, signature: Signature,
 
 
 def _name(ground: Ground, sort: Sort, value: Term) -> str:
-    """A constant by its name, others by sort and number."""
+    """Return the name of a value: a constant by its name, other values by sort and number."""
     if sort == TRUTH:
         return "yes" if z3.is_true(value) else "no"
     if isinstance(sort, Number):
@@ -69,16 +71,16 @@ def _name(ground: Ground, sort: Sort, value: Term) -> str:
     number = value.as_long()
     if isinstance(sort, Choice):
         return str(sort.values[number])
-    for name, of in ground.protocol.constants.items():
-        if of == sort and number == 0:
+    for name, constant_sort in ground.protocol.constants.items():
+        if constant_sort == sort and number == 0:
             return name
     return f"{sort.name.lower()}{number}"
 
 
-def shown(ground: Ground, values: Mapping[str, str]) -> dict[str, str]:
-    """What is worth telling of a state: not what is nothing, nobody or zero."""
-    dull = {"no", "0", *ground.protocol.constants}
-    return {path: value for path, value in values.items() if value not in dull}
+def non_default_values(ground: Ground, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a state without default ones: `no`, zero, and constants such as `nobody`."""
+    default_values = {"no", "0", *ground.protocol.constants}
+    return {path: value for path, value in values.items() if value not in default_values}
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:

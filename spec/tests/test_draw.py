@@ -1,4 +1,4 @@
-"""Pictures show what a step changed, and who did it."""
+"""Pictures show the changes of each step, and its actors."""
 
 import re
 import xml.etree.ElementTree as xml
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec.check import check
-from spec.draw import draw_counterexample, draw_states, read_dot, shown
+from spec.draw import draw_counterexample, draw_states, format_change, read_dot
 from spec.formats.verdict import UsageError
 from spec.models import load_models
 from spec.story import Change
@@ -58,11 +58,11 @@ def test_the_graph_that_tlc_writes_is_read() -> None:
 
 
 def test_a_long_change_is_cut() -> None:
-    assert shown(Change("log", "<<>>", "x" * 200), 20) == "log: <<>> → xxxxxxx…"
+    assert format_change(Change("log", "<<>>", "x" * 200), 20) == "log: <<>> → xxxxxxx…"
 
 
 def test_the_tables_of_the_readme_are_fresh() -> None:
-    from spec.table import README, filled
+    from spec.table import README, update_tables
 
     text = Path(README).read_text()
-    assert filled(text) == text, "python -m spec.table writes them anew"
+    assert update_tables(text) == text, "run python -m spec.table to update them"

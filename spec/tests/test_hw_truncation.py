@@ -1,4 +1,4 @@
-"""The rule holds at a small bound, each mutant breaks as expected, and the story tells how."""
+"""The model holds at a small bound, each mutant breaks as expected, and the counterexample has its steps."""
 
 import re
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 from spec.check import ModelResult, check, guards_of
 from spec.formats.verdict import Verdict
 from spec.models import CONTRACTS, FOLDER, load_models
-from spec.story import Change, differences, plain_action, story
+from spec.story import Change, counterexample_steps, differences, plain_action
 from spec.tla_values import Function, ModelValue
 from spec.tlc import Options, run_tlc
 from spec.tlc_messages import TlcResult
 
 HW = FOLDER / "hw_truncation"
-# Two brokers, one record, a crash and a change of ISR: every action has its turn.
+# Two brokers, one record, a crash and a change of ISR: every action is taken.
 SMALL = {"Brokers": "{b1, b2}", "MaxIsrChanges": "1", "MaxCrashes": "1"}
 GUARDS = [guard.id for guard in guards_of("hw_truncation")]
 
@@ -28,7 +28,7 @@ def test_the_rule_holds_at_a_small_bound_and_no_action_is_idle(tmp_path: Path) -
     config.write_text(text)
     found = run_tlc(HW / "MCHwTruncation.tla", config, Options(coverage=True, small=True, library=(CONTRACTS,)))
     assert (found.verdict, found.broken, found.distinct) == (Verdict.VALID, "", 5537)
-    # They change nothing while their guards are on.
+    # These actions change nothing while their guards are on.
     assert {action for action, count in found.coverage.items() if not count} == {"MCLeaderAck", "FollowerRaiseHw"}
     assert len(found.coverage) >= 14
 
@@ -39,22 +39,24 @@ def test_without_a_guard_the_rule_breaks_as_expected(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = check(models=[], guards=[guard], jobs=1)
-    assert [(each.verdict, each.faults, each.cached) for each in found] == [(Verdict.VALID, [], False)] * len(found)
-    assert "violated" in {each.seen for each in found}
+    assert [(result.verdict, result.faults, result.cached) for result in found] == [(Verdict.VALID, [], False)] * len(
+        found
+    )
+    assert "violated" in {result.observed for result in found}
     again = check(models=[], guards=[guard], jobs=1)
-    assert all(each.cached for each in again)
-    assert [each.outcome.trace for each in again] == [each.outcome.trace for each in found]
+    assert all(result.cached for result in again)
+    assert [result.outcome.trace for result in again] == [result.outcome.trace for result in found]
 
 
 def test_the_story_of_truncation_to_the_high_watermark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = check(models=[], guards=["AckAfterCommit"], jobs=1)[0]
-    beats = story(found.outcome.trace)
-    assert [beat.action for beat in beats] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
-    assert [beat.actors for beat in beats] == [(), ("b1",), ("b1",), ()]
-    assert beats[2].changes == (Change("log[b1]", "<<>>", "<<0>>"),)
-    assert beats[3].changes == (Change("committed", "<<>>", "<<0>>"),)
-    assert found.story().endswith("CommittedOnIsr is violated")
+    steps = counterexample_steps(found.outcome.trace)
+    assert [step.action for step in steps] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
+    assert [step.actors for step in steps] == [(), ("b1",), ("b1",), ()]
+    assert steps[2].changes == (Change("log[b1]", "<<>>", "<<0>>"),)
+    assert steps[3].changes == (Change("committed", "<<>>", "<<0>>"),)
+    assert found.counterexample().endswith("CommittedOnIsr is violated")
 
 
 def test_what_is_not_as_expected_is_invalid() -> None:
@@ -62,7 +64,7 @@ def test_what_is_not_as_expected_is_invalid() -> None:
     assert found.mutant is not None
     other = msgspec.structs.replace(found.mutant, length=found.mutant.length + 1)
     assert msgspec.structs.replace(found, mutant=other).verdict is Verdict.INVALID
-    redundant = msgspec.structs.replace(found.mutant, breaks="", redundant="so they say")
+    redundant = msgspec.structs.replace(found.mutant, breaks="", redundant="for a reason")
     assert msgspec.structs.replace(found, mutant=redundant).verdict is Verdict.INVALID
     holds = msgspec.structs.replace(found.outcome, verdict=Verdict.VALID, broken="", trace=(), distinct=7)
     assert msgspec.structs.replace(found, outcome=holds).verdict is Verdict.INVALID
@@ -79,10 +81,10 @@ def test_a_model_must_count_the_same_leave_no_action_idle_and_reach_what_it_says
     assert ModelResult(model=row, outcome=outcome).faults == []
     wrong = msgspec.structs.replace(row, states=8, idle=("Write",), reached=("Other",))
     assert ModelResult(model=wrong, outcome=outcome).faults == [
-        "7 states, but manifest.toml says 8: find out why, or correct it",
+        "7 states, but manifest.toml says 8: find the cause, or correct the number",
         "Crash is never taken",
-        "Write is said to be idle, but is not",
-        "Other never comes up",
+        "Write is listed as idle in manifest.toml, but is taken",
+        "Other is never reached",
     ]
 
 

@@ -1,17 +1,17 @@
-"""What is interrupted ends, wherever the interruption found it."""
+"""An interrupted program ends, wherever the interruption occurs."""
 
 import signal
 import threading
 
 import pytest
 
-from spec.interruption import ENDS, LOOK_S, interruptible, wait
+from spec.interruption import POLL_INTERVAL_S, TERMINATION_SIGNALS, interruptible, wait
 
 LIMIT_S = 60.0
 
 
 class Finalized:
-    """Is being finalized when the signal arrives."""
+    """An object that raises a signal during its finalization."""
 
     def __init__(self, number: signal.Signals) -> None:
         self._number = number
@@ -20,7 +20,7 @@ class Finalized:
         signal.raise_signal(self._number)
 
 
-@pytest.mark.parametrize("number", ENDS, ids=lambda number: signal.Signals(number).name)
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS, ids=lambda number: signal.Signals(number).name)
 def test_an_interruption_that_a_finalizer_drops_comes_again(number: signal.Signals) -> None:
     def work() -> None:
         held = Finalized(number)
@@ -32,17 +32,17 @@ def test_an_interruption_that_a_finalizer_drops_comes_again(number: signal.Signa
 
 
 def test_a_wait_looks_up_again_and_again_and_ends_in_time() -> None:
-    looks: list[float] = []
+    timeouts: list[float] = []
 
     class Watched(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            looks.append(timeout or 0.0)
+            timeouts.append(timeout or 0.0)
             return super().wait(timeout)
 
     event = Watched()
-    assert not wait(event, 2.5 * LOOK_S)
-    assert len(looks) >= 3
-    assert max(looks) <= LOOK_S
+    assert not wait(event, 2.5 * POLL_INTERVAL_S)
+    assert len(timeouts) >= 3
+    assert max(timeouts) <= POLL_INTERVAL_S
     event.set()
     assert wait(event, LIMIT_S)
     assert not wait(threading.Event(), -1.0)

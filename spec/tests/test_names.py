@@ -1,4 +1,4 @@
-"""Names hold together: guards, clauses, models, the trace's vocabulary and the TLA+ modules."""
+"""Names are consistent across guards, clauses, models, the actions of traces and the TLA+ modules."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from spec.models import CLAIMS, CONTRACTS, FOLDER, Model, check_names, load_mode
 from spec.trace import read_layout
 
 HW = FOLDER / "hw_truncation"
-# design.md and the broker agree on these.
+# The actions in traces of the broker (reference/).
 VOCABULARY = {
     *("ElectLeader", "ControllerShrinkIsr", "LeaderProposeIsr", "LeaderChangeIsr", "LeaderLearnIsr"),
     *("BecomeLeader", "BecomeFollower", "TruncateToEpochEnd", "LeaderWrite", "LeaderAdvanceHw", "LeaderAck"),
@@ -28,7 +28,7 @@ MODELS = list(load_models().values())
 PROTOCOLS = {
     model.folder: model.path.with_name(f"{model.path.stem.removeprefix('MC')}.tla")
     for model in MODELS
-    if model.folder != CONTRACTS.name  # a promise has no guards
+    if model.folder != CONTRACTS.name  # a contract has no guards
 }
 MUTANTS = [(guard.id, mutant) for guard in load_guards().values() for mutant in guard.mutants]
 
@@ -47,7 +47,7 @@ def declared(path: Path, kind: str) -> list[str]:
 
 
 def nodes(tree: Any) -> Iterator[Any]:
-    """Every node of a syntax tree."""
+    """Yield every node of a syntax tree."""
     if isinstance(tree, (tuple, list)):
         if hasattr(tree, "symbol"):
             yield tree
@@ -64,9 +64,9 @@ def changes_something(definition: Any) -> bool:
 
 
 def actions(path: Path) -> Iterator[str]:
-    """Whole steps: they say what changes, and are no part of another that does."""
-    stepping = {name: each for name, each in definitions(path).items() if changes_something(each)}
-    parts = {part for name, each in stepping.items() for part in applied(each.definiens) - {name}}
+    """Yield the operators that are whole steps: they prime variables and are not part of such an operator."""
+    stepping = {name: definition for name, definition in definitions(path).items() if changes_something(definition)}
+    parts = {part for name, definition in stepping.items() for part in applied(definition.definiens) - {name}}
     claims = {claim for model in MODELS if model.path.parent == path.parent for claim in model.claims()}
     yield from stepping.keys() - parts - claims
 
@@ -76,7 +76,7 @@ ACTIONS = [(path, name) for path in PROTOCOLS.values() for name in sorted(action
 
 @pytest.mark.parametrize("path", PROTOCOLS.values(), ids=lambda path: path.stem)
 def test_the_guards_of_a_module_are_listed_and_those_listed_are_in_it(path: Path) -> None:
-    # The second block: the first one holds sizes, and switches that are no rules.
+    # The second block of constants; the first one has sizes, and switches that are not guards.
     guards = [name.operator for name in [u for u in units(path) if type(u).__name__ == "Constants"][-1].names]
     assumed = {name for unit in units(path) if type(unit).__name__ == "Axiom" for name in applied(unit)}
     used = {name for definition in definitions(path).values() for name in applied(definition)}
@@ -92,14 +92,14 @@ def test_every_action_of_the_traces_is_an_action_of_the_spec() -> None:
     assert explained == VOCABULARY
 
 
-@pytest.mark.parametrize(("path", "action"), ACTIONS, ids=lambda each: each if isinstance(each, str) else each.stem)
+@pytest.mark.parametrize(("path", "action"), ACTIONS, ids=lambda value: value if isinstance(value, str) else value.stem)
 def test_an_action_says_what_becomes_of_every_variable(path: Path, action: str) -> None:
-    assert said_of(definitions(path), action, set()) >= set(declared(path, "Variables"))
+    assert constrained_variables(definitions(path), action, set()) >= set(declared(path, "Variables"))
 
 
-def said_of(known: dict[str, Any], name: str, seen: set[str]) -> set[str]:
-    """The variables that an action primes or leaves unchanged, itself or through what it applies."""
-    if name not in known or name in seen:
+def constrained_variables(known: dict[str, Any], name: str, visited: set[str]) -> set[str]:
+    """Return the variables that an action, or an operator that it applies, primes or leaves unchanged."""
+    if name not in known or name in visited:
         return set()
     found: set[str] = set()
     for node in nodes(known[name].definiens):
@@ -107,20 +107,20 @@ def said_of(known: dict[str, Any], name: str, seen: set[str]) -> set[str]:
         if operator == "'":
             found |= applied(node)
         elif operator == "UNCHANGED":
-            found |= {part for group in applied(node) for part in (group, *members_of(known, group))}
+            found |= {part for group in applied(node) for part in (group, *variables_of(known, group))}
         elif isinstance(operator, str):
-            found |= said_of(known, operator, seen | {name})
+            found |= constrained_variables(known, operator, visited | {name})
     return found
 
 
-def members_of(known: dict[str, Any], group: str) -> set[str]:
-    """`replicas == <<log, ...>>`"""
+def variables_of(known: dict[str, Any], group: str) -> set[str]:
+    """Return the variables of a group such as `replicas == <<log, ...>>`."""
     return applied(known[group].definiens) if group in known else set()
 
 
 @pytest.mark.parametrize("guard", load_guards().values(), ids=lambda guard: guard.id)
 def test_a_guard_serves_known_clauses(guard: Guard) -> None:
-    assert [find_clause(each).id for each in guard.clauses] == list(guard.clauses)
+    assert [find_clause(clause_id).id for clause_id in guard.clauses] == list(guard.clauses)
     assert guard.clauses
     assert find_guard(guard.switch) is find_guard(guard.id) is guard
 
@@ -129,7 +129,9 @@ def switched_off(config: str) -> list[str]:
     return [name for name in re.findall(r"^ *(\w+) = FALSE$", config, re.MULTILINE) if name in load_guards()]
 
 
-@pytest.mark.parametrize(("guard", "mutant"), MUTANTS, ids=lambda each: each if isinstance(each, str) else each.model)
+@pytest.mark.parametrize(
+    ("guard", "mutant"), MUTANTS, ids=lambda value: value if isinstance(value, str) else value.model
+)
 def test_a_mutant_differs_from_the_rule_in_its_guards(guard: str, mutant: Mutant) -> None:
     text = mutant_config(load_models()[mutant.model], guard, mutant)
     assert set(switched_off(text)) == {guard, *mutant.also_off}
@@ -163,24 +165,24 @@ CLAUSE = '[[clause]]\nid = "{id}"\nsentence = "{sentence}"\nlevel = "{level}"\ns
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"id": "ABC-1"}, "ABC-1 is not XYZ-<number>"),
         ({"level": "WILL"}, "Invalid enum value 'WILL'"),
         ({"sentence": "no stop"}, "XYZ-1 is not a sentence"),
     ],
 )
-def test_a_faulty_clause_is_refused(tmp_path: Path, fields: dict[str, str], said: str) -> None:
+def test_a_faulty_clause_is_refused(tmp_path: Path, fields: dict[str, str], message: str) -> None:
     row = {"id": "XYZ-1", "sentence": "It holds.", "level": "MUST", **fields}
     (tmp_path / "XYZ.toml").write_text(CLAUSE.format(**row))
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         load_clauses(tmp_path)
 
 
 def test_a_clause_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     row = CLAUSE.format(id="XYZ-1", sentence="It holds.", level="MUST")
     (tmp_path / "XYZ.toml").write_text(row + row)
-    with pytest.raises(UsageError, match="XYZ-1 is there twice"):
+    with pytest.raises(UsageError, match="XYZ-1 is defined twice"):
         load_clauses(tmp_path)
 
 
@@ -197,19 +199,22 @@ witnesses = {{ simulator = "{simulator}", audit = "due", conformance = "due" }}
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
-        ({"simulator": " "}, "FenceIt: witness simulator says nothing"),
-        ({"simulator": "none, because"}, "FenceIt: witness simulator says nothing"),
+        ({"simulator": " "}, "FenceIt: the text of witness simulator is empty"),
+        ({"simulator": "none, because"}, "FenceIt: the text of witness simulator is empty"),
         ({"tlc": "3"}, "Expected `str | array`"),
         ({"tlc": '[{ model = "M" }]'}, "say which property breaks, or why the guard is redundant"),
-        ({"tlc": '[{ model = "M", property = "P", length = 3, with = ["Other"] }]'}, "with an unknown guard Other"),
+        (
+            {"tlc": '[{ model = "M", property = "P", length = 3, with = ["Other"] }]'},
+            "FenceIt: unknown guard Other in `with`",
+        ),
     ],
 )
-def test_a_faulty_guard_is_refused(tmp_path: Path, fields: dict[str, str], said: str) -> None:
+def test_a_faulty_guard_is_refused(tmp_path: Path, fields: dict[str, str], message: str) -> None:
     path = tmp_path / "guards.toml"
     path.write_text(GUARD.format(**{"tlc": '"due"', "simulator": "due", **fields}))
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(message)):
         load_guards(path)
 
 

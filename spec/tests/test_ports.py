@@ -1,4 +1,4 @@
-"""Who is given a port may start there, and is the only one who may."""
+"""A server can listen on a reserved port, and no other process can reserve it."""
 
 import multiprocessing
 import socket
@@ -13,7 +13,7 @@ def take(count: int) -> list[int]:
 
 
 def test_processes_that_ask_at_once_get_ports_of_their_own() -> None:
-    """Children of one parent count from the same place, and keep what they got while the pool lives."""
+    """Children of one parent start at the same candidate port, and keep their ports while the pool exists."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         taken = [port for ports in pool.map(take, [5] * 40) for port in ports]
     assert len(taken) == len(set(taken)) == 200
@@ -27,5 +27,5 @@ def test_they_are_neighbours_and_a_server_may_listen_there() -> None:
         second.bind(("127.0.0.1", first))
     ports.release()
     assert ports == []
-    with socket.socket() as anyone:
-        anyone.bind(("127.0.0.1", first))
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", first))

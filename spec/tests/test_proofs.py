@@ -1,4 +1,4 @@
-"""The proofs, and that they would notice: a wrong claim, a dropped guard, an impossible action, z3 giving up."""
+"""The proofs succeed, and detect a wrong claim, a dropped guard, an impossible action, and z3 giving up."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from spec.proofs.explicit import Explicit
 from spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
 from spec.proofs.prove import FiniteStep, Query, prove
 from spec.proofs.readings import Ground
-from spec.proofs.report import CARRIES, PROTOCOLS, RESEARCH, load, size
+from spec.proofs.report import ESSENTIAL_CLAIM, PROTOCOLS, RESEARCH, load, size
 from spec.proofs.research import research, research_lines
 from spec.proofs.running import run_research
 
@@ -28,33 +28,35 @@ def dropped(protocol: Protocol, guard: str) -> Drop:
 
 @pytest.mark.parametrize("name", ["controller_failover", "eager_rebalance", "cooperative_rebalance"])
 def test_a_protocol_is_proved(name: str) -> None:
-    heard: list[Query] = []
+    queries: list[Query] = []
     protocol = load(name)
-    proof = prove(protocol, listener=heard.append)
+    proof = prove(protocol, listener=queries.append)
     assert proof.verdict == "proved"
-    assert len(heard) == len(proof.queries) == size(protocol)
+    assert len(queries) == len(proof.queries) == size(protocol)
     assert all(steps > 0 for steps in proof.reached.values())
 
 
 @pytest.mark.parametrize("name", ["isr_commit", "hw_truncation"])
 def test_replication_is_proved_while_nobody_fetches(name: str) -> None:
-    """Some quick actions only; `highwater spec prove` takes all."""
+    """Only some fast actions; `highwater spec prove` proves all."""
     protocol = load(name)
     few = ("LeaderWrite", "ControllerShrink", "ElectLeader")
-    proof = prove(replace(protocol, actions=tuple(each for each in protocol.actions if each.name in few), depth=5))
+    proof = prove(
+        replace(protocol, actions=tuple(action for action in protocol.actions if action.name in few), depth=5)
+    )
     assert proof.verdict == "proved"
     assert set(proof.reached) == set(few)
 
 
 def beginning() -> Protocol:
-    """Controllers that claim and load, but do nothing yet."""
+    """Return a protocol with controllers that claim and load, but do nothing else."""
     protocol = load("controller_failover")
     return replace(protocol, actions=protocol.actions[:3])
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_what_is_promised_is_claimed(name: str) -> None:
-    """Names hold together: promises, and what a dropped guard breaks or needs."""
+    """Names are consistent: promises, and the claims that a dropped guard breaks or needs."""
     protocol = load(name)
     claims = set(protocol.claims)
     assert len(protocol.claims) == len(protocol.invariant) + len(protocol.implied) + len(protocol.steps)
@@ -66,26 +68,26 @@ def test_what_is_promised_is_claimed(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_guard_is_asked_for(name: str) -> None:
-    """A guard that no action asks for could be dropped without anybody noticing."""
+    """Every guard is used: otherwise dropping it would have no effect."""
     protocol = load(name)
-    asked: set[str] = set()
+    requested: set[str] = set()
 
-    class Asked(State):
+    class RecordingState(State):
         def on(self, guard: str) -> bool:
-            asked.add(guard)
+            requested.add(guard)
             return super().on(guard)
 
     for off in (frozenset[str](), protocol.guards):
         ground = Ground(protocol, protocol.small, off)
-        state = Asked(ground, ground.state("0").variables)
+        state = RecordingState(ground, ground.state("0").variables)
         for action in protocol.actions_without(off):
-            asked.add(action.without)
+            requested.add(action.without)
             action.run(state, **ground.parameters(action))
-    assert protocol.guards <= asked
+    assert protocol.guards <= requested
 
 
 def test_a_wrong_claim_is_open_with_a_counterexample() -> None:
-    """It holds at the start only."""
+    """The claim holds only at the start."""
     protocol = beginning()
     wrong = Claim("NobodyClaims", "No controller ever claims.", lambda s: s.controller_epoch == 0)
     proof = prove(replace(protocol, invariant=(*protocol.invariant, wrong)))
@@ -99,7 +101,7 @@ def test_a_wrong_claim_is_open_with_a_counterexample() -> None:
 
 def test_a_claim_that_is_false_at_the_start_is_not_proved() -> None:
     protocol = beginning()
-    wrong = Claim("Started", "Somebody has claimed.", lambda s: s.controller_epoch >= 1)
+    wrong = Claim("Started", "A controller has claimed.", lambda s: s.controller_epoch >= 1)
     proof = prove(replace(protocol, invariant=(wrong,), steps=()))
     assert proof.verdict != "proved"
     assert ("Init", "Started") in [(query.action, query.claim) for query in proof.failed]
@@ -107,7 +109,7 @@ def test_a_claim_that_is_false_at_the_start_is_not_proved() -> None:
 
 def test_what_does_not_follow_is_not_proved() -> None:
     protocol = beginning()
-    wrong = Claim("NoRequests", "Nobody sends anything.", lambda s, m: s.request_sent[m] == z3.BoolVal(False))
+    wrong = Claim("NoRequests", "No request was sent.", lambda s, m: s.request_sent[m] == z3.BoolVal(False))
     proof = prove(replace(protocol, implied=(wrong,)))
     assert [(query.action, query.claim) for query in proof.failed] == [("follows", "NoRequests")]
 
@@ -141,26 +143,28 @@ def test_z3_giving_up_is_not_unsatisfiable() -> None:
 
 
 def test_no_bump_of_the_leader_epoch_told_as_a_story() -> None:
-    """Two elections under one leader epoch: one broker hears of the first, the store has the second."""
+    """Two elections with one leader epoch: a broker receives the first, the store has the second."""
     protocol = load("controller_failover")
     found = violation(protocol, "BrokersAgree", off=frozenset({"BumpLeaderEpoch"}), depth=8)
-    assert found.sure
+    assert found.decided
     assert len(found.steps) == 6
-    actions = [each.action.split("(")[0] for each in found.steps]
+    actions = [taken.action.split("(")[0] for taken in found.steps]
     assert actions[:3] == ["ReadEpoch", "Claim", "Load"]
     assert "Follow" in actions
     assert found.text("BrokersAgree is violated").splitlines()[-1].strip() == "BrokersAgree is violated"
 
 
 def test_the_loss_of_kip_101_is_found() -> None:
-    """A follower cuts its log at its own high watermark, and a record that its leader counts on it is gone."""
+    """A follower truncates to its own high watermark, and loses a record that its leader counts as replicated."""
     protocol = load("hw_truncation")
     result = drop_guard(protocol, dropped(protocol, "TruncateByEpoch"))
     assert result.outcome == "killed"
     assert result.as_expected
-    assert result.lost is not None
+    assert result.broken_claim is not None
     assert result.run is not None
-    cuts = [change for each in result.run.steps for change in each.changes if each.action.startswith("BecomeFollower")]
+    cuts = [
+        change for taken in result.run.steps for change in taken.changes if taken.action.startswith("BecomeFollower")
+    ]
     assert any(change.path.startswith("log_end") and change.after == "0" for change in cuts)
 
 
@@ -168,7 +172,7 @@ def test_with_all_guards_on_nothing_breaks_in_a_few_steps() -> None:
     protocol = load("controller_failover")
     found = violation(protocol, "BrokersAgree", off=frozenset(), depth=8)
     assert not found.steps
-    assert found.sure
+    assert found.decided
 
 
 def test_a_redundant_guard_needs_its_claim() -> None:
@@ -180,7 +184,7 @@ def test_a_redundant_guard_needs_its_claim() -> None:
 
 
 def test_a_core_names_what_matters() -> None:
-    """That brokers agree after one follows rests on what requests say, not on who claimed which epoch."""
+    """BrokersAgree after Follow depends on the content of requests, not on the claimants of controller epochs."""
     protocol = load("controller_failover")
     follow = next(action for action in protocol.actions if action.name == "Follow")
     core = FiniteStep(protocol, follow, frozenset()).core(protocol.claims["BrokersAgree"])
@@ -190,7 +194,7 @@ def test_a_core_names_what_matters() -> None:
 
 
 def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
-    """The text that is proved, run: what the proof says of all states is so in each."""
+    """Execute the protocol that is proved: the invariant is true in every reachable state."""
     protocol = load("cooperative_rebalance")
     numbers = {sort: range(2) for sort in protocol.tiny.numbers}
     explicit = Explicit(protocol, Finite(protocol.tiny.sizes, numbers), protocol.start)
@@ -200,7 +204,7 @@ def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
 
 
 def test_proof_and_tla_reach_the_same_states() -> None:
-    """Both ways; `highwater spec prove --profile deep` compares all five. A guard that is off makes a difference."""
+    """The sets are equal, and differ with a guard off; `highwater spec prove --profile deep` compares all five."""
     protocol = load("cooperative_rebalance")
     shorter = Finite(protocol.tiny.sizes, {sort: range(2) for sort in protocol.tiny.numbers})
     protocol = replace(protocol, tiny=shorter)
@@ -221,18 +225,18 @@ def test_an_unknown_protocol_is_one_line_and_exit_code_2() -> None:
 def test_the_command_lists_what_it_proved() -> None:
     result = CliRunner().invoke(spec_app, ["prove", "controller_failover", "--json"])
     assert result.exit_code == 0
-    told: dict[str, Any] = one_object(result.stdout)
-    assert [proof["verdict"] for proof in told["proofs"]] == ["proved"]
-    assert set(told["proofs"][0]["actions"]) > {"Claim", "Elect"}
+    output: dict[str, Any] = one_object(result.stdout)
+    assert [proof["verdict"] for proof in output["proofs"]] == ["proved"]
+    assert set(output["proofs"][0]["actions"]) > {"Claim", "Elect"}
 
 
 def members_crash(*names: str) -> Protocol:
     protocol = load(RESEARCH)
-    return replace(protocol, actions=tuple(each for each in protocol.actions if each.name in names), depth=5)
+    return replace(protocol, actions=tuple(action for action in protocol.actions if action.name in names), depth=5)
 
 
 def test_crashes_inside_the_isr_are_survived() -> None:
-    """The quick actions; `highwater spec prove --research` takes all."""
+    """Only the fast actions; `highwater spec prove --research` proves all."""
     proof = prove(members_crash("LeaderWrite", "ControllerShrink", "ElectLeader", "CrashInIsr"))
     assert proof.verdict == "proved"
     assert "CrashInIsr" in proof.reached
@@ -249,23 +253,23 @@ def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
 
 def test_research_told_without_the_claim_that_carries_it() -> None:
     protocol = members_crash("LeaderWrite", "AdvanceHw", "CrashInIsr")
-    found = research(protocol, CARRIES, depth=2)
+    found = research(protocol, ESSENTIAL_CLAIM, depth=2)
     assert found.proof.verdict == "proved"
-    assert found.search.sure
+    assert found.search.decided
     assert not found.search.steps
     text = "\n".join(research_lines(found))
     assert "needs     MembersWereClean: else AdvanceHw breaks CommittedOnIsr" in text
-    assert "searched  CommittedOnClean: nothing broken within 2 steps" in text
+    assert "search    CommittedOnClean: nothing broken within 2 steps" in text
 
 
 def test_research_is_listed_and_not_run_unless_asked_for() -> None:
     lines: list[str] = []
-    assert run_research(lines.append, seed=0, asked=False)["verdict"] == "not run"
+    assert run_research(lines.append, seed=0, requested=False)["verdict"] == "not run"
     assert [line.split()[2] for line in lines] == [RESEARCH]
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """Standard output is one JSON object and nothing else."""
+    """Decode standard output, which must be one JSON object."""
     import msgspec
 
     return msgspec.json.decode(text, type=dict[str, Any])

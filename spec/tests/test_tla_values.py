@@ -1,4 +1,4 @@
-"""TLC's values, there and back."""
+"""Values are converted from TLC's text to Python and back."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The runner, on specs of a few lines: every way that a run can end."""
+"""Run TLC on specs of a few lines, with every possible result."""
 
 from pathlib import Path
 
@@ -57,12 +57,12 @@ def test_deadlock_is_looked_for_only_when_asked(tmp_path: Path) -> None:
 def test_a_spec_that_stops_tlc_has_not_been_checked(tmp_path: Path) -> None:
     text = COUNT_TO_THREE + 'Stop == x < 1 \\/ TLCSet("exit", TRUE)\n'
     found = run(tmp_path, text, "INIT Init\nNEXT Next\nINVARIANT Stop\n")
-    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "TLC stopped before it had seen every state")
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "TLC stopped before it explored every state")
 
 
 def test_a_time_out_is_unknown(tmp_path: Path) -> None:
     found = run(tmp_path, COUNT_FOR_EVER, options=Options(small=True, timeout_s=2))
-    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "no end within 2 s")
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, "no result within 2 s")
 
 
 def test_a_jvm_without_memory_is_named(tmp_path: Path) -> None:
@@ -72,15 +72,15 @@ def test_a_jvm_without_memory_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("Next == x' = = 1\n", r"Tiny\.tla:5:\d+: does not parse"),
         ("Next == x' = y\n", r"Tiny\.tla:5:14: does not parse: .*Unknown operator: `y'"),
         ("Next == x' = 1 + TRUE\n", r"Tiny\.tla:5:14: cannot be evaluated: Cannot cast"),
     ],
 )
-def test_a_faulty_spec_is_bad_usage_with_its_place(tmp_path: Path, line: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_faulty_spec_is_bad_usage_with_its_place(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         run(tmp_path, HEAD + line)
 
 
@@ -102,11 +102,11 @@ def test_random_walks_say_that_they_are(tmp_path: Path) -> None:
 
 
 def test_what_the_spec_prints_and_how_far_it_is_are_heard(tmp_path: Path) -> None:
-    heard: list[Progress] = []
+    reports: list[Progress] = []
     module, config = tmp_path / "Tiny.tla", tmp_path / "Tiny.cfg"
     module.write_text(COUNT_TO_THREE + 'Said == PrintT("at " \\o ToString(x))\n====\n')
     config.write_text("INIT Init\nNEXT Next\nINVARIANT Said\n")
-    found = run_tlc(module, config, Options(small=True), on_progress=heard.append)
+    found = run_tlc(module, config, Options(small=True), on_progress=reports.append)
     assert [line for line in found.lines if "at " in line] == ['"at 0"', '"at 1"', '"at 2"', '"at 3"']
-    assert heard
-    assert heard[-1].distinct == 4
+    assert reports
+    assert reports[-1].distinct == 4

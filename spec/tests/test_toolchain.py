@@ -1,4 +1,4 @@
-"""Where tools come from, and what is said when they are missing."""
+"""Tools are found in the right places, and the messages about missing ones say how to get them."""
 
 import os
 import subprocess
@@ -71,9 +71,9 @@ def test_a_fetched_file_is_verified_and_kept(
 
 
 def test_a_file_spoiled_in_the_cache_is_not_used(cache: Path) -> None:
-    place = cache / "cache" / "highwater" / "artefacts" / "kafka-clients-3.9.2.jar"
-    place.parent.mkdir(parents=True)
-    place.write_text("spoiled")
+    path = cache / "cache" / "highwater" / "artefacts" / "kafka-clients-3.9.2.jar"
+    path.parent.mkdir(parents=True)
+    path.write_text("corrupted")
     assert artefacts.cached_artefact("kafka-clients") is None
 
 
@@ -106,11 +106,11 @@ def test_sparks_java_drops_the_module_that_the_wheel_lacks(cache: Path, monkeypa
     monkeypatch.setenv("HIGHWATER_HIDE_JAVA", "1")
     launcher = toolchain.spark_java_home() / "bin" / "java"
     assert cache in launcher.parents
-    said = subprocess.run(
+    output = subprocess.run(
         [launcher, "--add-modules=jdk.incubator.vector", "-Dx=a b", "-XshowSettings:properties", "-version"],
         env={**os.environ, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60, check=True,
     ).stderr  # fmt: skip
-    assert "x = a b" in said
+    assert "x = a b" in output
 
 
 def test_the_wheels_tlc_is_the_known_one() -> None:
@@ -131,7 +131,7 @@ def test_a_named_jar_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 def test_a_spoiled_wheel_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TLA2TOOLS_JAR", raising=False)
-    monkeypatch.setattr(toolchain, "_wheel_jar", lambda: _file(tmp_path / "tla2tools.jar", "spoiled"))
+    monkeypatch.setattr(toolchain, "_wheel_jar", lambda: _file(tmp_path / "tla2tools.jar", "corrupted"))
     with pytest.raises(UsageError, match="is not a known one"):
         toolchain.tlc_jar()
 

@@ -1,4 +1,4 @@
-"""A trace of a failover is accepted; with a line missing or a value changed it is refused at that place."""
+"""A trace of a failover is accepted; with a missing line or a changed value it is rejected at that line."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from spec.formats.trace import Step, read_trace, renumber, write_trace
 from spec.formats.verdict import UsageError, Verdict
 from spec.trace import EntityVerdict, validate_trace
 
-# Broker 1 leads, crashes; 2 takes over and writes another record at the same offset; 1 comes back, cuts its log
-# where 2 says that its epoch ended, catches up and joins the ISR.
+# Broker 1 leads and crashes; broker 2 becomes leader and writes another record at the same offset; broker 1 restarts,
+# truncates its log to the end of its epoch in the log of 2, catches up and joins the ISR.
 FAILOVER = Path(__file__).with_name("traces") / "failover.ndjson"
 
 
@@ -26,7 +26,7 @@ def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed_by_its_number(tmp
     steps = read_trace(FAILOVER)
     found = validate(tmp_path, steps[:7] + steps[8:])
     assert (found.verdict, found.model, found.line) == (Verdict.INVALID, "seq", 8)
-    assert found.reason == "expected seq 7, not 8: a line is missing, or stands elsewhere"
+    assert found.reason == "expected seq 7, not 8: a line is missing or was moved"
     found = validate(tmp_path, [*steps[:3], steps[20], *steps[4:20], steps[3], *steps[21:]])
     assert (found.model, found.line, found.reason[:22]) == ("seq", 4, "expected seq 3, not 20")
     late = msgspec.structs.replace(steps[5], time_ns=steps[9].time_ns + 1)
@@ -34,7 +34,7 @@ def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed_by_its_number(tmp
     assert (found.model, found.line, found.reason[:16]) == ("seq", 7, "expected time_ns")
 
 
-# Numbered anew, so that the model has to notice: 2 has cut its log, and of that nothing is said.
+# Renumbered, so that only the model can detect it: the line in which the broker truncates its log is missing.
 def test_a_missing_line_is_noticed_by_what_it_did(tmp_path: Path) -> None:
     steps = read_trace(FAILOVER)
     at = next(slot for slot, step in enumerate(steps) if step.action == "TruncateToEpochEnd")
@@ -50,7 +50,7 @@ def test_a_missing_line_is_noticed_by_what_it_did(tmp_path: Path) -> None:
     ("action", "part", "name", "value"),
     [
         ("LeaderAck", "choices", "last_offset", 2),
-        ("LeaderWrite", "choices", "count", "all"),  # nothing to add to a number
+        ("LeaderWrite", "choices", "count", "all"),  # not a number
         ("ElectLeader", "state", "isr", [1, "two"]),
     ],
 )
@@ -73,10 +73,10 @@ def test_traces_of_processes_are_merged_with_the_crash_between_two_lives(tmp_pat
             lives.setdefault("store.0" if step.node == 9 else f"{step.node}.{crashed * (step.node == 1)}", []).append(
                 step
             )
-    for name, mine in lives.items():
-        write_trace(tmp_path / f"{name}.ndjson", renumber(mine))
+    for name, own_steps in lives.items():
+        write_trace(tmp_path / f"{name}.ndjson", renumber(own_steps))
     assert sorted(lives) == ["1.0", "1.1", "2.0", "store.0"]
-    # Killed in the middle of a line: nobody heard of that step, but its record is in the log of the next life.
+    # Killed during a write: the last step is not in the trace, but its record is in the log of the next life.
     killed = tmp_path / "1.0.ndjson"
     assert lives["1.0"][-1].action == "LeaderWrite"
     killed.write_bytes(killed.read_bytes()[:-9])
@@ -100,11 +100,11 @@ def test_entities_are_judged_apart_and_crashes_concern_all(tmp_path: Path) -> No
     steps = read_trace(FAILOVER)
     everywhere = [msgspec.structs.replace(step, entity="") if step.action == "Crash" else step for step in steps]
     other = [msgspec.structs.replace(step, entity="t-1", time_ns=0) for step in steps[1:4]]
-    stranger = Step(seq=0, time_ns=0, node="store", entity="", action="Crash")
+    store_crash = Step(seq=0, time_ns=0, node="store", entity="", action="Crash")
     path = tmp_path / "trace.ndjson"
-    write_trace(path, renumber([stranger, *other, *everywhere]))
+    write_trace(path, renumber([store_crash, *other, *everywhere]))
     found = validate_trace(path, "hw_truncation")
-    assert [(each.entity, each.verdict, each.steps) for each in found.entities] == [
+    assert [(result.entity, result.verdict, result.steps) for result in found.entities] == [
         ("t-0", Verdict.VALID, 30),
         ("t-1", Verdict.VALID, 4),
     ]
@@ -120,13 +120,13 @@ def test_an_action_that_the_spec_lacks_is_refused_at_once(tmp_path: Path) -> Non
 def test_no_time_is_unknown(tmp_path: Path) -> None:
     found = validate_trace(FAILOVER, "hw_truncation", timeout_s=0.01)
     assert found.verdict is Verdict.UNKNOWN
-    assert found.entities[0].reason == "no end within 0.01 s"
+    assert found.entities[0].reason == "no result within 0.01 s"
 
 
 def test_a_trace_of_nothing_and_an_unknown_model_are_bad_usage(tmp_path: Path) -> None:
     path = tmp_path / "trace.ndjson"
     path.write_text("")
-    with pytest.raises(UsageError, match="holds no step"):
+    with pytest.raises(UsageError, match="contains no step"):
         validate_trace(path)
     with pytest.raises(UsageError, match=r"no model 'zk'.*known: .*hw_truncation"):
         validate_trace(FAILOVER, "zk")

@@ -13,7 +13,7 @@ from typing import Any
 from reference.drivers.simulation.chance import Chance
 from reference.drivers.simulation.disk import Flushing, Lose, SimulatedDisk
 from reference.drivers.simulation.network import MIN_DELAY_MS, Network
-from reference.effects import Broke, CancelTimer, Close, Effect, Flush, Log, Send, SetTimer, Trace
+from reference.effects import CancelTimer, Close, Effect, Flush, HandlerFailed, Log, Send, SetTimer, Trace
 from reference.events import Instant, Node
 from spec.formats.trace import Step
 
@@ -72,7 +72,7 @@ class World:
             Flush: self._flush,
             Log: lambda host, effect: self.logged.append((host.name, effect)),
             Trace: lambda host, effect: self._trace(effect),
-            Broke: self._broke,
+            HandlerFailed: self._broke,
             Close: lambda host, effect: self.network.disconnect(host.name, effect.peer),
         }
 
@@ -177,7 +177,7 @@ class World:
         self.after_event(host)
 
     @staticmethod
-    def _broke(host: Host, effect: Broke) -> None:
+    def _broke(host: Host, effect: HandlerFailed) -> None:
         raise effect.error
 
     def _trace(self, trace: Trace) -> None:
