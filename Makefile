@@ -2,7 +2,9 @@
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
-# What a command prints goes to people; a seed or a target may be handed through.
+# One folder that shows all packages below `highwater`, for tools that read files instead of importing them.
+TYPING := $(VENV)/typing/highwater
+# Arguments for the command that a target runs, such as a seed: make test ARGS="-k wire".
 ARGS   ?=
 
 .PHONY: setup demo test lint soak bench clean
@@ -11,13 +13,14 @@ ARGS   ?=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready  ## installs the locked dependencies into .venv, once
+setup: $(VENV)/.ready  ## install the locked dependencies into .venv, once
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+$(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "highwater: needs $(PYTHON) on PATH; install Python 3.11 or call make PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: setup  ## the main job: model check, simulate, conform, fuzz, break a cluster twice, audit, one page
@@ -27,35 +30,37 @@ test: setup  ## all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup  ## format, lint, types, layers
+	@rm -rf $(TYPING) && mkdir -p $(TYPING)
+	@ln -s $(CURDIR)/spec $(CURDIR)/reference $(CURDIR)/conformance $(CURDIR)/fuzz $(CURDIR)/reports $(CURDIR)/highwater/* $(TYPING)
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@cd $(VENV)/typing && ../bin/lint-imports --config ../../pyproject.toml
 
 soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m pytest --hypothesis-profile fresh
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
-	@$(BIN)/python -m reports.soak --minutes 10
-	@$(BIN)/python -m reports.soak_rules
-	@$(BIN)/python -m reports.soak_synth --ops 100000
-	@$(BIN)/python -m reports.soak_guards
-	@$(BIN)/python -m reports.soak_division --ops 10000000
-	@$(BIN)/python -m reports.soak_cluster
+	@$(BIN)/python -m highwater.soak.kills --minutes 10
+	@$(BIN)/python -m highwater.soak.rules
+	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
+	@$(BIN)/python -m highwater.soak.guard_histories
+	@$(BIN)/python -m highwater.soak.division --ops 10000000
+	@$(BIN)/python -m highwater.soak.spark_cluster
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
-	@$(BIN)/python -m fuzz.nightly --minutes 30
-	@$(BIN)/python -m fuzz.guard_times
-	@$(BIN)/python -m fuzz.spoilt
+	@$(BIN)/python -m highwater.soak.nightly --minutes 30
+	@$(BIN)/python -m highwater.soak.guard_times
+	@$(BIN)/python -m highwater.soak.mutated_traces
 	@rm -rf results/sweep
-	@$(BIN)/python -m fuzz.wire.decoders --seconds 300
+	@$(BIN)/python -m highwater.fuzz.wire.decoders --seconds 300
 	@$(BIN)/highwater fuzz reference --seconds 600 --lines
 	@$(BIN)/highwater fuzz --self-test --seconds 60 --seeds 5
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
-	@$(BIN)/python -m reports.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
+	@$(BIN)/python -m highwater.soak.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
 
 bench: setup  ## every figure of the README
-	@$(BIN)/python -m reports.bench $(ARGS)
+	@$(BIN)/python -m highwater.bench $(ARGS)
 
 clean:  ## removes .venv and results
 	rm -rf $(VENV) results build *.egg-info

@@ -1,6 +1,8 @@
-"""How Hypothesis draws, for every test of the project."""
+"""Settings of Hypothesis and shared plugins, for every test of the project."""
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["highwater.pytest_imports", "highwater.reference.tests.fixtures"]
 
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("fresh"), derandomize=True)

@@ -4,27 +4,30 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from conformance.access import OPEN, Access
-from conformance.connection import Connection, Patience
-from conformance.exchange import ExchangeLog
-from conformance.failures import TargetFailure, Unsupported
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from reference.wire.messages.list_offsets import (
+from highwater.conformance.connection import OPEN, Access, Connection, Patience
+from highwater.conformance.exchange import ExchangeLog
+from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from highwater.reference.wire.messages.metadata import (
+    ApiVersionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from highwater.reference.wire.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from reference.wire.messages.produce import (
+from highwater.reference.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from reference.wire.records import NewRecord, Record, batch_headers, build_batch, decode_records
-from reference.wire.registry import APIS, api_of
+from highwater.reference.wire.records import NewRecord, Record, batch_headers, build_batch, decode_records
+from highwater.reference.wire.registry import APIS, api_of
 
 T = TypeVar("T")
 Advertised = Mapping[int, tuple[int, int]]

@@ -1,7 +1,7 @@
 """Writes down on which releases of Apache Kafka each clause was seen to hold: `calibration.toml`.
 
     highwater conform apache-kafka:4.3.1:3 --json > run.json
-    python -m conformance.calibrate run.json...
+    python -m highwater.conformance.calibrate run.json...
 
 No clause is a MUST that no real Apache Kafka of its era was seen to keep, or that one of them was seen to break.
 """
@@ -16,15 +16,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from conformance.report import Report, TargetReport, read_report
-from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
-from spec.formats.verdict import UsageError
+from highwater.conformance.report import Report, TargetReport, read_report
+from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from highwater.errors import UsageError
 
 CALIBRATION: Final = Path(__file__).with_name("calibration.toml")
 APACHE_KAFKA: Final = "apache-kafka"
 HEAD: Final = """\
-# On which releases of Apache Kafka each clause was seen to hold or to be broken, by `python -m conformance.calibrate`.
-# `runs` tells the settled feature levels and the number of brokers.
+# The releases of Apache Kafka on which each clause was observed to hold or to be broken.
+# Written by `python -m highwater.conformance.calibrate`. `runs` lists the finalised feature levels and broker counts.
 """
 
 Seen = Literal["held", "broken"]
@@ -86,7 +86,7 @@ def calibrated(before: Calibration, reports: Iterable[Report]) -> Calibration:
 
 def _release(target: TargetReport) -> str:
     if not target.target.startswith(APACHE_KAFKA):
-        raise UsageError("not a run on Apache Kafka", where=target.target, mend=f"name {APACHE_KAFKA}[:VERSION][:N]")
+        raise UsageError("not a run on Apache Kafka", where=target.target, hint=f"name {APACHE_KAFKA}[:VERSION][:N]")
     return target.version
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from reference.wire.compression import Compression
-from reference.wire.registry import api_of
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.registry import api_of
 
 F = TypeVar("F", bound=Callable[..., None])
 

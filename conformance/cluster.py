@@ -7,24 +7,27 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from conformance.access import access_of
-from conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
-from conformance.connection import Patience
-from conformance.exchange import ExchangeLog
-from conformance.failures import NoReply, TargetFailure, Unsupported
-from conformance.targets.base import Target
-from conformance.targets.discovery import brokers_of
-from reference.wire.messages.create_topics import (
+from highwater.conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
+from highwater.conformance.connection import Patience, access_of
+from highwater.conformance.exchange import ExchangeLog
+from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
+from highwater.conformance.targets.base import Target
+from highwater.conformance.targets.discovery import brokers_of
+from highwater.reference.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest
+from highwater.reference.wire.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
+from highwater.reference.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from reference.wire.messages.delete_groups import DeleteGroupsRequest
-from reference.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from reference.wire.messages.describe_groups import DescribeGroupsRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 T = TypeVar("T")
 POLL_S: Final = 0.05

@@ -7,8 +7,8 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from conformance.reports.files import ReportFiles
-    from conformance.runner import Options
+    from highwater.conformance.reports.files import ReportFiles
+    from highwater.conformance.runner import Options
 
 
 PAGE: Final = "results/conformance.html"
@@ -57,6 +57,9 @@ def conform_command(
     markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     badge: Annotated[Path | None, typer.Option(help="Write an SVG badge here; one target.")] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the clauses: id, level and sentence; run nothing.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every case, with its clause's sentence.")] = False,
 ) -> None:
@@ -67,9 +70,15 @@ def conform_command(
 
     Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
     """
-    from conformance.reports.files import ReportFiles
-    from conformance.runner import Options
-    from spec.formats.verdict import ExitCode, UsageError
+    from highwater.errors import ExitCode, UsageError
+
+    if list_:
+        _list_clauses(json_)
+        raise typer.Exit(ExitCode.HELD)
+    if targets and len(targets) == 1 and not dry_run:
+        _check_target(targets[0])
+    from highwater.conformance.reports.files import ReportFiles
+    from highwater.conformance.runner import Options
 
     if level not in ("must", "should", "may"):
         raise UsageError(f"expected must, should or may, not {level!r}", where="--level")
@@ -85,20 +94,35 @@ def conform_command(
     if self_test:
         raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
     if not targets:
-        raise UsageError("no target", where="conform", mend="say which broker, e.g. reference:3")
+        raise UsageError("no target", where="conform", hint="say which broker, e.g. reference:3")
     files = ReportFiles(html=html, markdown=markdown, junit=junit, badge=badge)
     raise typer.Exit(_run(targets, options, files, strict, json_, verbose))
 
 
+def _list_clauses(json_: bool) -> None:
+    from highwater.names import print_names
+    from highwater.spec.clauses import load_clauses
+
+    rows = ((clause.id, clause.level, clause.sentence) for clause in load_clauses().values())
+    print_names(rows, ("clause", "level", "sentence"), as_json=json_)
+
+
+def _check_target(name: str) -> None:
+    from highwater.conformance.targets import check_reachable, check_target
+
+    check_target(name)
+    check_reachable(name)
+
+
 def _check(areas: list[str], clauses: list[str]) -> None:
     """An area or clause that nobody wrote down would select nothing, and nothing is not a pass."""
-    from spec.clauses import find_clause, load_clauses
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
+    from highwater.spec.clauses import find_clause, load_clauses
 
     known = sorted({each.area for each in load_clauses().values()})
     for area in areas:
         if area not in known:
-            raise UsageError(f"no area {area!r}", where="--area", mend=f"known: {', '.join(known)}")
+            raise UsageError(f"no area {area!r}", where="--area", hint=f"one of: {', '.join(known)}")
     for each in clauses:
         find_clause(each.partition("[")[0])
 
@@ -106,12 +130,12 @@ def _check(areas: list[str], clauses: list[str]) -> None:
 def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: bool, json_: bool, verbose: bool) -> int:
     import msgspec
 
-    from conformance.report import report_of
-    from conformance.reports.console import show
-    from conformance.runner import Interrupted, run_suite
-    from conformance.verdicts import exit_code
-    from spec.formats.progress import progress
-    from spec.interruption import interruptible
+    from highwater.conformance.report import report_of
+    from highwater.conformance.reports.console import show
+    from highwater.conformance.runner import Interrupted, run_suite
+    from highwater.conformance.verdicts import exit_code
+    from highwater.results import progress
+    from highwater.signals import interruptible
 
     files.check(len(targets))
     try:
@@ -130,12 +154,11 @@ def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: b
 def _self_test(targets: list[str], options: "Options", json_: bool, verbose: bool) -> int:
     import msgspec
 
-    from conformance.self_test.report import show
-    from conformance.self_test.runner import run_self_test
-    from conformance.self_test.trials import exit_code
-    from spec.formats.progress import progress
-    from spec.formats.verdict import UsageError
-    from spec.interruption import interruptible
+    from highwater.conformance.self_test.runner import run_self_test
+    from highwater.conformance.self_test.trials import exit_code, show
+    from highwater.errors import UsageError
+    from highwater.results import progress
+    from highwater.signals import interruptible
 
     if len(targets) != 1:
         raise UsageError("expected one target whose brokers are spoiled", where="--self-test")
@@ -151,8 +174,8 @@ def _self_test(targets: list[str], options: "Options", json_: bool, verbose: boo
 def _list_cases(options: "Options", json_: bool) -> None:
     import msgspec
 
-    from conformance.runner import run_suite
-    from spec.clauses import find_clause
+    from highwater.conformance.runner import run_suite
+    from highwater.spec.clauses import find_clause
 
     cases = run_suite(["reference"], options)["targets"][0]["cases"]
     if json_:
@@ -163,3 +186,36 @@ def _list_cases(options: "Options", json_: bool) -> None:
         sentence = find_clause(case["clause"]).sentence if case["clause"] else case["message"]
         typer.echo(f"{case['case']:<32} {case['level']:<6} {sentence}")
     typer.echo(f"{len(cases)} cases of {len({case['clause'] for case in cases})} clauses")
+
+
+# --------------------------------------------------------------------------------------------------
+# `highwater diff`: what changed from one run of the suite to another.
+
+
+def diff_command(
+    before: Annotated[Path, typer.Argument(help="What highwater conform --json printed.")],
+    after: Annotated[Path, typer.Argument(help="The same, later.")],
+    strict: Annotated[bool, typer.Option("--strict", help="A broken SHOULD counts.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write what changed as Markdown here.")] = None,
+) -> None:
+    """Compare two runs: what broke, what was mended, what is no longer tried, what is new.
+
+    Exit code 1 when something broke that was kept, 3 when something could not be decided.
+
+    Example: highwater conform localhost:9092 --json > new.json; highwater diff old.json new.json
+    """
+    import msgspec
+
+    from highwater.conformance.report import read_report
+    from highwater.conformance.reports import compare_text as comparison
+    from highwater.conformance.reports.compare import compare, exit_code
+
+    found = compare(read_report(before), read_report(after))
+    if markdown:
+        markdown.write_text(comparison.markdown(found), encoding="utf-8")
+    if json_:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        typer.echo("\n".join(comparison.lines(found)))
+    raise typer.Exit(exit_code(found, strict=strict))

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from reference.wire.errors import WireError
-from reference.wire.framing import decode_request, decode_response
-from reference.wire.printer import describe, hexdump
-from reference.wire.registry import Api
+from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.framing import decode_request, decode_response
+from highwater.reference.wire.printer import describe, hexdump
+from highwater.reference.wire.registry import Api
 
 KEPT: Final = 40
 KEPT_BYTES: Final = 16 * 1024

@@ -6,12 +6,12 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from conformance.access import access_of
-from conformance.broker import advertised_by
-from conformance.failures import TargetFailure
-from conformance.targets.base import Target
-from conformance.verdicts import BROKEN, CaseResult, CaseVerdict
-from spec.formats.verdict import UsageError
+from highwater.conformance.broker import advertised_by
+from highwater.conformance.connection import access_of
+from highwater.conformance.failures import TargetFailure
+from highwater.conformance.targets.base import Target
+from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from highwater.errors import UsageError
 
 ALIVE_TIMEOUT_S: Final = 3.0
 T = TypeVar("T")

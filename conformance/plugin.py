@@ -1,6 +1,6 @@
 """The pytest plugin: a target for the cases, a verdict for each, and a line for each verdict.
 
-    pytest -p conformance.plugin --pyargs conformance.cases --hw-target reference:3
+    pytest -p highwater.conformance.plugin --pyargs highwater.conformance.cases --hw-target reference:3
 
 A failure is run once more: another outcome then is `flaky`. After a failure the target must still be alive; one that
 is dead or hangs is charged to the case that left it so, and is revived where we launched it.
@@ -16,19 +16,20 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-from conformance.access import access_of
-from conformance.broker import Advertised, Broker, Topic, advertised_by, features_of
-from conformance.cluster import Cluster
-from conformance.connection import Patience
-from conformance.failures import TargetFailure
-from conformance.judging import TargetGone, Turn, judge
-from conformance.selection import case_of, check_era, needs_all, selected
-from conformance.sharing import SharedTarget, TargetServer
-from conformance.targets import KNOWN, launch_target
-from conformance.targets.base import PROMPT, Target
-from conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
-from spec.clauses import find_clause
-from spec.formats.verdict import UsageError
+from highwater.conformance.broker import Advertised, Broker, Topic, advertised_by, features_of
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.connection import Patience, access_of
+from highwater.conformance.failures import TargetFailure
+from highwater.conformance.judging import TargetGone, Turn, judge
+from highwater.conformance.selection import case_of, check_era, needs_all, selected
+from highwater.conformance.sharing import SharedTarget, TargetServer
+from highwater.conformance.targets import KNOWN, launch_target
+from highwater.conformance.targets.base import PROMPT, Target
+from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
+from highwater.errors import UsageError
+from highwater.spec.clauses import find_clause
+
+pytest_plugins = ["highwater.pytest_imports", "highwater.conformance.cases.fixtures"]
 
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
@@ -242,7 +243,7 @@ def _forget(item: pytest.Item) -> None:
 def _message(exception: BaseException) -> str:
     if isinstance(exception, TargetFailure | AssertionError):
         return (str(exception).strip() or "a bare assertion").splitlines()[0]
-    if isinstance(exception, Exception) and type(exception).__module__ == "conformance.failures":
+    if isinstance(exception, Exception) and type(exception).__module__ == "highwater.conformance.failures":
         return str(exception)
     return f"{type(exception).__name__}: {exception}".splitlines()[0]
 

@@ -12,9 +12,9 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from conformance.stamp import stamp_now
-from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts, read_expectations
-from spec.formats.verdict import UsageError
+from highwater.conformance.report import stamp_now
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts, read_expectations
+from highwater.errors import UsageError
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
@@ -66,7 +66,7 @@ def run_suite(
     UsageError for a target that is unknown, or the only one and cannot be had; of several it is told as an error row.
     `Interrupted` on Ctrl-C.
     """
-    from conformance.targets import check_target
+    from highwater.conformance.targets import check_reachable, check_target
 
     for name in targets:
         check_target(name)
@@ -75,6 +75,8 @@ def run_suite(
     told: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:
         try:
+            if not options.dry_run:
+                check_reachable(name)
             entry, is_whole = _run_target(name, options, on_progress)
         except UsageError as error:
             if len(targets) == 1:
@@ -128,7 +130,13 @@ def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.
     """A pytest of its own, and where to read what it tells."""
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
-    command += ["-p", "conformance.plugin", f"--hw-target={name}", f"--hw-report-fd={writer}", *options.arguments()]
+    command += [
+        "-p",
+        "highwater.conformance.plugin",
+        f"--hw-target={name}",
+        f"--hw-report-fd={writer}",
+        *options.arguments(),
+    ]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         pass_fds=[writer], start_new_session=True,

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
-from conformance.failures import NotApplicable
-from spec.clauses import Clause, find_clause
-from spec.formats.verdict import UsageError
+from highwater.conformance.failures import NotApplicable
+from highwater.errors import UsageError
+from highwater.spec.clauses import Clause, find_clause
 
 LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
@@ -15,7 +15,7 @@ def case_of(item: pytest.Item) -> tuple[str, Clause]:
     """`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`, and the clause."""
     marker = item.get_closest_marker("clause")
     if marker is None:
-        raise UsageError("a case without a clause", where=item.nodeid, mend="mark it with @clause")
+        raise UsageError("a case without a clause", where=item.nodeid, hint="mark it with @clause")
     clause_id, variant = marker.args
     callspec = getattr(item, "callspec", None)
     inside = [part for part in (variant, callspec.id if callspec else "") if part]
@@ -28,7 +28,7 @@ def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Ite
     for item in items:
         case, clause = case_of(item)
         if case in seen:
-            raise UsageError(f"two cases are called {case}", where=item.nodeid, mend="give one a variant")
+            raise UsageError(f"two cases are called {case}", where=item.nodeid, hint="give one a variant")
         seen.add(case)
         if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
             chosen.append(item)

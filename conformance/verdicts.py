@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from conformance.exchange import KeptEvent
-from conformance.failures import NotApplicable, TargetFailure, Unsupported
-from reference.wire.errors import DecodeError
-from spec.clauses import find_clause, load_clauses
-from spec.formats.verdict import ExitCode, UsageError
-from spec.releases import NEWEST, release_number
+from highwater.conformance.exchange import KeptEvent
+from highwater.conformance.failures import NotApplicable, TargetFailure, Unsupported
+from highwater.errors import ExitCode, UsageError
+from highwater.reference.wire.errors import DecodeError
+from highwater.releases import NEWEST, release_number
+from highwater.spec.clauses import find_clause, load_clauses
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
 
@@ -102,7 +102,7 @@ def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectat
         raise UsageError(f"not a list of expectations: {error}", where=str(path)) from error
     for each in listed:
         if each.clause.partition("[")[0] not in load_clauses():
-            raise UsageError(f"no clause {each.clause!r}", where=str(path), mend="see spec/clauses")
+            raise UsageError(f"no clause {each.clause!r}", where=str(path), hint="see spec/clauses")
     version = release.partition(":")[0] if "." in release else NEWEST
     return [each for each in listed if not each.since or release_number(version) >= release_number(each.since)]
 

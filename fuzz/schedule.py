@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 Option = int | str
 EVERYTHING: Final = "everything"
@@ -123,30 +123,30 @@ def read_schedule(path: Path, nodes: Collection[str] | None = None) -> Schedule:
 def check(schedule: Schedule, nodes: Collection[str] | None = None, *, where: str = "schedule") -> None:
     """UsageError at the first fault of unknown kind, node, option or time; `nodes` None: any id may be one."""
     if schedule.duration_ms <= 0:
-        raise UsageError(f"duration_ms is {schedule.duration_ms}", where=where, mend="give a positive time")
+        raise UsageError(f"duration_ms is {schedule.duration_ms}", where=where, hint="give a positive time")
     for number, fault in enumerate(schedule.faults):
         try:
             _check_fault(fault, schedule.duration_ms, nodes)
         except UsageError as error:
-            raise UsageError(error.what, where=f"{where}: fault {number}", mend=error.mend) from None
+            raise UsageError(error.what, where=f"{where}: fault {number}", hint=error.hint) from None
 
 
 def _check_fault(fault: Fault, duration_ms: int, nodes: Collection[str] | None) -> None:
     kind = KINDS.get(fault.kind)
     if kind is None:
-        raise UsageError(f"unknown fault {fault.kind!r}", mend=f"known: {', '.join(KINDS)}")
+        raise UsageError(f"unknown fault {fault.kind!r}", hint=f"known: {', '.join(KINDS)}")
     for name, value in (("at_ms", fault.at_ms), ("for_ms", fault.for_ms)):
         if value < 0:
-            raise UsageError(f"{name} is negative ({value})", mend="times count from the start of the run")
+            raise UsageError(f"{name} is negative ({value})", hint="times count from the start of the run")
     if fault.at_ms > duration_ms:
-        raise UsageError(f"at_ms {fault.at_ms} is after the end", mend=f"the run takes {duration_ms} ms")
+        raise UsageError(f"at_ms {fault.at_ms} is after the end", hint=f"the run takes {duration_ms} ms")
     if fault.for_ms and not kind.lasts:
-        raise UsageError(f"{fault.kind} takes no time", mend="leave for_ms out")
+        raise UsageError(f"{fault.kind} takes no time", hint="leave for_ms out")
     if not fault.nodes:
-        raise UsageError("no nodes", mend="name at least one node or role")
+        raise UsageError("no nodes", hint="name at least one node or role")
     for node in fault.nodes:
         if nodes is not None and node not in nodes and not ROLE.fullmatch(node):
-            raise UsageError(f"unknown node {node!r}", mend=f"known: {', '.join(nodes)}, or a role such as leader(t,0)")
+            raise UsageError(f"unknown node {node!r}", hint=f"known: {', '.join(nodes)}, or a role such as leader(t,0)")
     for name, given in fault.options.items():
         _check_option(fault.kind, kind, name, given)
 
@@ -154,14 +154,14 @@ def _check_fault(fault: Fault, duration_ms: int, nodes: Collection[str] | None) 
 def _check_option(fault: str, kind: Kind, name: str, given: Option) -> None:
     choices = kind.options.get(name)
     if choices is None:
-        raise UsageError(f"{fault} has no option {name!r}", mend=f"it has: {', '.join(kind.options) or 'none'}")
+        raise UsageError(f"{fault} has no option {name!r}", hint=f"it has: {', '.join(kind.options) or 'none'}")
     default = choices[0]
     if type(given) is not type(default):
-        raise UsageError(f"{name} is {given!r}", mend=f"give a {'number' if isinstance(default, int) else 'word'}")
+        raise UsageError(f"{name} is {given!r}", hint=f"give a {'number' if isinstance(default, int) else 'word'}")
     if len(choices) > 1 and given not in choices:
-        raise UsageError(f"{name} is {given!r}", mend=f"one of: {', '.join(map(str, choices))}")
+        raise UsageError(f"{name} is {given!r}", hint=f"one of: {', '.join(map(str, choices))}")
     if isinstance(given, int) and given < 0:
-        raise UsageError(f"{name} is negative ({given})", mend="give a number from 0 on")
+        raise UsageError(f"{name} is negative ({given})", hint="give a number from 0 on")
 
 
 def shrink(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reference.events import Request
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.api_versions import (
+from highwater.reference.effects import Request
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

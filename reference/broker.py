@@ -2,51 +2,61 @@
 
 from typing import Any
 
-from reference.admin import acls
-from reference.admin.alter_configs import AlterConfigs
-from reference.admin.describe_configs import DescribeConfigs
-from reference.admin.log_dirs import LogDirs
-from reference.admin.topic_partitions import TopicPartitions
-from reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi
-from reference.config import BrokerConfig
-from reference.context import Context, to_json
-from reference.controller.cluster import parse_topic, registration
-from reference.controller.controller import Controller
-from reference.controller.handlers import ControllerHandlers
-from reference.controller.paths import BROKERS, CONTROLLER, CONTROLLER_EPOCH, LOG_DIR_EVENTS, TOPICS
-from reference.effects import Close, Effect, HandlerFailed, Outbox
-from reference.events import STORE, Instant, Request, Response
-from reference.groups.coordinator import GroupCoordinator
-from reference.groups.expiry import GroupExpiry
-from reference.groups.offsets import OffsetsCoordinator
-from reference.groups.store import GroupStore
-from reference.metadata import MetadataHandler
-from reference.metadata_cache import Endpoint, MetadataCache
-from reference.peers import SWEEP, Peers
-from reference.procedures import spawn
-from reference.replication.delete_records import DeleteRecordsHandler
-from reference.replication.fetch import FetchHandler
-from reference.replication.isr_changes import ByAlterPartition, ByZooKeeper
-from reference.replication.log_maintenance import LogMaintenance
-from reference.replication.offsets import OffsetsHandler
-from reference.replication.partition import Partition
-from reference.replication.produce import ProduceHandler
-from reference.replication.purgatory import PREFIX, Purgatory
-from reference.replication.replica_manager import Key, ReplicaManager
-from reference.security.sasl import refuse_authenticate, refuse_handshake
-from reference.storage.filesystem import FileSystem
-from reference.store_client import PING, RECONNECT, StoreClient
-from reference.store_messages import Create, Delete, StoreReply, WatchEvent
-from reference.topic_configs import ROOT as CONFIGS
-from reference.topic_configs import TopicConfigs
-from reference.topics import ROOTS, Topics
-from reference.transactions.producer_ids import PRODUCER_IDS
-from reference.transactions.service import Transactions
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.controlled_shutdown import ControlledShutdownRequest
-from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionError, LeaderAndIsrResponse
-from reference.wire.messages.stop_replica import StopReplicaPartitionError, StopReplicaResponse
-from reference.wire.messages.update_metadata import UpdateMetadataResponse
+from highwater.reference.admin import acls
+from highwater.reference.admin.alter_configs import AlterConfigs
+from highwater.reference.admin.describe_configs import DescribeConfigs
+from highwater.reference.admin.log_dirs import LogDirs
+from highwater.reference.admin.topic_partitions import TopicPartitions
+from highwater.reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.topics import ROOT as CONFIGS
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context, to_json
+from highwater.reference.controller.cluster import (
+    BROKERS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    LOG_DIR_EVENTS,
+    TOPICS,
+    parse_topic,
+    registration,
+)
+from highwater.reference.controller.controller import Controller
+from highwater.reference.controller.handlers import ControllerHandlers
+from highwater.reference.effects import STORE, Close, Effect, HandlerFailed, Instant, Outbox, Request, Response
+from highwater.reference.groups.coordinator import GroupCoordinator
+from highwater.reference.groups.expiry import GroupExpiry
+from highwater.reference.groups.offsets import OffsetsCoordinator
+from highwater.reference.groups.store import GroupStore
+from highwater.reference.metadata import MetadataHandler
+from highwater.reference.metadata_cache import Endpoint, MetadataCache
+from highwater.reference.peers import SWEEP, Peers
+from highwater.reference.procedures import spawn
+from highwater.reference.replication.delete_records import DeleteRecordsHandler
+from highwater.reference.replication.fetch import FetchHandler
+from highwater.reference.replication.isr_changes import AlterPartitionManager, ZkIsrManager
+from highwater.reference.replication.log_maintenance import LogMaintenance
+from highwater.reference.replication.offsets import OffsetsHandler
+from highwater.reference.replication.partition import Partition
+from highwater.reference.replication.produce import ProduceHandler
+from highwater.reference.replication.purgatory import PREFIX, Purgatory
+from highwater.reference.replication.replica_manager import Key, ReplicaManager
+from highwater.reference.security.sasl import refuse_authenticate, refuse_handshake
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.store.client import PING, RECONNECT, StoreClient
+from highwater.reference.store.messages import Create, Delete, StoreReply, WatchEvent
+from highwater.reference.topics import ROOTS, Topics
+from highwater.reference.transactions.coordinator import PRODUCER_IDS
+from highwater.reference.transactions.service import Transactions
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import (
+    ControlledShutdownRequest,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    StopReplicaPartitionError,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
 
 PRODUCE = 0
 CONTROLLED_SHUTDOWN_VERSION = 3
@@ -56,7 +66,7 @@ CLUSTER_ID = "/cluster_id"
 
 
 class Broker:
-    """A broker node (see `reference.events`). After a crash, create a new instance: it recovers from its disk."""
+    """A broker node (see `reference.effects`). After a crash, create a new instance: it recovers from its disk."""
 
     def __init__(self, config: BrokerConfig, fs: FileSystem, *, tracing: bool = False) -> None:
         self.config = config
@@ -74,12 +84,12 @@ class Broker:
         self.cache = MetadataCache()
         self.configs = TopicConfigs(config)
         isr_changes = (
-            ByZooKeeper(context, self.store)
+            ZkIsrManager(context, self.store)
             if config.isr_update == "zookeeper"
-            else ByAlterPartition(context, self._peers, self.cache)
+            else AlterPartitionManager(context, self._peers, self.cache)
         )
         self.replicas = ReplicaManager(context, isr_changes, self._peers, self._purgatory, self.configs)
-        self.replicas.is_alive, self.replicas.knows = self.cache.is_alive, self.cache.knows
+        self.replicas.is_alive, self.replicas.partition_exists = self.cache.is_alive, self.cache.knows
         self.maintenance = LogMaintenance(context, self.replicas, self.configs)
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
@@ -358,7 +368,7 @@ class Broker:
         if found.error:
             return found.error != "NoNode"
         info = parse_topic(found.data)
-        return self.replicas.drop_strays(topic, info.assignment, info.removing, known)
+        return self.replicas.delete_strays(topic, info.assignment, info.removing, known)
 
     async def _report_failed_disk(self) -> None:
         """Notify the controller of a failed disk; it then asks which replicas are offline (KIP-112)."""

@@ -31,6 +31,9 @@ def broker_command(
         Path | None, typer.Option(help="Folder for the traces of all nodes, for `highwater spec trace`.")
     ] = None,
     control: Annotated[bool, typer.Option(help="Read start/kill/pause/resume commands from standard input.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the settings with their defaults; start nothing.")
+    ] = False,
 ) -> None:
     """Run the reference broker: one node, or a cluster of processes.
 
@@ -39,17 +42,20 @@ def broker_command(
     Examples: highwater broker --cluster 3 --port 9092 · highwater broker --cluster 1 --guard-off AckAfterCommit
     · highwater broker --config broker.toml
     """
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
 
+    if list_:
+        _list_settings()
+        return
     if (config is None) == (cluster == 0):
-        raise UsageError("give either --config FILE or --cluster N", mend="try: highwater broker --cluster 3")
+        raise UsageError("give either --config FILE or --cluster N", hint="try: highwater broker --cluster 3")
     if config is not None:
-        from reference.config_file import read_config
-        from reference.drivers.process import run_node
+        from highwater.reference.configuration.properties import read_config
+        from highwater.reference.drivers.process import run_node
 
         run_node(read_config(config), lambda address: _print_line(f"ready {address}"), trace=trace)
         return
-    from reference.drivers.cluster import Cluster, supervise
+    from highwater.reference.drivers.cluster import Cluster, supervise
 
     settings: dict[str, object] = {
         "truncation": truncation,
@@ -67,7 +73,7 @@ def _setting(text: str) -> tuple[str, object]:
     """Parse KEY=VALUE; the value is parsed as JSON if possible, else it is a string. UsageError without `=`."""
     import json
 
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
 
     key, equals, value = text.partition("=")
     if not equals:
@@ -76,3 +82,14 @@ def _setting(text: str) -> tuple[str, object]:
         return key, json.loads(value)
     except ValueError:
         return key, value
+
+
+def _list_settings() -> None:
+    import msgspec
+
+    from highwater.names import print_names
+    from highwater.reference.configuration.broker import BrokerConfig
+
+    fields = msgspec.structs.fields(BrokerConfig)
+    rows = ((field.name, "required" if field.required else str(field.default)) for field in fields)
+    print_names(rows, ("setting", "default"))

@@ -3,12 +3,11 @@
 import json
 from typing import Any, Final
 
-from reference.config import BrokerConfig
-from reference.effects import CancelTimer, Level, Log, Outbox, SetTimer, Trace
-from reference.events import Instant
-from reference.guards import Guards
-from reference.meters import Meters
-from reference.storage.filesystem import FileSystem
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.effects import CancelTimer, Instant, Level, Log, Outbox, SetTimer, Trace
+from highwater.reference.guards import Guards
+from highwater.reference.meters import Meters
+from highwater.reference.storage.filesystem import FileSystem
 
 NOT_REGISTERED: Final = (1 << 63) - 1
 

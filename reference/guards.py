@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from spec.formats.verdict import UsageError
+from highwater.names import unknown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,19 @@ class Guards:
     def without(self, *names: str) -> Self:
         """Return a copy with the named guards off; `FenceStaleFetch` and `fence_stale_fetch` name the same guard.
 
-        Raises UsageError, with the list of known names, for an unknown one.
+        Raises UsageError, with near names, for an unknown one.
         """
         known = [field.name for field in dataclasses.fields(self)]
         switches = [switch_name(name) for name in names]
         for name, switch in zip(names, switches, strict=True):
             if switch not in known:
-                raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(known)}")
+                raise unknown_name("guard", name, map(guard_name, known), "highwater guards --list")
         return dataclasses.replace(self, **dict.fromkeys(switches, False))
+
+
+def guard_name(switch: str) -> str:
+    """Convert `fence_stale_fetch` to `FenceStaleFetch`."""
+    return "".join(word.capitalize() for word in switch.split("_"))
 
 
 def switch_name(guard: str) -> str:

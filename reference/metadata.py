@@ -2,21 +2,20 @@
 
 from dataclasses import replace
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.store import OFFSETS_TOPIC, GroupStore
-from reference.metadata_cache import CachedTopic, MetadataCache
-from reference.procedures import spawn
-from reference.topics import INTERNAL_TOPICS, Topics, is_legal_name
-from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-from reference.wire.messages.find_coordinator import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
+from highwater.reference.metadata_cache import CachedTopic, MetadataCache
+from highwater.reference.procedures import spawn
+from highwater.reference.topics import INTERNAL_TOPICS, Topics, is_legal_name
+from highwater.reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import (
     Coordinator,
+    DescribeClusterBroker,
+    DescribeClusterResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from reference.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -24,7 +23,7 @@ from reference.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from reference.wire.schema import ZERO_UUID
+from highwater.reference.wire.schema import ZERO_UUID
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # Read, write, create, delete, alter, describe, describe and alter configs: there is no authorizer, so all (KIP-430).

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 LEADER_DURING_DELETE = -2
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from reference.broker import Broker
-from reference.meters import Labels
-from reference.replication.partition import Role
-from reference.replication.states import NO_LEADER
+from highwater.reference.broker import Broker
+from highwater.reference.meters import Labels
+from highwater.reference.replication.partition import Role
+from highwater.reference.replication.states import NO_LEADER
 
 Sample = tuple[str, Labels, int]
 WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -54,8 +54,8 @@ def _replica_gauges(broker: Broker) -> dict[str, int]:
         "PartitionCount": len(partitions),
         "LeaderCount": len(led),
         "UnderReplicatedPartitions": sum(len(partition.isr) < len(partition.replicas) for partition in led),
-        "UnderMinIsrPartitionCount": sum(not partition.has_enough(partition.isr) for partition in led),
-        "OfflineReplicaCount": sum(partition.offline for partition in partitions) + len(broker.replicas.refused),
+        "UnderMinIsrPartitionCount": sum(not partition.has_min_isr(partition.isr) for partition in led),
+        "OfflineReplicaCount": sum(partition.offline for partition in partitions) + len(broker.replicas.corrupt_logs),
         "ReplicaMaxLag": max(lags, default=0),
         "LogSizeBytes": sum(segment.size for partition in partitions for segment in partition.log.segments),
         "PurgatorySize": len(broker.purgatory),

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from reference.context import Context
-from reference.events import Request, Response, broker_peer
-from reference.procedures import Pending
+from highwater.reference.context import Context
+from highwater.reference.effects import Request, Response, broker_peer
+from highwater.reference.procedures import Pending
 
 SWEEP = "peer-requests"
 SWEEP_MS = 1_000

@@ -6,42 +6,37 @@ The handlers write to the metadata store; the controller reacts to the watch eve
 import re
 from hashlib import sha256
 
-from reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
-from reference.context import Context, from_json, to_json
-from reference.controller.cluster import parse_topic
-from reference.controller.controller import Controller
-from reference.controller.paths import DELETE_TOPICS, TOPICS
-from reference.controller.placement import Assignment, assign_replicas
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.procedures import Pending
-from reference.replication.purgatory import Purgatory
-from reference.store_client import StoreClient
-from reference.store_messages import Create, SetData
-from reference.topic_configs import ROOT as CONFIGS
-from reference.topic_configs import TopicConfigs, config_path
-from reference.topic_values import SETTINGS
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_partitions import (
+from highwater.reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
+from highwater.reference.configuration.topic_values import SETTINGS
+from highwater.reference.configuration.topics import ROOT as CONFIGS
+from highwater.reference.configuration.topics import TopicConfigs, config_path
+from highwater.reference.context import Context, from_json, to_json
+from highwater.reference.controller.cluster import DELETE_TOPICS, TOPICS, parse_topic
+from highwater.reference.controller.controller import Controller
+from highwater.reference.controller.topic_changes import Assignment, assign_replicas
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.procedures import Pending
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.store.client import StoreClient
+from highwater.reference.store.messages import Create, SetData
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
-)
-from reference.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfigs,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from reference.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from reference.wire.schema import ZERO_UUID
+from highwater.reference.wire.schema import ZERO_UUID
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 INTERNAL_TOPICS = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}

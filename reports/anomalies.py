@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from spec.formats.history import Config
+from highwater.spec.formats.history import Config
 
 CATALOGUE = Path(__file__).parent.parent / "spec" / "anomalies.toml"
 

@@ -8,24 +8,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from reports.anomalies import Anomaly, Severity, anomalies
-from reports.audit_objects import audit_objects
-from reports.checked import going_on
-from reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
-from reports.dataset.schema import MANIFEST
-from reports.engines import Pool
-from reports.importers.formats import open_history
-from reports.ingest.history import Ingested
-from reports.pipeline import Spark
-from reports.reading import read
-from reports.rules.found import NOBODY, Found, Promise
-from reports.rules.run import check_run
-from reports.rules.told import Told
-from reports.spreading import Engine
-from reports.tables import Step
-from reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
-from spec.formats.history import kinds_of_faults
-from spec.formats.verdict import Verdict, worst
+from highwater.errors import Verdict, worst
+from highwater.reports.anomalies import Anomaly, Severity, anomalies
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
+from highwater.reports.dataset.schema import MANIFEST
+from highwater.reports.execution.checkpoints import going_on
+from highwater.reports.execution.engines import Pool
+from highwater.reports.execution.partitions import Engine
+from highwater.reports.execution.reading import read
+from highwater.reports.execution.spark import Spark
+from highwater.reports.importers.formats import open_history
+from highwater.reports.ingest.history import Ingested
+from highwater.reports.objects import audit_objects
+from highwater.reports.rules.findings import NOBODY, Found, Promise
+from highwater.reports.rules.run import check_run
+from highwater.reports.rules.step_findings import Told
+from highwater.reports.tables import Step
+from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
+from highwater.spec.formats.history import kinds_of_faults
 
 PLACES_SHOWN: Final = 4
 """Where one read has a value, if it has it more than once."""
@@ -51,12 +51,13 @@ def audit(
 
     With `out` it is kept there as a dataset.
     """
+    opened = None
     if not (Path(where) / MANIFEST).exists():
-        history = open_history(str(where), format_)
-        if history.config.workload != "log":
-            return audit_objects(history, str(where))
+        opened = open_history(str(where), format_)
+        if opened.config.workload != "log":
+            return audit_objects(opened, str(where))
     with _place(where, out, isinstance(engine, Spark)) as folder:
-        return audit_history(read(where, overrides, format_, folder), str(where), engine)
+        return audit_history(read(where, overrides, format_, folder, opened), str(where), engine)
 
 
 @contextmanager

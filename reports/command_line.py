@@ -8,9 +8,9 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from reports.spreading import Engine
-    from reports.verdicts import AuditResult
-    from spec.formats.verdict import Verdict
+    from highwater.errors import Verdict
+    from highwater.reports.execution.partitions import Engine
+    from highwater.reports.verdicts import AuditResult
 
 CONFIG_KEYS = (
     "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction, "
@@ -20,9 +20,11 @@ CONFIG_KEYS = (
 
 def audit_command(
     histories: Annotated[
-        list[str],
-        typer.Argument(help="Histories, folders or patterns of them, or addresses (hdfs://, s3://, file://)."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            help="Files, folders or patterns of them, addresses (hdfs://, s3://, file://), or - (standard input)."
+        ),
+    ] = None,
     engine: Annotated[
         str, typer.Option(help="local, spark, or auto: Spark for what one machine would not hold.")
     ] = "auto",
@@ -41,6 +43,7 @@ def audit_command(
     follow: Annotated[
         bool, typer.Option(help="A folder whose files are still coming: tell the verdict so far, until _SUCCESS comes.")
     ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the rules: number, name and sentence.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Audit histories: every anomaly with two operations that show it.
@@ -53,22 +56,35 @@ def audit_command(
     Examples: highwater audit results/20260101T120000Z-demo/off · highwater audit history.edn --config acks=all
     · highwater audit 'store/kafka*/2026*' --html compared.html
     """
-    from reports.audit import audit
-    from reports.engines import engine_for
-    from reports.importers.inputs import histories as histories_of
-    from spec.formats.verdict import EXIT_OF_VERDICT, UsageError
+    from highwater.errors import EXIT_OF_VERDICT, UsageError
+    from highwater.reports.audit import audit
+    from highwater.reports.execution.engines import engine_for
+    from highwater.reports.importers.inputs import histories as histories_of
+    from highwater.reports.importers.sources import seekable
 
+    if list_:
+        _list_rules(json=json_)
+        return
+    if not histories:
+        raise UsageError("no history", where="audit", hint="name a file or folder; docs/audit/formats.md lists formats")
     overrides = dict(_override(each) for each in config or [])
     checker = engine_for(engine, master, conf or ())
     if follow:
         if html is not None or out is not None:
-            raise UsageError("not with --follow", where="--html, --out", mend="audit the history when it is whole")
+            raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is whole")
         raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, json=json_)])
     paths = [path for each in histories for path in histories_of(each)]
 
     def audit_one(path: str) -> "AuditResult":
         kept = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
-        return audit(path, overrides=overrides, engine=checker, format_=format_, out=kept)
+        with seekable(path) as readable:
+            result = audit(readable, overrides=overrides, engine=checker, format_=format_, out=kept)
+            result = msgspec.structs.replace(result, history=path)
+            if html is not None and len(paths) == 1:
+                from highwater.reports.report import report_history
+
+                typer.echo(f"page: {report_history(readable, result, html)}", err=True)
+        return result
 
     if len(paths) > 1:
         raise typer.Exit(EXIT_OF_VERDICT[_many(paths, audit_one, html, json=json_)])
@@ -77,17 +93,21 @@ def audit_command(
         typer.echo(msgspec.json.encode(result).decode())
     else:
         show(result)
-    if html is not None:
-        from reports.report import report_history
-
-        typer.echo(f"page: {report_history(paths[0], result, html)}", err=True)
     raise typer.Exit(EXIT_OF_VERDICT[result.verdict])
+
+
+def _list_rules(*, json: bool) -> None:
+    from highwater.names import print_names
+    from highwater.reports.anomalies import anomalies
+
+    rows = ((str(number), anomaly.name, anomaly.sentence) for number, anomaly in anomalies().items())
+    print_names(rows, ("rule", "name", "sentence"), as_json=json)
 
 
 def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Path | None, *, json: bool) -> "Verdict":
     """A line for each, and a page that compares them."""
-    from reports.compare import Outcome, compare_outcomes
-    from reports.runs import audit_runs
+    from highwater.reports.compare import Outcome, compare_outcomes
+    from highwater.reports.runs import audit_runs
 
     outcomes: list[Outcome] = []
     verdict = audit_runs(paths, audit_one, lambda result: outcomes.append(Outcome.of(result)), json=json)
@@ -98,13 +118,13 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
 
 def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *, json: bool) -> "Verdict":
     """A line on standard error whenever files came, then the verdict. Spark as the engine looks for files, too."""
-    from reports.follow import follow, looked_for
-    from reports.pipeline import Spark
-    from reports.streaming import Streamed
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
+    from highwater.reports.execution.spark import Spark
+    from highwater.reports.follow import follow, looked_for
+    from highwater.reports.streaming import Streamed
 
     if len(histories) != 1:
-        raise UsageError("expected one folder", where="--follow", mend="follow one history at a time")
+        raise UsageError("expected one folder", where="--follow", hint="follow one history at a time")
 
     def tell(so_far: "AuditResult") -> None:
         found = ", ".join(f"{finding.name} {finding.count}" for finding in so_far.findings if not finding.expected)
@@ -121,12 +141,15 @@ def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *
 
 def _override(text: str) -> tuple[str, Any]:
     """KEY=VALUE as the header would hold it."""
-    from spec.formats.history import Config
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
+    from highwater.names import unknown_name
+    from highwater.spec.formats.history import Config
 
     key, equals, value = text.partition("=")
-    if not equals or key not in CONFIG_KEYS.split(", "):
-        raise UsageError(f"expected KEY=VALUE, not {text!r}", where="--config", mend=f"keys: {CONFIG_KEYS}")
+    if not equals:
+        raise UsageError(f"expected KEY=VALUE, not {text!r}", where="--config", hint=f"keys: {CONFIG_KEYS}")
+    if key not in CONFIG_KEYS.split(", "):
+        raise unknown_name("setting", key, CONFIG_KEYS.split(", "), "highwater audit --help", where="--config")
     try:
         config = msgspec.convert({key: value}, Config, strict=False)
     except msgspec.ValidationError as error:
@@ -139,7 +162,7 @@ def show(result: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reports.page.conclusions import conclusions
+    from highwater.reports.page.conclusions import conclusions
 
     console = Console(highlight=False)
     table = Table(box=None, title=f"{result.history}: {result.verdict}", title_justify="left")
@@ -179,22 +202,11 @@ def report_command(
 
     Examples: highwater report results/20260101T120000Z-chaos · highwater report results --compare compared.html
     """
-    from reports.compare import compare as compare_runs
-    from reports.report import report
+    from highwater.reports.compare import compare as compare_runs
+    from highwater.reports.report import report
 
     if compare is not None:
         typer.echo(str(compare_runs(runs, compare)))
         return
     for run in runs:
         typer.echo(str(report(run)))
-
-
-def demo_command() -> None:
-    """The main job, end to end, on a cluster of its own: specification, simulation, trace, conformance, fuzzing,
-    a healthy cluster under faults, a broken one, their audits, and one page.
-
-    About three minutes on two cores. Exit code 0 if everything came out as it should, the broken half included.
-    """
-    from reports.demo import demo
-
-    raise typer.Exit(demo())

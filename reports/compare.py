@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from reports.anomalies import Severity
-from reports.report import PAGE, write_page
-from reports.runs import Unreadable
-from reports.verdicts import AuditResult
-from spec.formats.history import Config
-from spec.formats.verdict import UsageError, Verdict
+from highwater.errors import UsageError, Verdict
+from highwater.reports.anomalies import Severity
+from highwater.reports.report import PAGE, write_page
+from highwater.reports.runs import Unreadable
+from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import Config
 
 RUNS_SHOWN = 2_000
 NO_FAULTS, ALL_GUARDS = "none that was told", "all guards on"
@@ -71,7 +71,7 @@ def compare(inputs: list[Path], page: Path) -> Path:
     """Write the page. Inputs are run folders, folders of them, and files that `audit --json` wrote."""
     runs = [run for each in inputs for run in _runs(each, page)]
     if not runs:
-        raise UsageError("nothing to compare", where=", ".join(map(str, inputs)), mend="run highwater audit first")
+        raise UsageError("nothing to compare", where=", ".join(map(str, inputs)), hint="run highwater audit first")
     return _write(runs, page)
 
 
@@ -125,8 +125,8 @@ def _runs(path: Path, page: Path) -> list[Compared]:
         kind: Any = Outcomes if isinstance(many, dict) and "histories" in many else Outcome
         told = msgspec.convert(many, kind)
     except (OSError, msgspec.MsgspecError) as error:
-        mend = "give run folders, or what highwater audit --json printed"
-        raise UsageError(f"not a verdict: {error}", where=str(path), mend=mend) from error
+        hint = "give run folders, or what highwater audit --json printed"
+        raise UsageError(f"not a verdict: {error}", where=str(path), hint=hint) from error
     outcomes = told.histories if isinstance(told, Outcomes) else [told]
     return [_of_outcome(outcome, page) for outcome in outcomes]
 
@@ -143,8 +143,8 @@ def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
         try:
             outcome = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=Outcome)
         except msgspec.MsgspecError as error:
-            mend = f"highwater audit {folder} makes it anew"
-            raise UsageError(f"not a verdict: {error}", where=str(folder / "verdict.json"), mend=mend) from error
+            hint = f"highwater audit {folder} makes it anew"
+            raise UsageError(f"not a verdict: {error}", where=str(folder / "verdict.json"), hint=hint) from error
     about, run = _read(folder / "about.json"), _read(folder / "run.json") or _read(folder.parent / "run.json")
     command = run.get("command", [])
     off = [value for flag, value in pairwise(command) if flag in {"--guard", "--guard-off"}]

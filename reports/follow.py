@@ -14,20 +14,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from reports.audit import audit_history
-from reports.dataset.reader import read_dataset
-from reports.dataset.writer import Writer, telling_of_the_disk
-from reports.importers import native
-from reports.importers.formats import History
-from reports.importers.quarantine import Quarantine
-from reports.importers.shape import sound
-from reports.importers.sources import blocks
-from reports.ingest.events import Ingest
-from reports.reading import read_events, replaced
-from reports.spreading import Engine
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError
-from spec.interruption import TERMINATION_SIGNALS
+from highwater.errors import UsageError
+from highwater.reports.audit import audit_history
+from highwater.reports.dataset.reader import read_dataset
+from highwater.reports.dataset.writer import Writer, telling_of_the_disk
+from highwater.reports.execution.partitions import Engine
+from highwater.reports.execution.reading import read_events, replaced
+from highwater.reports.importers import native
+from highwater.reports.importers.formats import History
+from highwater.reports.importers.jepsen_shape import sound
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import blocks
+from highwater.reports.ingest.events import Ingest
+from highwater.reports.verdicts import AuditResult
+from highwater.signals import TERMINATION_SIGNALS
 
 END: Final = "_SUCCESS"
 LOOK_AGAIN_S: Final = 0.2
@@ -72,7 +72,7 @@ def follow(
     What was read is on disk, in pieces. UsageError for a folder that there is not.
     """
     if not folder.is_dir():
-        raise UsageError("there is no such folder", where=str(folder), mend="make it before anybody writes there")
+        raise UsageError("there is no such folder", where=str(folder), hint="make it before anybody writes there")
     quarantine = Quarantine()
     with _Pieces(str(folder), engine) as pieces, _interruption() as stop:
         known: list[History] = []

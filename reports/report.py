@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reports.dataset.schema import MANIFEST
-from reports.importers.formats import open_history
-from reports.importers.inputs import NAMES
-from reports.page.history import OPERATIONS_DRAWN, show_history
-from reports.page.words import cited
-from reports.verdicts import AuditResult
-from spec.formats.history import Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.dataset.schema import MANIFEST
+from highwater.reports.importers.formats import open_history
+from highwater.reports.importers.inputs import NAMES
+from highwater.reports.page.history import OPERATIONS_DRAWN, show_history
+from highwater.reports.page.words import cited
+from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import Event
 
 PAGE = "report.html"
 PARTS = ("run", "spec", "trace", "simulate", "conform", "fuzz")
@@ -26,20 +26,20 @@ PARTS = ("run", "spec", "trace", "simulate", "conform", "fuzz")
 def report(folder: Path) -> Path:
     """Write `report.html` from what the folder holds: `spec.json`, `conform.json` ... and folders with a history."""
     if not folder.is_dir():
-        raise UsageError("no such results folder", where=str(folder), mend="give a folder that holds a run")
+        raise UsageError("no such results folder", where=str(folder), hint="give a folder that holds a run")
     parts = {name: _read(folder / f"{name}.json") for name in PARTS}
     folders = [each for each in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _holds_history(each)]
     histories = [_history(each, OPERATIONS_DRAWN // len(folders)) for each in folders]
     if not histories and not any(parts[name] for name in PARTS if name != "run"):
-        raise UsageError("holds no verdict and no results", where=str(folder), mend="run highwater demo or audit first")
+        raise UsageError("holds no verdict and no results", where=str(folder), hint="run highwater demo or audit first")
     return _write(folder / PAGE, histories, parts)
 
 
 def report_history(where: str, result: AuditResult, page: Path) -> Path:
     """The page of one history alone, which must tell its events: the columns that were made of it do not."""
     if (Path(where) / MANIFEST).exists():
-        mend = "audit the history that it was made of"
-        raise UsageError("holds columns, and no events to make a page of", where=where, mend=mend)
+        hint = "audit the history that it was made of"
+        raise UsageError("holds columns, and no events to make a page of", where=where, hint=hint)
     shown = {
         **show_history(_events(where, result), result),
         **_notes({}, Path(where).name),
@@ -60,14 +60,14 @@ def write_page(path: Path, template: str, **values: Any) -> Path:
         hidden.write_text(_templates().get_template(template).render(**values))
         hidden.replace(path)
     except OSError as error:
-        raise UsageError(f"cannot write the page ({error.strerror})", where=str(path), mend="name another") from error
+        raise UsageError(f"cannot write the page ({error.strerror})", where=str(path), hint="name another") from error
     return path
 
 
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("reports"),
+        loader=PackageLoader("highwater.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -89,8 +89,8 @@ def _history(folder: Path, limit: int) -> dict[str, Any]:
     try:
         result = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=AuditResult)
     except msgspec.MsgspecError as error:
-        mend = f"highwater audit {folder} --json > {folder / 'verdict.json'} makes it anew"
-        raise UsageError(f"not a verdict of this version: {error}", where=str(folder), mend=mend) from error
+        hint = f"highwater audit {folder} --json > {folder / 'verdict.json'} makes it anew"
+        raise UsageError(f"not a verdict of this version: {error}", where=str(folder), hint=hint) from error
     history = next(folder / name for name in NAMES if (folder / name).exists())
     notes = _read(folder / "about.json") or {}
     return {

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import typer
 
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError, Verdict, worst
+from highwater.errors import UsageError, Verdict, worst
+from highwater.reports.verdicts import AuditResult
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
-from reports.follow import END, LOOK_AGAIN_S, arrived
-from reports.pipeline import Spark
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.execution.spark import Spark
+from highwater.reports.follow import END, LOOK_AGAIN_S, arrived
 
 COLUMNS: Final = "path string, modificationTime timestamp, length long, content binary"
 EVERY: Final = "200 milliseconds"

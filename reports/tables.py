@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reports.columns import NEVER, UNKNOWN, Ints, Status
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Status
 
 
 class Step(NamedTuple):

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
-from reports.anomalies import Severity
-from reports.importers.quarantine import Quarantine
-from spec.formats.history import Config
-from spec.formats.run import write_json
-from spec.formats.verdict import Verdict
+from highwater.errors import Verdict
+from highwater.reports.anomalies import Severity
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.results import write_json
+from highwater.spec.formats.history import Config
 
 WITNESSES_SHOWN: Final = 8
 

@@ -16,9 +16,10 @@ from typing import Final
 
 import msgspec
 
-from spec.formats.verdict import UsageError, Verdict
-from spec.guards import Guard, Mutant, load_guards
-from spec.models import (
+from highwater.errors import UsageError, Verdict
+from highwater.names import unknown_name
+from highwater.spec.guards import Guard, Mutant, load_guards
+from highwater.spec.models import (
     CONTRACTS,
     FAST,
     PROFILES,
@@ -31,10 +32,10 @@ from spec.models import (
     with_constants,
     with_only,
 )
-from spec.story import format_counterexample
-from spec.tlc import Options, Progress, run_tlc
-from spec.tlc_messages import TlcResult
-from spec.toolchain import cache_folder, tlc_jar
+from highwater.spec.tlc.counterexample import format_counterexample
+from highwater.spec.tlc.messages import TlcResult
+from highwater.spec.tlc.run import Options, Progress, run_tlc
+from highwater.toolchain import cache_folder, tlc_jar
 
 TIMEOUT_S: Final = 3600
 REACHED: Final = "REACHED "
@@ -180,7 +181,7 @@ def _chosen_models(names: Sequence[str] | None, profile: Profile) -> list[Model]
     for name in names:
         named = [m for m in models.values() if name in {m.name, m.folder}]
         if not named:
-            raise UsageError(f"no model {name!r}", mend=f"known: {', '.join(known_names())}")
+            raise unknown_name("model or guard", name, known_names(), "highwater spec check --list")
         chosen += [m for m in named if m not in chosen and (name == m.name or _within(m.profile, profile))]
     return chosen
 
@@ -189,10 +190,10 @@ def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Tas
     guards = load_guards()
     for name in ids if ids is not None else guards:
         if name not in guards:
-            raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(guards)}")
+            raise unknown_name("guard", name, guards, "highwater guards --list")
         guard = guards[name]
         if ids is not None and not guard.mutants:
-            raise UsageError(f"no model shows {name}: {guard.tlc}", mend="name a guard that has mutants in guards.toml")
+            raise UsageError(f"no model shows {name}: {guard.tlc}", hint="name a guard that has mutants in guards.toml")
         for mutant in guard.mutants:
             if ids is not None or _within(mutant.profile, profile):
                 yield Task(model=find_model(mutant.model, referrer=name), guard=name, mutant=mutant)
@@ -275,7 +276,7 @@ def mutant_config(model: Model, guard: str, mutant: Mutant) -> str:
         raise UsageError(
             f"{guard}: {model.name} does not claim {mutant.breaks}",
             where="guards.toml",
-            mend=f"{model.cfg} claims {', '.join(claims)}",
+            hint=f"{model.cfg} claims {', '.join(claims)}",
         )
     return with_only(text, mutant.breaks, claims[mutant.breaks])
 

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.names import unknown_name
 
 FOLDER: Final = Path(__file__).with_name("clauses")
 
@@ -39,7 +40,7 @@ def load_clauses(folder: Path = FOLDER) -> dict[str, Clause]:
         try:
             rows = msgspec.convert(tomllib.loads(path.read_text()).get("clause", []), list[Clause])
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-            raise UsageError(f"not a list of clauses: {error}", where=str(path), mend="see spec/clauses.py") from error
+            raise UsageError(f"not a list of clauses: {error}", where=str(path), hint="see spec/clauses.py") from error
         for clause in rows:
             _check(clause, path, clauses)
             clauses[clause.id] = clause
@@ -47,18 +48,17 @@ def load_clauses(folder: Path = FOLDER) -> dict[str, Clause]:
 
 
 def find_clause(clause_id: str) -> Clause:
-    """Return one clause; raise UsageError with the known ids of its area if there is none."""
+    """Return one clause; raise UsageError with near ids if there is none."""
     clauses = load_clauses()
     if clause_id not in clauses:
-        area = [known for known in clauses if known.startswith(clause_id.partition("-")[0])]
-        raise UsageError(f"no clause {clause_id!r}", mend=f"known: {', '.join(area or clauses)}")
+        raise unknown_name("clause", clause_id, clauses, "highwater conform --list")
     return clauses[clause_id]
 
 
 def _check(clause: Clause, path: Path, known: dict[str, Clause]) -> None:
     if not re.fullmatch(rf"{path.stem}-[1-9]\d*", clause.id):
-        raise UsageError(f"{clause.id} is not {path.stem}-<number>", where=str(path), mend="number it in its area")
+        raise UsageError(f"{clause.id} is not {path.stem}-<number>", where=str(path), hint="number it in its area")
     if clause.id in known:
-        raise UsageError(f"{clause.id} is defined twice", where=str(path), mend="give one of them a new number")
+        raise UsageError(f"{clause.id} is defined twice", where=str(path), hint="give one of them a new number")
     if not clause.sentence.endswith("."):
-        raise UsageError(f"{clause.id} is not a sentence", where=str(path), mend="end it with a full stop")
+        raise UsageError(f"{clause.id} is not a sentence", where=str(path), hint="end it with a full stop")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spec.formats.verdict import EXIT_OF_VERDICT, ExitCode, UsageError, worst
+from highwater.errors import EXIT_OF_VERDICT, ExitCode, UsageError, worst
+from highwater.names import print_names, unknown_name
 
 if TYPE_CHECKING:
-    from spec.check import ModelResult, Update
-    from spec.trace import EntityVerdict, TraceVerdict
+    from highwater.spec.check import ModelResult, Update
+    from highwater.spec.trace import EntityVerdict, TraceVerdict
 
 spec_app = typer.Typer(
     no_args_is_help=True, help="Check the TLA+ models, prove protocols, and validate traces against the models."
@@ -33,6 +34,7 @@ def check_command(
     ] = True,
     profile: Annotated[str, typer.Option(help="fast; deep: also runs of up to half an hour; soak: all runs.")] = "fast",
     fresh: Annotated[bool, typer.Option("--fresh", help="Ignore cached results.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the models and what each claims; run none.")] = False,
     json_: JsonOption = False,
 ) -> None:
     """Model check: every model must hold, and every mutant must break the property that guards.toml names.
@@ -41,12 +43,16 @@ def check_command(
 
     Examples: highwater spec check · highwater spec check TruncateByEpoch · highwater spec check MCHwTruncation_deep
     """
-    from spec.check import check
-    from spec.models import PROFILES
+    from highwater.spec.check import check
+    from highwater.spec.models import PROFILES, load_models
 
+    if list_:
+        rows = ((model.name, model.profile, model.claim) for model in load_models().values())
+        print_names(rows, ("model", "profile", "claim"), as_json=json_)
+        return
     depth = next((known for known in PROFILES if known == profile), None)
     if depth is None:
-        raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
+        raise UsageError(f"no profile {profile!r}", hint=f"known: {', '.join(PROFILES)}")
     models, mutants, named_guards = _chosen(names or [], guards=guards)
     with _progress(quiet=json_) as update:
         results = check(models, mutants, update, profile=depth, jobs=jobs, fresh=fresh)
@@ -64,9 +70,9 @@ def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, li
 
     The name of a folder also selects the mutants of its models.
     """
-    from spec.check import guards_of
-    from spec.guards import load_guards
-    from spec.models import load_models
+    from highwater.spec.check import guards_of
+    from highwater.spec.guards import load_guards
+    from highwater.spec.models import load_models
 
     if not names:
         return None, None if guards else [], set()
@@ -118,7 +124,7 @@ def _steps(result: "ModelResult", named_guards: Collection[str]) -> dict[str, An
     """Return the counterexample as `{"steps": [...]}` if it is unexpected or its guard was named, else `{}`."""
     from dataclasses import asdict
 
-    from spec.story import counterexample_steps
+    from highwater.spec.tlc.counterexample import counterexample_steps
 
     shown = result.outcome.trace and (result.faults or result.guard in named_guards)
     return {"steps": [asdict(step) for step in counterexample_steps(result.outcome.trace)]} if shown else {}
@@ -217,12 +223,12 @@ def prove_command(
 
     Examples: highwater spec prove · highwater spec prove isr_commit --drops
     """
-    from spec.models import PROFILES
-    from spec.proofs import report
-    from spec.proofs.running import run, run_research
+    from highwater.spec.models import PROFILES
+    from highwater.spec.proofs import report
+    from highwater.spec.proofs.run import run, run_research
 
     if profile not in PROFILES:
-        raise UsageError(f"no profile {profile!r}", mend=f"known: {', '.join(PROFILES)}")
+        raise UsageError(f"no profile {profile!r}", hint=f"known: {', '.join(PROFILES)}")
     deep, wanted = profile != "fast", names or [*report.PROTOCOLS, report.RESEARCH]
     protocols = [report.load(name) for name in wanted]
     to_prove = [protocol for protocol in protocols if protocol.name != report.RESEARCH]
@@ -249,19 +255,18 @@ def draw_command(
 
     Examples: highwater spec draw TruncateByEpoch · highwater spec draw MCHwTruncation --states 25 -o states.svg
     """
-    from spec.check import check, known_names
-    from spec.draw import draw_counterexample, draw_states
-    from spec.guards import load_guards
-    from spec.models import load_models
+    from highwater.spec.check import check, known_names
+    from highwater.spec.draw import draw_counterexample, draw_states
+    from highwater.spec.guards import load_guards
+    from highwater.spec.models import load_models
 
-    guards = {key: guard.id for guard in load_guards().values() for key in (guard.id, guard.switch)}
-    if name in guards:
-        results = check(models=[], guards=[guards[name]], jobs=1)
+    if name in load_guards():
+        results = check(models=[], guards=[name], jobs=1)
         picture = draw_counterexample(next((result for result in results if result.outcome.trace), results[0]))
     elif name in load_models():
         picture = draw_states(load_models()[name], states)
     else:
-        raise UsageError(f"no model or guard {name!r}", mend=f"known: {', '.join(known_names())}")
+        raise unknown_name("model or guard", name, known_names(), "highwater spec check --list")
     path = out or Path(f"{name}.svg")
     path.write_text(picture)
     typer.echo(f"wrote {path}")
@@ -281,7 +286,7 @@ def trace_command(
     Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
     · highwater broker --cluster 3 --trace traces; highwater spec trace traces
     """
-    from spec.trace import validate_trace
+    from highwater.spec.trace import validate_trace
 
     found = validate_trace(file, model, entity=entity)
     if json_:
@@ -320,14 +325,20 @@ def _entity_text(entity: "EntityVerdict") -> str:
     return "\n".join([head, *(f"  before: {line}" for line in entity.before)])
 
 
-def guards_command(json_: JsonOption = False) -> None:
+def guards_command(
+    list_: Annotated[bool, typer.Option("--list", help="Only the names, each with its rule.")] = False,
+    json_: JsonOption = False,
+) -> None:
     """Print a table of the guards and of what detects the absence of each: model, simulator, audit, suite.
 
-    Examples: highwater guards · highwater guards --json
+    Examples: highwater guards · highwater guards --list · highwater guards --json
     """
-    from spec.guards import load_guards
+    from highwater.spec.guards import load_guards
 
     guards = load_guards().values()
+    if list_:
+        print_names(((g.id, g.rule) for g in guards), ("guard", "rule"), as_json=json_)
+        return
     if json_:
         rows = [{"guard": g.id, "rule": g.rule, "source": g.source, "witnesses": g.texts} for g in guards]
         _print_json({"guards": rows})
@@ -342,7 +353,7 @@ def doctor_command(json_: JsonOption = False) -> None:
 
     Examples: highwater doctor · highwater doctor --json
     """
-    from spec.doctor import capabilities
+    from highwater.doctor import capabilities
 
     found = capabilities()
     if json_:

@@ -11,12 +11,18 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from spec.check import ModelResult
-from spec.formats.verdict import UsageError, Verdict
-from spec.models import CONTRACTS, Model, with_constants
-from spec.story import Change, CounterexampleStep, counterexample_steps, differences, plain_action
-from spec.tlc import Options, run_tlc
-from spec.tlc_messages import parse_conjuncts
+from highwater.errors import UsageError, Verdict
+from highwater.spec.check import ModelResult
+from highwater.spec.models import CONTRACTS, Model, with_constants
+from highwater.spec.tlc.counterexample import (
+    Change,
+    CounterexampleStep,
+    counterexample_steps,
+    differences,
+    plain_action,
+)
+from highwater.spec.tlc.messages import parse_conjuncts
+from highwater.spec.tlc.run import Options, run_tlc
 
 LINE: Final = 15  # height of a line of text, pixels
 CHARACTER: Final = 6.7  # average width of a character, pixels
@@ -34,7 +40,7 @@ def draw_counterexample(result: ModelResult) -> str:
     steps = counterexample_steps(result.outcome.trace)
     if not steps:
         raise UsageError(
-            f"{result.model.name} has no counterexample to draw", mend="name a guard that breaks something"
+            f"{result.model.name} has no counterexample to draw", hint="name a guard that breaks something"
         )
     actors = sorted({actor for step in steps for actor in step.actors})
     lanes = {name: 90 + LANE * n for n, name in enumerate([*actors, NO_ACTOR])}
@@ -170,7 +176,7 @@ def _explore(model: Model, depth: int) -> Graph:
         options = Options(small=True, library=(CONTRACTS, model.path.parent), dump=folder / "states")
         outcome = run_tlc(module, folder / "Near.cfg", options)
         if outcome.verdict is Verdict.UNKNOWN:
-            raise UsageError(f"TLC found no states of {model.name}: {outcome.reason}", mend="run highwater spec check")
+            raise UsageError(f"TLC found no states of {model.name}: {outcome.reason}", hint="run highwater spec check")
         return read_dot((folder / "states.dot").read_text())
 
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from spec.formats.verdict import UsageError
-from spec.models import FAST, Profile
+from highwater.errors import UsageError
+from highwater.names import unknown_name
+from highwater.spec.models import FAST, Profile
 
 FILE: Final = Path(__file__).with_name("guards.toml")
 DUE: Final = "due"
@@ -69,7 +70,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def switch(self) -> str:
-        """Return the name of its field in `reference.guards.Guards`."""
+        """Return the name of its field in `highwater.reference.guards.Guards`."""
         return re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z])", "_", self.id).lower()
 
     @property
@@ -85,29 +86,28 @@ def load_guards(path: Path = FILE) -> dict[str, Guard]:
     try:
         rows = msgspec.convert(tomllib.loads(path.read_text())["guard"], list[Guard])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, KeyError) as error:
-        raise UsageError(f"not a list of guards: {error}", where=str(path), mend="see the head of the file") from error
+        raise UsageError(f"not a list of guards: {error}", where=str(path), hint="see the head of the file") from error
     guards: dict[str, Guard] = {}
     for row in rows:
         if row.id in guards:
-            raise UsageError(f"{row.id} is defined twice", where=str(path), mend="keep one of them")
+            raise UsageError(f"{row.id} is defined twice", where=str(path), hint="keep one of them")
         for witness, text in row.texts.items():
             if not text.strip() or text == NONE_BECAUSE.strip():
                 raise UsageError(
                     f"{row.id}: the text of witness {witness} is empty",
                     where=str(path),
-                    mend="say what detects it, or why nothing does",
+                    hint="say what detects it, or why nothing does",
                 )
         guards[row.id] = row
     for row in guards.values():
         for other in (guard_id for mutant in row.mutants for guard_id in mutant.also_off if guard_id not in guards):
-            raise UsageError(f"{row.id}: unknown guard {other} in `with`", where=str(path), mend="correct the name")
+            raise UsageError(f"{row.id}: unknown guard {other} in `with`", where=str(path), hint="correct the name")
     return guards
 
 
 def find_guard(name: str) -> Guard:
-    """Return a guard by its id or switch; raise UsageError with the known ids if there is none."""
+    """Return a guard by its id, such as `TruncateByEpoch`; raise UsageError with near names if there is none."""
     guards = load_guards()
-    for guard in guards.values():
-        if name in {guard.id, guard.switch}:
-            return guard
-    raise UsageError(f"no guard {name!r}", mend=f"known: {', '.join(guards)}")
+    if name not in guards:
+        raise unknown_name("guard", name, guards, "highwater guards --list")
+    return guards[name]

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 FOLDER: Final = Path(__file__).parent
 MANIFEST: Final = FOLDER / "manifest.toml"
@@ -66,7 +66,7 @@ def load_models() -> dict[str, Model]:
         rows = msgspec.convert(tomllib.loads(MANIFEST.read_text())["model"], list[Model])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
-            f"not a manifest: {error}", where=str(MANIFEST), mend="see spec/models.py, class Model"
+            f"not a manifest: {error}", where=str(MANIFEST), hint="see spec/models.py, class Model"
         ) from error
     return {row.name: row for row in rows}
 
@@ -77,14 +77,14 @@ def check_names(model: Model) -> None:
     for name in (*model.idle, *model.reached):
         if not re.search(rf"(?m)^{name}(\(.*\))? *==", text):
             raise UsageError(
-                f"{model.name}: no action or predicate {name}", where=str(MANIFEST), mend=f"see {model.module}"
+                f"{model.name}: no action or predicate {name}", where=str(MANIFEST), hint=f"see {model.module}"
             )
 
 
 def find_model(name: str, *, referrer: str) -> Model:
     """Return a row by name; raise UsageError if there is none. `referrer` names the guard in that message."""
     if name not in load_models():
-        raise UsageError(f"{referrer}: no model {name!r}", where="guards.toml", mend="name a row of manifest.toml")
+        raise UsageError(f"{referrer}: no model {name!r}", where="guards.toml", hint="name a row of manifest.toml")
     return load_models()[name]
 
 
@@ -93,7 +93,7 @@ def with_constants(config: str, constants: Mapping[str, int | str], *, where: st
     for name, value in constants.items():
         config, replaced = re.subn(rf"(?m)^(\s*{name}) *(?:=|<-) *.*$", rf"\1 = {value}", config)
         if replaced != 1:
-            raise UsageError(f"no constant {name}", where=where, mend="correct the name, or the model's cfg")
+            raise UsageError(f"no constant {name}", where=where, hint="correct the name, or the model's cfg")
     return config
 
 

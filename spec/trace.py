@@ -9,21 +9,68 @@ import re
 import shutil
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from spec.formats.trace import Line, Step, out_of_order, read_lines
-from spec.formats.verdict import UsageError, Verdict, worst
-from spec.merged_traces import merge_process_traces, read_process_traces
-from spec.models import CONTRACTS
-from spec.tla_values import Function, Value, parse, to_tla
-from spec.tlc import Options, run_tlc
-from spec.tlc_messages import CannotEvaluateError, TlcResult
+from highwater.errors import UsageError, Verdict, worst
+from highwater.spec.formats.trace import Line, Step, out_of_order, read_lines
+from highwater.spec.models import CONTRACTS
+from highwater.spec.tlc.messages import CannotEvaluateError, TlcResult
+from highwater.spec.tlc.run import Options, run_tlc
+from highwater.spec.tlc.values import Function, Value, parse, to_tla
+
+# --------------------------------------------------------------------------------------------------
+# Merge the traces of a cluster's processes, `NODE.LIFE.ndjson` in one folder, by the host's monotonic clock.
+#
+# A life is one process of a node, from its start to its end, numbered from 0.  The time of a line is taken before any
+# message of its step is sent, and all processes share one clock, so every consequence of a step has a later time.
+# Concurrent steps may appear in either order.  The lines of each file are numbered from 0.
+
+
+FILE_NAME: Final = re.compile(r"(\w+)\.(\d+)\.ndjson")
+
+
+def read_process_traces(folder: Path) -> list[list[Line]]:
+    """Return the lines of every life; raise UsageError for a file with another name, and for a missing life."""
+    lives: dict[str, dict[int, list[Line]]] = defaultdict(dict)
+    for path in sorted(folder.glob("*.ndjson")):
+        match = FILE_NAME.fullmatch(path.name)
+        if match is None:
+            raise UsageError("not a trace of a process", where=str(path), hint="its name must be NODE.LIFE.ndjson")
+        lives[match[1]][int(match[2])] = read_lines(path, of_process=True)
+    for node, numbered in lives.items():
+        missing = set(range(max(numbered))) - set(numbered)
+        if missing:
+            raise UsageError("a life of this node is missing", where=str(folder / f"{node}.{min(missing)}.ndjson"))
+    return [lines for numbered in lives.values() for lines in numbered.values()]
+
+
+def merge_process_traces(lives: Iterable[list[Line]]) -> list[Line]:
+    """Merge the lines by time, and add the crash that ended each earlier life of a node."""
+    crashes = [[_crash(lines[0])] for lines in lives if lines and not lines[0].file.endswith(".0.ndjson")]
+    return list(merge(*crashes, *lives, key=lambda line: line.step.time_ns))
+
+
+def _crash(first: Line) -> Line:
+    """Return a Crash step just before the first line of the next life; a killed process cannot record it itself."""
+    node = first.file.partition(".")[0]
+    step = Step(
+        seq=0,
+        time_ns=first.step.time_ns,
+        node=int(node) if node.isdigit() else node,
+        entity="",
+        action="Crash",
+        choices={"killed": True},
+    )
+    return Line(first.file, first.number, step)
+
 
 FOLDER: Final = Path(__file__).parent
 UNLOGGED: Final = -2
@@ -114,8 +161,8 @@ def validate_trace(
     chosen = [name for name in entities if entity in {None, name}]
     verdicts = [verdict for name in chosen for verdict in _validate_entity(layouts, name, lines, timeout_s, explain)]
     if not verdicts:
-        mend = f"there are {', '.join(entities)}" if entities else "record a run with tracing on"
-        raise UsageError(f"contains no step of {entity or 'any entity'}", where=str(path), mend=mend)
+        hint = f"there are {', '.join(entities)}" if entities else "record a run with tracing on"
+        raise UsageError(f"contains no step of {entity or 'any entity'}", where=str(path), hint=hint)
     return TraceVerdict(path, tuple(verdicts))
 
 
@@ -131,7 +178,7 @@ def read_layout(model: str) -> Layout:
         return msgspec.convert(tomllib.loads(path.read_text()), Layout)
     except OSError as error:
         known = sorted(path.parent.name for path in FOLDER.glob("*/trace.toml"))
-        raise UsageError(f"no model {model!r} for traces", mend=f"known: {', '.join(known)}") from error
+        raise UsageError(f"no model {model!r} for traces", hint=f"known: {', '.join(known)}") from error
 
 
 def _validate_entity(

@@ -3,10 +3,10 @@
 from html import escape
 from typing import Final
 
-from conformance.report import TargetReport
-from conformance.reports.matrix import DECIDED, deviations, tally
-from conformance.reports.xml_text import xml_text
-from conformance.verdicts import MUST, UNDECIDED, CaseVerdict, read_expectations, unexpected
+from highwater.conformance.report import TargetReport
+from highwater.conformance.reports.junit import xml_text
+from highwater.conformance.reports.matrix import DECIDED, deviations, tally
+from highwater.conformance.verdicts import MUST, UNDECIDED, CaseVerdict, read_expectations, unexpected
 
 LABEL: Final = "kafka conformance"
 GREEN, AMBER, RED, GREY = "#2c7a34", "#8f6200", "#c0392b", "#666666"

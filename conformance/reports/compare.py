@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from conformance.report import Report, TargetReport
-from conformance.verdicts import BROKEN, UNDECIDED, CaseVerdict
-from spec.formats.verdict import ExitCode, UsageError
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseVerdict
+from highwater.errors import ExitCode, UsageError
 
 
 class Change(StrEnum):
@@ -82,7 +82,7 @@ def _pairs(before: Sequence[TargetReport], after: Sequence[TargetReport]) -> lis
     if not pairs:
         raise UsageError(
             f"no target is in both: {', '.join(old) or 'none'} and {', '.join(new) or 'none'}", where="diff",
-            mend="give two runs of the same target",
+            hint="give two runs of the same target",
         )  # fmt: skip
     return pairs
 

@@ -2,10 +2,17 @@
 
 from typing import Any, Final
 
-from conformance.report import Report, TargetReport
-from conformance.reports.matrix import cell_text, rows_of, tally
-from conformance.verdicts import UNDECIDED, CaseResult, CaseVerdict, expected_by, read_expectations, unexpected
-from spec.clauses import find_clause
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.matrix import cell_text, rows_of, tally
+from highwater.conformance.verdicts import (
+    UNDECIDED,
+    CaseResult,
+    CaseVerdict,
+    expected_by,
+    read_expectations,
+    unexpected,
+)
+from highwater.spec.clauses import find_clause
 
 COLOUR: Final = {"pass": "green", "FAIL": "red", "flaky": "yellow", "error": "magenta", "non-strict": "yellow"}
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.report import Report
-from conformance.reports.badge import badge
-from conformance.reports.junit import junit
-from conformance.reports.markdown import markdown
-from conformance.reports.page import page
-from spec.formats.verdict import UsageError
+from highwater.conformance.report import Report
+from highwater.conformance.reports.badge import badge
+from highwater.conformance.reports.junit import junit
+from highwater.conformance.reports.markdown import markdown
+from highwater.conformance.reports.page import page
+from highwater.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ReportFiles:
                 make_room(path)
         if self.badge is not None and targets != 1:
             raise UsageError(
-                f"a badge tells of one target, not of {targets}", where="--badge", mend="run it for each alone"
+                f"a badge tells of one target, not of {targets}", where="--badge", hint="run it for each alone"
             )
 
     def write(self, report: Report) -> None:
@@ -42,7 +42,7 @@ def make_room(path: Path) -> None:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"its folder cannot be made: {error.strerror}", where=str(path), mend="write elsewhere"
+            f"its folder cannot be made: {error.strerror}", where=str(path), hint="write elsewhere"
         ) from None
     if path.is_dir():
-        raise UsageError("is a folder", where=str(path), mend="name the file to write")
+        raise UsageError("is a folder", where=str(path), hint="name the file to write")

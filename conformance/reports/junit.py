@@ -1,14 +1,13 @@
 """JUnit XML: a test suite for each target, in the shape that Ant's schema and Jenkins' agree on."""
 
+import re
 from datetime import datetime
 from typing import Final
 from xml.etree import ElementTree
 
-from conformance.report import Report, TargetReport
-from conformance.reports.matrix import features_text
-from conformance.reports.xml_text import xml_text
-from conformance.stamp import Stamp
-from conformance.verdicts import (
+from highwater.conformance.report import Report, Stamp, TargetReport
+from highwater.conformance.reports.matrix import features_text
+from highwater.conformance.verdicts import (
     BROKEN,
     UNDECIDED,
     CaseResult,
@@ -17,6 +16,18 @@ from conformance.verdicts import (
     expected_by,
     read_expectations,
 )
+
+# --------------------------------------------------------------------------------------------------
+# What XML 1.0 can hold.
+
+
+FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def xml_text(text: str) -> str:
+    """Without control characters, which not even an escape lets in; a broker's error message may have them."""
+    return FORBIDDEN.sub("\ufffd", text)
+
 
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00"
 COUNTED: Final = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -33,8 +44,8 @@ def junit(report: Report) -> str:
 def _suite(number: int, target: TargetReport, run: Stamp) -> ElementTree.Element:
     expectations = read_expectations(target.target)
     suite = ElementTree.Element(
-        "testsuite", id=str(number), name=xml_text(target.target), package="conformance.cases", hostname="localhost",
-        timestamp=_local(run.started), tests=str(len(target.cases)),
+        "testsuite", id=str(number), name=xml_text(target.target), package="highwater.conformance.cases",
+        hostname="localhost", timestamp=_local(run.started), tests=str(len(target.cases)),
     )  # fmt: skip
     properties = ElementTree.SubElement(suite, "properties")
     said = {"version": target.version, "features": features_text(target), "suite": run.suite, "schema": run.schema}

@@ -3,10 +3,10 @@
 import re
 from typing import Final
 
-from conformance.report import Report, TargetReport
-from conformance.reports.matrix import Deviation, cell_text, deviations, features_text, rows_of, tally
-from conformance.reports.sources import linked
-from spec.clauses import load_clauses
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.matrix import Deviation, cell_text, deviations, features_text, rows_of, tally
+from highwater.conformance.reports.sources import linked
+from highwater.spec.clauses import load_clauses
 
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")
 MATRIX_HEAD: Final = ("clause", "level")

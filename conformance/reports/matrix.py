@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from conformance.report import Report, TargetReport
-from conformance.verdicts import (
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.verdicts import (
     BROKEN,
     UNDECIDED,
     CaseResult,
@@ -16,7 +16,7 @@ from conformance.verdicts import (
     expected_by,
     read_expectations,
 )
-from spec.clauses import Clause, load_clauses
+from highwater.spec.clauses import Clause, load_clauses
 
 SIGN: Final = {
     CaseVerdict.PASS: "pass",

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from conformance.exchange import KeptEvent, newest_within
-from conformance.report import Report, TargetReport
-from conformance.reports.matrix import DECIDED, Row, cell_text, features_text, natural, rows_of, tally, worst
-from conformance.reports.sources import linked
-from conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
+from highwater.conformance.exchange import KeptEvent, newest_within
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.matrix import DECIDED, Row, cell_text, features_text, natural, rows_of, tally, worst
+from highwater.conformance.reports.sources import linked
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
 
 PAGE_CHARACTERS: Final = 1_500_000
 """Of what is told of failures: what the stories themselves do not need is for their exchanges."""
@@ -60,7 +60,7 @@ class Story:
 
 def page(report: Report) -> str:
     environment = Environment(
-        loader=PackageLoader("conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     expectations = [read_expectations(target.target) for target in report.targets]

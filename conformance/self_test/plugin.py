@@ -1,6 +1,7 @@
-"""Puts each case to the test: it must pass on an honest broker, and fail for each defect that it says it sees.
+"""Test each case: it must pass on a correct broker, and fail for each defect that it declares with `@defect`.
 
-pytest -p conformance.plugin -p conformance.self_test.plugin --pyargs conformance.cases --hw-target reference:3
+    pytest -p highwater.conformance.plugin -p highwater.conformance.self_test.plugin \\
+        --pyargs highwater.conformance.cases --hw-target reference:3
 """
 
 from collections.abc import Iterator
@@ -9,15 +10,15 @@ from typing import cast
 
 import pytest
 
-from conformance.broker import advertised_by
-from conformance.failures import TargetFailure
-from conformance.plugin import ADVERTISED, REPORTER, TARGET, Reporter
-from conformance.self_test.items import share_of
-from conformance.self_test.targets import ProxiedTarget
-from conformance.self_test.trying import SelfTest
-from conformance.targets import launch_target
-from conformance.targets.base import Target
-from spec.formats.verdict import UsageError
+from highwater.conformance.broker import advertised_by
+from highwater.conformance.failures import TargetFailure
+from highwater.conformance.plugin import ADVERTISED, REPORTER, TARGET, Reporter
+from highwater.conformance.self_test.attempts import SelfTest
+from highwater.conformance.self_test.targets import ProxiedTarget
+from highwater.conformance.self_test.trials import share_of
+from highwater.conformance.targets import launch_target
+from highwater.conformance.targets.base import Target
+from highwater.errors import UsageError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,19 +4,49 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
-from conformance.self_test.listener import Listener
-from conformance.self_test.spoiling import Asked, Fault, changed_reply, read_request
-from reference.wire.messages.describe_cluster import DescribeClusterRequest
-from reference.wire.messages.fetch import FetchRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.metadata import MetadataRequest
-from reference.wire.messages.produce import ProduceRequest
+from highwater.conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
+from highwater.conformance.self_test.faults import Asked, Fault, changed_reply, read_request
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.metadata import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
+
+# --------------------------------------------------------------------------------------------------
+# Takes connections on a port of its own, and gives each to a thread.
+
+
+BACKLOG: Final = 128
+
+
+class Listener:
+    """`serve` gets each connection, which is closed when it returns; that a connection breaks is no error."""
+
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
+        self._serve = serve
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        self.port = int(self._server.getsockname()[1])
+        self.address = f"127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._server.accept()[0]
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
+            self._serve(client)
+
 
 CHUNK: Final = 65536
 MAX_FRAME: Final = 1 << 26

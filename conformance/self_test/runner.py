@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from conformance.runner import CASES, SUITE_INI, Options
-from conformance.self_test.trials import Trial, summary
-from spec.formats.verdict import UsageError
+from highwater.conformance.runner import CASES, SUITE_INI, Options
+from highwater.conformance.self_test.trials import Trial, summary
+from highwater.errors import UsageError
 
 TAIL: Final = 2000
 
@@ -39,7 +39,13 @@ def run_self_test(
 def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[Trial]:
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={cases.parent}", str(cases)]
-    command += ["-p", "conformance.plugin", "-p", "conformance.self_test.plugin", f"--hw-share={share}"]
+    command += [
+        "-p",
+        "highwater.conformance.plugin",
+        "-p",
+        "highwater.conformance.self_test.plugin",
+        f"--hw-share={share}",
+    ]
     command += ["--tb=native"]  # nobody reads the tracebacks, and the others take longer than the cases
     command += [f"--hw-target={target}", f"--hw-report-fd={writer}", *options.arguments()]
     with tempfile.TemporaryFile() as output:

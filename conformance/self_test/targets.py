@@ -1,12 +1,13 @@
 """Targets of the self-test: an honest cluster behind proxies, and servers that only look like one."""
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from conformance.self_test.proxy import Proxy
-from conformance.self_test.spoiling import Fault
-from conformance.targets.base import SaslListener, Target
+from highwater.conformance.self_test.faults import Fault
+from highwater.conformance.self_test.proxy import Proxy
+from highwater.conformance.targets.base import SaslListener, Target
 
 
 class ProxiedTarget:
@@ -62,3 +63,36 @@ class DishonestTarget:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
+
+
+# --------------------------------------------------------------------------------------------------
+# Servers that are no brokers at all. A case that one of them passes says nothing about a broker.
+
+
+CHUNK: Final = 65536
+
+
+def _hang_up(client: socket.socket) -> None:
+    """At once."""
+
+
+def _hang_up_after_the_first_bytes(client: socket.socket) -> None:
+    client.recv(CHUNK)
+
+
+def _say_nothing(client: socket.socket) -> None:
+    while client.recv(CHUNK):
+        pass
+
+
+def _echo(client: socket.socket) -> None:
+    while data := client.recv(CHUNK):
+        client.sendall(data)
+
+
+BEHAVIOURS: Final[Mapping[str, Callable[[socket.socket], None]]] = {
+    "closes every connection": _hang_up,
+    "closes after the first bytes": _hang_up_after_the_first_bytes,
+    "answers nothing": _say_nothing,
+    "echoes what it gets": _echo,
+}

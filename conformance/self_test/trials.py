@@ -6,11 +6,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
+import pytest
 
-from conformance.defects import Defect
-from conformance.self_test.dishonest import BEHAVIOURS
-from reference.wire.registry import api_of
-from spec.formats.verdict import ExitCode
+from highwater.conformance.defects import Defect, OfTheBroker
+from highwater.conformance.self_test.targets import BEHAVIOURS
+from highwater.errors import ExitCode
+from highwater.reference.wire.registry import api_of
 
 
 class Outcome(StrEnum):
@@ -108,3 +109,66 @@ def exit_code(report: Mapping[str, Any]) -> ExitCode:
     if Outcome.MISSED in outcomes:
         return ExitCode.VIOLATED
     return ExitCode.UNDECIDED if outcomes or not report["total"] else ExitCode.HELD
+
+
+# --------------------------------------------------------------------------------------------------
+# What the self-test reads off the cases: their names, their defects, and who tries which.
+
+
+def case_name(item: pytest.Item) -> str:
+    """A sweep is one case."""
+    marker = item.get_closest_marker("clause")
+    assert marker is not None, "the suite's own plugin has seen to it"
+    clause_id, variant = marker.args
+    return f"{clause_id}[{variant}]" if variant else str(clause_id)
+
+
+def defects_of(item: pytest.Item) -> list[Defect]:
+    return [defect for marker in item.iter_markers("defect") for defect in marker.args]
+
+
+def sweep_of(item: pytest.Item) -> tuple[object, ...]:
+    """The same for all versions of a case: where nobody speaks the protocol, they are one."""
+    callspec = getattr(item, "callspec", None)
+    parameters = callspec.params.items() if callspec else ()
+    return case_name(item), *(str(value) for name, value in parameters if name != "version")
+
+
+def share_of(items: list[pytest.Item], share: str) -> list[pytest.Item]:
+    """Share I of N, whole cases, of `I/N`. Those that take their time are dealt first, so that nobody gets them all."""
+    number, of = map(int, share.split("/"))
+    quick = {case_name(item): not _takes_its_time(item) for item in items}
+    mine = set(sorted(quick, key=lambda case: (quick[case], case))[number::of])
+    return [item for item in items if case_name(item) in mine]
+
+
+def _takes_its_time(item: pytest.Item) -> bool:
+    waits = any(item.get_closest_marker(name) for name in ("slow", "cluster_fault"))
+    return waits or any(isinstance(defect, OfTheBroker) for defect in defects_of(item))
+
+
+# --------------------------------------------------------------------------------------------------
+# The self-test for people: what was missed, and how many cases catch what they say.
+
+
+def show(report: Mapping[str, Any], *, verbose: bool = False) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    if report["complaints"]:
+        table = Table("case", "outcome", "defect", "message", box=None)
+        for trial in report["complaints"]:
+            table.add_row(*(_plain(trial[column]) for column in ("item", "outcome", "defect", "message")))
+        console.print(table)
+    if report["untested"]:
+        named = f": {', '.join(report['untested'])}" if verbose else " (-v names them)"
+        console.print(f"{len(report['untested'])} cases ask for what the target lacks{named}", markup=False)
+    planted = ", ".join(f"{count} {kind}" for kind, count in report["planted"].items())
+    console.print(f"planted: {planted}", markup=False)
+    console.print(f"self-test: {report['caught']} of {report['total']} cases catch their defects", markup=False)
+
+
+def _plain(text: str) -> str:
+    """What stands in brackets is no style."""
+    return text.replace("[", r"\[")

@@ -1,49 +1,51 @@
 """Targets by name: launchers, or the address of somebody's broker."""
 
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.base import Target
-from spec.formats.verdict import UsageError
-from spec.guards import find_guard
-from spec.releases import NEWEST
+from highwater.conformance.targets.base import Target
+from highwater.errors import UsageError
+from highwater.releases import NEWEST
+from highwater.spec.guards import find_guard
 
 TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi"
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
 LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
 VERSIONED: Final = "apache-kafka"
+CONNECT_TIMEOUT_S: Final = 2.0
 
 
 def _reference(version: str, brokers: int) -> Target:
-    from conformance.targets.reference import ReferenceTarget
+    from highwater.conformance.targets.reference import ReferenceTarget
 
     return ReferenceTarget(brokers)
 
 
 def _apache_kafka(version: str, brokers: int) -> Target:
-    from conformance.targets.apache_kafka import ApacheKafka
+    from highwater.conformance.targets.apache_kafka import ApacheKafka
 
     return ApacheKafka(version, brokers)
 
 
 def _kfake(version: str, brokers: int) -> Target:
-    from conformance.targets.kfake import kfake
+    from highwater.conformance.targets.kfake import kfake
 
     return kfake(brokers)
 
 
 def _librdkafka_mock(version: str, brokers: int) -> Target:
-    from conformance.targets.librdkafka_mock import librdkafka_mock
+    from highwater.conformance.targets.librdkafka_mock import librdkafka_mock
 
     return librdkafka_mock(brokers)
 
 
 def _nisshi(version: str, brokers: int) -> Target:
-    from conformance.targets.nisshi import Nisshi
+    from highwater.conformance.targets.nisshi import Nisshi
 
     return Nisshi()
 
@@ -61,11 +63,31 @@ LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
 def check_target(name: str) -> None:
     """UsageError for a name that is no target."""
     if name.endswith(".toml"):
-        from conformance.targets.commands import read_cluster_file
+        from highwater.conformance.targets.commands import read_cluster_file
 
         read_cluster_file(Path(name))
     elif _launched(name) is None and (not ADDRESSES.fullmatch(name) or name.partition(":")[0] in LAUNCHERS):
-        raise UsageError("no such target", where=name, mend=f"known: {KNOWN}")
+        raise UsageError("no such target", where=name, hint=f"known: {KNOWN}")
+
+
+def check_reachable(name: str) -> None:
+    """Connect once to a target that is an address; UsageError if no server accepts the connection.
+
+    Loading the suite takes seconds, so a wrong address is reported before that.
+    """
+    if not ADDRESSES.fullmatch(name) or name.partition(":")[0] in LAUNCHERS:
+        return
+    address = name.partition(",")[0]
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"no server accepts connections ({reason.lower()})",
+            where=address,
+            hint="start the broker, or give its host and port",
+        ) from error
 
 
 def _launched(name: str) -> re.Match[str] | None:
@@ -82,19 +104,19 @@ def launch_target(name: str, command_config: Path | None = None, guards_off: Seq
     if guards_off:
         return _without_guards(name, guards_off)
     if name.endswith(".toml"):
-        from conformance.targets.commands import CommandTarget
+        from highwater.conformance.targets.commands import CommandTarget
 
         return CommandTarget(Path(name), command_config)
     launched = _launched(name)
     if launched is None:
-        from conformance.targets.external import ExternalTarget
+        from highwater.conformance.targets.external import ExternalTarget
 
         return ExternalTarget(name, command_config)
     return LAUNCHERS[launched[1]](launched[2] or NEWEST, int(launched[3] or 1))
 
 
 def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
-    from conformance.targets.reference import ReferenceTarget
+    from highwater.conformance.targets.reference import ReferenceTarget
 
     known = [find_guard(guard).id for guard in guards_off]
     launched = _launched(name)

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from conformance.targets.discovery import restart_dead, wait_until_coordinated, wait_until_whole
-from conformance.targets.nodes import Nodes
-from conformance.targets.quick_settings import QUICK_SETTINGS
-from spec.formats.verdict import UsageError
-from spec.ports import Ports
-from spec.releases import NEWEST, fetch_release, release_number
-from spec.toolchain import java
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
+from highwater.conformance.targets.commands import QUICK_SETTINGS
+from highwater.conformance.targets.discovery import restart_dead, wait_until_coordinated, wait_until_whole
+from highwater.conformance.targets.nodes import Nodes
+from highwater.errors import UsageError
+from highwater.ports import Ports
+from highwater.releases import NEWEST, fetch_release, release_number
+from highwater.toolchain import java
 
 TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -15,16 +15,17 @@ resume = "ssh kafka1 systemctl kill -s CONT kafka"
 
 import subprocess
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from conformance.access import access_of
-from conformance.targets.base import PAUSE_NODE, STOP_NODE
-from conformance.targets.discovery import restart_dead
-from conformance.targets.external import ExternalTarget
-from spec.formats.verdict import UsageError
+from highwater.conformance.connection import access_of
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
+from highwater.conformance.targets.discovery import restart_dead
+from highwater.conformance.targets.external import ExternalTarget
+from highwater.errors import UsageError
 
 COMMAND_TIMEOUT_S: Final = 60.0
 SAID: Final = 300
@@ -56,8 +57,8 @@ def read_cluster_file(path: Path) -> ClusterFile:
     except OSError as error:
         raise UsageError(error.strerror or str(error), where=str(path)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        mend = "see docs/conformance/README.md for an example"
-        raise UsageError(f"not a cluster file: {error}", where=str(path), mend=mend) from error
+        hint = "see docs/conformance/README.md for an example"
+        raise UsageError(f"not a cluster file: {error}", where=str(path), hint=hint) from error
     if found.command_config is None:
         return found
     return msgspec.structs.replace(found, command_config=path.parent / found.command_config)
@@ -72,7 +73,7 @@ class CommandTarget(ExternalTarget):
         strangers = sorted(file.nodes.keys() - self.addresses.keys())
         if strangers:
             known = ", ".join(map(str, sorted(self.addresses)))
-            raise UsageError(f"nodes {strangers} are no brokers there", where=str(path), mend=f"brokers: {known}")
+            raise UsageError(f"nodes {strangers} are no brokers there", where=str(path), hint=f"brokers: {known}")
         self.name, self.version, self.settings = path.stem, file.version or "unknown", file.settings
         self.era = file.version
         self.capabilities = frozenset(
@@ -115,3 +116,21 @@ class CommandTarget(ExternalTarget):
         if run.returncode:
             said = run.stdout.strip()[-SAID:]
             raise UsageError(f"{name} of node {node} ended with {run.returncode}: {said}", where=line)
+
+
+# --------------------------------------------------------------------------------------------------
+# What the launchers set, so that time-outs show within seconds, and what cases then take their deadlines from.
+
+
+QUICK_SETTINGS: Final[Mapping[str, int]] = {
+    "group_min_session_timeout_ms": 500,
+    "group_max_session_timeout_ms": 60_000,
+    "group_max_size": 4,
+    "log_cleaner_backoff_ms": 200,
+    "replica_lag_time_max_ms": 2_000,
+    "message_max_bytes": 1_048_588,
+    "offset_metadata_max_bytes": 4_096,
+    "transaction_max_timeout_ms": 900_000,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
+}
+"""Kafka's names with underscores, as the reference has them."""

@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from conformance.access import OPEN, Access
-from conformance.connection import Connection
-from conformance.failures import TargetFailure
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from spec.formats.verdict import UsageError
+from highwater.conformance.connection import OPEN, Access, Connection
+from highwater.conformance.failures import TargetFailure
+from highwater.errors import UsageError
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
 
 METADATA_VERSION = 1
 COORDINATOR_VERSION = 0

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from conformance.access import Access, access_of
-from conformance.broker import advertised_by
-from conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
-from conformance.targets.base import SaslListener
-from conformance.targets.discovery import brokers_of
-from spec.formats.verdict import UsageError
+from highwater.conformance.broker import advertised_by
+from highwater.conformance.connection import Access, access_of
+from highwater.conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
+from highwater.conformance.targets.base import SaslListener
+from highwater.conformance.targets.discovery import brokers_of
+from highwater.errors import UsageError
 
 ANSWER_TIMEOUT_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 1.0
@@ -50,14 +50,14 @@ def _find(address: str, access: Access) -> dict[int, str]:
     try:
         advertised_by(address, ANSWER_TIMEOUT_S, access)
     except AccessRefused as error:
-        raise UsageError(str(error), where=address, mend="look at --command-config") from error
+        raise UsageError(str(error), where=address, hint="look at --command-config") from error
     except (TargetFailure, ValueError) as error:
-        raise UsageError(f"does not answer as a broker ({error})", where=address, mend=_advice(address)) from error
+        raise UsageError(f"does not answer as a broker ({error})", where=address, hint=_advice(address)) from error
     try:
         return brokers_of(address, access)
     except Disconnected as error:
-        mend = "it may want a login: give --command-config with sasl.mechanism and sasl.jaas.config"
-        raise UsageError(f"answers ApiVersions, but not Metadata ({error})", where=address, mend=mend) from error
+        hint = "it may want a login: give --command-config with sasl.mechanism and sasl.jaas.config"
+        raise UsageError(f"answers ApiVersions, but not Metadata ({error})", where=address, hint=hint) from error
     except TargetFailure as error:
         raise UsageError(f"answers ApiVersions, but not Metadata ({error})", where=address) from error
 

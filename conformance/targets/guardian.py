@@ -1,6 +1,7 @@
-"""Ends processes when the one that started them is gone, however it went: `python -m conformance.targets.guardian`.
+"""Kill the processes of a launcher that has ended: `python -m highwater.conformance.targets.guardian`.
 
-It reads a process id a line; at the end of its input it kills those that still run, and what they started.
+Reads one process id a line from standard input. At the end of the input, which is when the launcher ends for whatever
+reason, it kills the process group of each.
 """
 
 import contextlib

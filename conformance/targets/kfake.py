@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.spoken import SpokenTarget
-from spec.builds import build
-from spec.ports import Ports
+from highwater.artefacts import build
+from highwater.conformance.targets.advertised import SpokenTarget
+from highwater.ports import Ports
 
 PROGRAM: Final = Path(__file__).with_name("programs") / "kfake"
 MODULE: Final = "github.com/twmb/franz-go/pkg/kfake "

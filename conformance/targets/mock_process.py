@@ -1,4 +1,4 @@
-"""Runs librdkafka's mock cluster until standard input ends: `python -m conformance.targets.mock_process N`."""
+"""Run librdkafka's mock cluster until standard input ends: `python -m highwater.conformance.targets.mock_process N`."""
 
 import sys
 

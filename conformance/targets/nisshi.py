@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.base import PROMPT
-from conformance.targets.discovery import wait_until_whole
-from conformance.targets.external import ExternalTarget
-from conformance.targets.nodes import Nodes
-from spec.artefacts import cache_folder, move_into_cache
-from spec.formats.verdict import UsageError
-from spec.ports import Ports
+from highwater.artefacts import cache_folder, move_into_cache
+from highwater.conformance.targets.base import PROMPT
+from highwater.conformance.targets.discovery import wait_until_whole
+from highwater.conformance.targets.external import ExternalTarget
+from highwater.conformance.targets.nodes import Nodes
+from highwater.errors import UsageError
+from highwater.ports import Ports
 
 VERSION: Final = "0.8.1"
 NODE: Final = 111
@@ -63,7 +63,7 @@ def fetch_nisshi() -> Path:
         return place / "nisshi"
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise UsageError("cargo is not on PATH", where="nisshi", mend="install Rust, see https://rustup.rs")
+        raise UsageError("cargo is not on PATH", where="nisshi", hint="install Rust, see https://rustup.rs")
     print("building nisshi: about ten minutes and 5 GB, which are given back", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
@@ -76,6 +76,6 @@ def fetch_nisshi() -> Path:
         )  # fmt: skip
         if run.returncode:
             last = (run.stderr.strip().splitlines() or ["without a word"])[-1]
-            raise UsageError(f"cargo failed: {last}", where="nisshi", mend="is there a network, and room on the disk?")
+            raise UsageError(f"cargo failed: {last}", where="nisshi", hint="is there a network, and room on the disk?")
         move_into_cache(Path(name) / "bin", place)
     return place / "nisshi"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 STOP_TIMEOUT_S: Final = 30.0
 Name = int | str
@@ -22,7 +22,9 @@ class Nodes:
         self._folder, self._commands = folder, commands
         self._processes: dict[Name, subprocess.Popen[bytes]] = {}
         self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "conformance.targets.guardian"], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-m", "highwater.conformance.targets.guardian"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def start(self, name: Name) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from conformance.targets.discovery import restart_dead
-from conformance.targets.quick_settings import QUICK_SETTINGS
-from spec.formats.verdict import UsageError
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
+from highwater.conformance.targets.commands import QUICK_SETTINGS
+from highwater.conformance.targets.discovery import restart_dead
+from highwater.errors import UsageError
 
 READY_TIMEOUT_S = 40.0
 COMMAND_TIMEOUT_S = 20.0

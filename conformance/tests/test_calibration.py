@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.calibrate import Calibration, calibrated, read_calibration, seen, write_calibration
-from conformance.report import Report, TargetReport
-from conformance.runner import Options, run_suite
-from conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
-from spec.clauses import find_clause
-from spec.formats.verdict import UsageError
+from highwater.conformance.calibrate import Calibration, calibrated, read_calibration, seen, write_calibration
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
+from highwater.errors import UsageError
+from highwater.spec.clauses import find_clause
 
 
 def clauses_with_cases() -> set[str]:

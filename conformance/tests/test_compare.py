@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.report import Report, read_report
-from conformance.reports import comparison
-from conformance.reports.compare import Change, compare, exit_code
-from conformance.stamp import Stamp
-from conformance.tests.reported import HOSTILE, failed, passed, report, result, target
-from conformance.verdicts import CaseResult, CaseVerdict
-from spec.formats.verdict import ExitCode, UsageError
+from highwater.conformance.report import Report, Stamp, read_report
+from highwater.conformance.reports import compare_text as comparison
+from highwater.conformance.reports.compare import Change, compare, exit_code
+from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
+from highwater.conformance.verdicts import CaseResult, CaseVerdict
+from highwater.errors import ExitCode, UsageError
 
 PASS, FAIL, NON_STRICT = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.NON_STRICT
 UNSUPPORTED, NOT_APPLICABLE, FLAKY, ERROR = (

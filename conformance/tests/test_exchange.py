@@ -1,10 +1,10 @@
 """What a result keeps of an exchange: the newest events, in order, bounded, with the bytes and the fields."""
 
-from conformance.exchange import KEPT, KEPT_BYTES, SHOWN_BYTES, Event, ExchangeLog, newest_within
-from conformance.tests.reported import exchange
-from reference.wire.framing import encode_response
-from reference.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from reference.wire.registry import api_of
+from highwater.conformance.exchange import KEPT, KEPT_BYTES, SHOWN_BYTES, Event, ExchangeLog, newest_within
+from highwater.conformance.tests.sample_reports import exchange
+from highwater.reference.wire.framing import encode_response
+from highwater.reference.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from highwater.reference.wire.registry import api_of
 
 
 def test_an_event_has_its_bytes_and_its_fields() -> None:

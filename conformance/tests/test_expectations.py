@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.runner import Options, run_suite
-from conformance.tests.reported import failed, passed, result
-from conformance.verdicts import (
+from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.tests.sample_reports import failed, passed, result
+from highwater.conformance.verdicts import (
     BROKEN,
     EXPECTATIONS,
     CaseVerdict,
@@ -16,8 +16,8 @@ from conformance.verdicts import (
     read_expectations,
     unexpected,
 )
-from spec.clauses import load_clauses
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.spec.clauses import load_clauses
 
 FILES = sorted(EXPECTATIONS.glob("*.toml"))
 

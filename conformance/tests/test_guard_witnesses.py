@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.runner import CASES
-from spec.guards import NONE_BECAUSE, Guard, load_guards
+from highwater.conformance.runner import CASES
+from highwater.spec.guards import NONE_BECAUSE, Guard, load_guards
 
 
 def seen_missing() -> Iterator[tuple[str, str]]:

@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from conformance.judging import Ended, TargetGone, judge
-from conformance.sharing import TAKE, SharedTarget, TargetServer
-from conformance.targets.external import ExternalTarget
-from conformance.targets.reference import ReferenceTarget
-from conformance.turns import Turns
-from conformance.verdicts import CaseResult, CaseVerdict
-from spec.formats.verdict import UsageError
+from highwater.conformance.judging import Ended, TargetGone, judge
+from highwater.conformance.sharing import TAKE, SharedTarget, TargetServer, Turns
+from highwater.conformance.targets.external import ExternalTarget
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.conformance.verdicts import CaseResult, CaseVerdict
+from highwater.errors import UsageError
 
 
 def result(verdict: CaseVerdict) -> CaseResult:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from conformance.access import access_of
-from conformance.targets.commands import read_cluster_file
-from conformance.verdicts import CaseVerdict, Expectation
-from highwater import app
+from highwater.command_line import application
+from highwater.conformance.connection import access_of
+from highwater.conformance.targets.commands import read_cluster_file
+from highwater.conformance.verdicts import CaseVerdict, Expectation
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())
 README = next(page for page in PAGES if page.name == "README.md")
@@ -49,7 +49,7 @@ def test_every_verdict_is_explained() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_options_exist(page: Path) -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(application("conform", "diff")).commands  # type: ignore[attr-defined]
     known = {option for name in ("conform", "diff") for each in commands[name].params for option in each.opts}
     told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
     told -= {option for option in told if option.startswith("--hw-")}

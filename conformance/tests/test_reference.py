@@ -1,8 +1,8 @@
 """The promise of the whole: a cluster of the reference broker keeps every clause that the suite knows."""
 
-from conformance.runner import run_suite
-from conformance.verdicts import exit_code
-from spec.formats.verdict import ExitCode
+from highwater.conformance.runner import run_suite
+from highwater.conformance.verdicts import exit_code
+from highwater.errors import ExitCode
 
 
 def test_three_reference_brokers_keep_every_clause() -> None:

@@ -10,18 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.report import Report, TargetReport
-from conformance.reports.badge import badge
-from conformance.reports.console import show
-from conformance.reports.files import ReportFiles
-from conformance.reports.junit import junit
-from conformance.reports.markdown import markdown, plain
-from conformance.reports.page import page, stories_of
-from conformance.reports.sources import linked
-from conformance.tests.reported import HOSTILE, failed, passed, report, result, target
-from conformance.verdicts import CaseVerdict, Expectation
-from spec.clauses import load_clauses
-from spec.formats.verdict import UsageError
+from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.badge import badge
+from highwater.conformance.reports.console import show
+from highwater.conformance.reports.files import ReportFiles
+from highwater.conformance.reports.junit import junit
+from highwater.conformance.reports.markdown import markdown, plain
+from highwater.conformance.reports.page import page, stories_of
+from highwater.conformance.reports.sources import linked
+from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
+from highwater.conformance.verdicts import CaseVerdict, Expectation
+from highwater.errors import UsageError
+from highwater.spec.clauses import load_clauses
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report import report_of
-from conformance.runner import Interrupted, Options, run_suite
-from conformance.verdicts import CaseResult, CaseVerdict, exit_code
-from spec.formats.verdict import ExitCode
+from highwater.conformance.report import report_of
+from highwater.conformance.runner import Interrupted, Options, run_suite
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, exit_code
+from highwater.errors import ExitCode
 
 
 def test_an_interrupted_run_tells_what_was_run() -> None:

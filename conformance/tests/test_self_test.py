@@ -4,19 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from conformance.defects import Reply, Setting, forgives
-from conformance.runner import Options
-from conformance.self_test.dishonest import BEHAVIOURS
-from conformance.self_test.runner import run_self_test
-from conformance.self_test.spoiling import changed
-from conformance.self_test.trials import HONEST, UNDEFENDED, Outcome, Trial, exit_code, judge, summary, text_of
-from reference.wire.messages.metadata import (
+from highwater.conformance.defects import Reply, Setting, forgives
+from highwater.conformance.runner import Options
+from highwater.conformance.self_test.faults import changed
+from highwater.conformance.self_test.runner import run_self_test
+from highwater.conformance.self_test.targets import BEHAVIOURS
+from highwater.conformance.self_test.trials import (
+    HONEST,
+    UNDEFENDED,
+    Outcome,
+    Trial,
+    exit_code,
+    judge,
+    summary,
+    text_of,
+)
+from highwater.errors import ExitCode
+from highwater.reference.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spec.formats.verdict import ExitCode
 
 ONE_OF_EACH_KIND = [
     "FRM-1", "FRM-2", "FRM-3[split]", "FRM-4", "FRM-12[padded]", "LST-7", "GRP-17", "OFF-3[member]",

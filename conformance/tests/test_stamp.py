@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.runner import Options
-from conformance.stamp import SCHEMA, schema_digest, stamp_now
-from reference.wire.registry import APIS
-from spec.formats.verdict import UsageError
-from spec.releases import NEWEST, fetch_release
+from highwater.conformance.report import SCHEMA, schema_digest, stamp_now
+from highwater.conformance.runner import Options
+from highwater.errors import UsageError
+from highwater.reference.wire.registry import APIS
+from highwater.releases import NEWEST, fetch_release
 
 GONE = "none"
 """What Apache Kafka writes for a message that only the ZooKeeper era had."""

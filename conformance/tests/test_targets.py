@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from conformance.runner import Options, run_suite
-from conformance.targets import check_target, launch_target, open_target
-from conformance.targets.base import PAUSE_NODE, STOP_NODE
-from conformance.targets.commands import CommandTarget
-from conformance.targets.nodes import Nodes
-from conformance.targets.reference import ReferenceCluster
-from conformance.verdicts import CaseResult, exit_code
-from reference.tests.certificates import self_signed
-from spec.formats.verdict import ExitCode, UsageError
-from spec.ports import Ports
+from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.targets import check_target, launch_target, open_target
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
+from highwater.conformance.targets.commands import CommandTarget
+from highwater.conformance.targets.nodes import Nodes
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.conformance.verdicts import CaseResult, exit_code
+from highwater.errors import ExitCode, UsageError
+from highwater.ports import Ports
+from highwater.reference.tests.certificates import self_signed
 
 USER: dict[str, object] = {"sasl_inter_broker_user": "alice", "sasl_users": {"alice": "secret"}}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -229,7 +229,7 @@ def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluste
 
 def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from conformance.targets.nodes import Nodes\n"
+        "import sys, time; from pathlib import Path; from highwater.conformance.targets.nodes import Nodes\n"
         f"nodes = Nodes(Path({str(tmp_path)!r}), {{1: ['sh', '-c', 'sleep 600 & sleep 600']}})\n"
         "nodes.start(1); print(nodes.pid(1), flush=True); time.sleep(600)"
     )

@@ -2,13 +2,12 @@
 
 import struct
 
-from conformance.broker import Broker, Topic, batch, expect
-from conformance.clause import clause
-from conformance.cluster import Cluster
-from conformance.defects import GuardOff, OneSegment, Reply, Request, defect
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.metadata import MetadataRequest
-from reference.wire.messages.produce import ProduceRequest
+from highwater.conformance.broker import Broker, Topic, batch, expect
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, OneSegment, Reply, Request, defect
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
 
 ACCEPTED = Reply(ProduceRequest, "responses.partition_responses.error_code", 0)
 

@@ -9,18 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
-from fuzz.chaos.clocks import Clocks
-from fuzz.chaos.disk import Disk, disk_faults, mounted
-from fuzz.chaos.field import Field, Launched, Means, reviving
-from fuzz.chaos.links import HOST, Links
-from fuzz.chaos.packets import Packets
-from fuzz.chaos.rot import rot_fault
-from fuzz.chaos.settings import SESSION, of_kraft, settings_of
-from fuzz.processes.faults import process_faults
-from fuzz.processes.nemesis import STORE, Inject, Processes, Undo
-from fuzz.schedule import Fault, Schedule
-from spec.ports import Ports
+from highwater.conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
+from highwater.fuzz.chaos.clocks import Clocks
+from highwater.fuzz.chaos.cluster import Field, Launched, Means, reviving
+from highwater.fuzz.chaos.disk.bit_rot import rot_fault
+from highwater.fuzz.chaos.disk.mount import Disk, disk_faults, mounted
+from highwater.fuzz.chaos.nemesis import STORE, Inject, Processes, Undo, process_faults
+from highwater.fuzz.chaos.network.links import HOST, Links
+from highwater.fuzz.chaos.network.packets import Packets
+from highwater.fuzz.chaos.settings import SESSION, of_kraft, settings_of
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.ports import Ports
 
 SESSION_MS: Final = 3_000
 CONNECT_MS: Final = 30_000

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from fuzz.processes.nemesis import Inject, Undo
-from fuzz.schedule import Fault
-from spec.faketime import faketime_environment, faketime_library
+from highwater.faketime import faketime_environment, faketime_library
+from highwater.fuzz.chaos.nemesis import Inject, Undo
+from highwater.fuzz.schedule import Fault
 
 LOOKS_EVERY_S: Final = 1
 """So late a process may see a jump; to read the file whenever it asks for the time would slow it down."""
@@ -28,7 +28,7 @@ class Clocks:
         return {**faketime_environment(library), **own}
 
     def faults(self) -> dict[str, Inject]:
-        """By the names of `fuzz.schedule.KINDS`."""
+        """By the names of `highwater.fuzz.schedule.KINDS`."""
         return {"clock": self._jump}
 
     def _jump(self, fault: Fault, node: str) -> Undo:

@@ -6,10 +6,10 @@ Every draw is keyed, so a seed means the same faults on every machine, and leavi
 from collections.abc import Sequence
 from typing import Final
 
-from fuzz.chaos.settings import CHECKPOINT, SESSION
-from fuzz.processes.load import TOPIC
-from fuzz.schedule import KINDS, Fault, Option, Schedule
-from reference.drivers.simulation.chance import Chance
+from highwater.fuzz.chaos.settings import CHECKPOINT, SESSION
+from highwater.fuzz.chaos.workload.topic import TOPIC
+from highwater.fuzz.schedule import KINDS, Fault, Option, Schedule
+from highwater.reference.drivers.simulation.chance import Chance
 
 LASTS_MS: Final = (300, 1_500, 4_000, 9_000)
 EVERY_MS: Final = 4_000

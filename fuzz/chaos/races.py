@@ -6,9 +6,9 @@ be. What it does with its log then decides what is kept (KIP-101).
 from collections.abc import Sequence
 from typing import Final
 
-from fuzz.chaos.settings import BALANCE, CHECKPOINT, SESSION
-from fuzz.schedule import Fault, Option, Schedule
-from reference.drivers.simulation.chance import Chance
+from highwater.fuzz.chaos.settings import BALANCE, CHECKPOINT, SESSION
+from highwater.fuzz.schedule import Fault, Option, Schedule
+from highwater.reference.drivers.simulation.chance import Chance
 
 SHORT_MS: Final = 1_500
 LONG_MS: Final = (9_000, 12_000)

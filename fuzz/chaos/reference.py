@@ -7,18 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from conformance.targets.reference import ReferenceCluster
-from fuzz.chaos.clocks import Clocks
-from fuzz.chaos.disk import disk_faults, mounted
-from fuzz.chaos.field import Field, Launched, Means, reviving
-from fuzz.chaos.links import HOST, Links
-from fuzz.chaos.packets import Packets
-from fuzz.chaos.rot import rot_fault
-from fuzz.chaos.settings import of_reference, settings_of
-from fuzz.processes.faults import process_faults
-from fuzz.processes.nemesis import STORE
-from fuzz.schedule import Schedule
-from spec.ports import Ports
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.fuzz.chaos.clocks import Clocks
+from highwater.fuzz.chaos.cluster import Field, Launched, Means, reviving
+from highwater.fuzz.chaos.disk.bit_rot import rot_fault
+from highwater.fuzz.chaos.disk.mount import disk_faults, mounted
+from highwater.fuzz.chaos.nemesis import STORE, process_faults
+from highwater.fuzz.chaos.network.links import HOST, Links
+from highwater.fuzz.chaos.network.packets import Packets
+from highwater.fuzz.chaos.settings import of_reference, settings_of
+from highwater.fuzz.schedule import Schedule
+from highwater.ports import Ports
 
 QUICK: Final = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
 SESSION_MS: Final = 3_000

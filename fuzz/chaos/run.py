@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.chaos.draw import draw_schedule, draw_settings
-from fuzz.chaos.field import Field, launched
-from fuzz.chaos.means import refuse_unsupported, supported, wants_clock, wants_disk
-from fuzz.chaos.opening import open_field
-from fuzz.chaos.races import draw_races, race_settings
-from fuzz.chaos.settings import load_of
-from fuzz.processes.load import Load, consumer_names
-from fuzz.processes.workload import Guests, Workload
-from fuzz.schedule import Option, Schedule, check, write_schedule
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.chaos.capabilities import refuse_unsupported, supported, wants_clock, wants_disk
+from highwater.fuzz.chaos.cluster import Field, launched
+from highwater.fuzz.chaos.draw import draw_schedule, draw_settings
+from highwater.fuzz.chaos.launch import open_field
+from highwater.fuzz.chaos.races import draw_races, race_settings
+from highwater.fuzz.chaos.settings import load_of
+from highwater.fuzz.chaos.workload.run import Guests, Workload
+from highwater.fuzz.chaos.workload.topic import Load, consumer_names
+from highwater.fuzz.schedule import Option, Schedule, check, write_schedule
 
 WORKLOADS = {
     "send": ("confluent_producers", "kafka_python_producers"),
@@ -39,7 +39,7 @@ def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> 
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise UsageError(
-            f"no workload {unknown[0]!r}", where="--workload", mend=f"known: {', '.join(WORKLOADS)}, {NOBODY}"
+            f"no workload {unknown[0]!r}", where="--workload", hint=f"known: {', '.join(WORKLOADS)}, {NOBODY}"
         )
     left_out: dict[str, Any] = {part: 0 for name, parts in WORKLOADS.items() if name not in names for part in parts}
     return replace(load_of(schedule, brokers), rate=rate, **left_out)

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from fuzz.processes.load import Load
-from fuzz.schedule import Option, Schedule
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.chaos.nemesis import STORE
+from highwater.fuzz.chaos.workload.topic import Load
+from highwater.fuzz.schedule import Option, Schedule, check
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.search import SeedResult, run_seed
 
 SESSION: Final = "zookeeper.session.timeout.ms"
 KRAFT_SESSION: Final = "broker.session.timeout.ms"
@@ -59,10 +62,30 @@ def load_of(schedule: Schedule, brokers: int) -> Load:
     told = {TOPIC_SETTINGS[name]: value for name, value in settings_of("*", schedule).items() if name in TOPIC_SETTINGS}
     for name, value in told.items():
         if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name} is {value!r}", where="node_settings of *", mend="give a number from 1 on")
+            raise UsageError(f"{name} is {value!r}", where="node_settings of *", hint="give a number from 1 on")
     replicas = min(3, brokers)
     least = max(1, replicas - 1)
     load = replace(EVERYBODY, **{"replicas": replicas, "min_insync_replicas": least, **told})  # type: ignore[arg-type]
     if load.replicas > brokers:
         raise UsageError(f"{load.replicas} replicas on {brokers} brokers", where="node_settings of *")
     return load
+
+
+# --------------------------------------------------------------------------------------------------
+# The same schedule in virtual time, on the reference under any of its truncation rules.
+
+
+ERA: Final = ("UncleanRestartLeavesIsr", "HwNeedsMinIsr")
+"""Rules of KIP-966, which no release that these schedules are run on has: with them the rest matters less."""
+
+
+def simulate_schedule(schedule: Schedule, brokers: int, truncation: str) -> SeedResult:
+    """With the sessions, checkpoints and topic of the schedule; other time-outs are the simulator's own."""
+    load = load_of(schedule, brokers)
+    settings = Settings(
+        brokers=brokers, partitions=load.partitions, min_insync_replicas=load.min_insync_replicas,
+        assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=ERA,
+        node_settings=of_simulator(schedule),
+    )  # fmt: skip
+    check(schedule, [STORE, *map(str, range(1, brokers + 1))])
+    return run_seed(schedule.seed, settings, schedule=schedule)

@@ -4,9 +4,9 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reference.tests.test_fetch_sessions import PARTITIONS, Cluster, parts_of
-from reference.wire.errors import ErrorCode
-from reference.wire.records import batch_headers
+from highwater.reference.tests.test_fetch_sessions import PARTITIONS, Cluster, parts_of
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.records import batch_headers
 
 
 class FetchingMachine(RuleBasedStateMachine):

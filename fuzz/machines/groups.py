@@ -11,10 +11,10 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reference.groups.group import Group, GroupState
-from reference.tests.test_group_coordinator import GROUP, TOPIC, Coordinator
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.leave_group import MemberIdentity
+from highwater.reference.groups.group import Group, GroupState
+from highwater.reference.tests.test_group_coordinator import GROUP, TOPIC, Coordinator
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.groups import MemberIdentity
 
 SESSION_MS, REBALANCE_MS, SOON_MS = 3_000, 1_000, 30
 STATIC: Final = "i"

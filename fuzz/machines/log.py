@@ -10,14 +10,13 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reference.drivers.simulation.chance import Stream
-from reference.drivers.simulation.disk import Lose, SimulatedDisk
-from reference.storage.cleaner import clean, cleanable_end, install
-from reference.storage.log import Log, LogConfig
-from reference.storage.retention import retain
-from reference.wire.compression import Compression
-from reference.wire.log_entries import decode_entry, entries
-from reference.wire.records import batch_headers, build_batch
+from highwater.reference.drivers.simulation.chance import Stream
+from highwater.reference.drivers.simulation.disk import Lose, SimulatedDisk
+from highwater.reference.storage.cleaner import clean, cleanable_end, install
+from highwater.reference.storage.log import Log, LogConfig, retain
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.log_entries import decode_entry, entries
+from highwater.reference.wire.records import batch_headers, build_batch
 
 FOLDER: Final = "t-0"
 CONFIG: Final = LogConfig(
@@ -99,7 +98,7 @@ class LogMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         for path in self.log.begin_flush():
             self.disk.flush(path)
-        self.log.flushed()
+        self.log.complete_flush()
         assert self.log.recovery_point == self.log.log_end_offset
 
     @rule()

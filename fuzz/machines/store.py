@@ -8,9 +8,9 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reference.drivers.simulation.chance import Stream
-from reference.drivers.simulation.disk import Lose
-from reference.store_messages import (
+from highwater.reference.drivers.simulation.chance import Stream
+from highwater.reference.drivers.simulation.disk import Lose
+from highwater.reference.store.messages import (
     ANY_VERSION,
     AddWatch,
     Check,
@@ -26,7 +26,7 @@ from reference.store_messages import (
     StoreReply,
     StoreRequest,
 )
-from reference.tests.driven import Driven
+from highwater.reference.tests.driven import Driven
 
 PATHS: Final = ("/a", "/a/x", "/a/y", "/b")
 PEERS: Final = ("p", "q")

@@ -11,10 +11,10 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reference.events import broker_peer
-from reference.tests.simulated import Simulated
-from reference.tests.transactional import Producer
-from reference.wire.errors import ErrorCode
+from highwater.reference.effects import broker_peer
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.tests.transactional import Producer
+from highwater.reference.wire.errors import ErrorCode
 
 TOPIC = "t"
 PARTITIONS = 2

@@ -1,10 +1,10 @@
-"""`python -m fuzz.scenarios [--rewrite]`: run all scenarios, or write their golden output anew."""
+"""`python -m highwater.fuzz.scenarios [--rewrite]`: run all scenarios, or write their golden output anew."""
 
 import sys
 
-from fuzz.scenarios import group_runner
-from fuzz.scenarios.group_runner import GroupScenario
-from fuzz.scenarios.runner import SEPARATOR, Scenario, files, split
+from highwater.fuzz.scenarios import group_runner
+from highwater.fuzz.scenarios.group_runner import GroupScenario
+from highwater.fuzz.scenarios.runner import SEPARATOR, Scenario, files, split
 
 
 def main() -> None:

@@ -25,14 +25,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from fuzz.group_cluster import GroupCluster
-from fuzz.scenarios.runner import SEED, split
-from fuzz.scenarios.script import play
-from fuzz.simulated_cluster import Settings
-from reference.clients.member_states import MemberState
-from reference.events import broker_peer
-from reference.groups.group import GroupState
-from spec.formats.trace import Step
+from highwater.fuzz.scenarios.runner import SEED, play, split
+from highwater.fuzz.simulator.clients.groups import GroupCluster
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.reference.clients.member import MemberState
+from highwater.reference.effects import broker_peer
+from highwater.reference.groups.group import GroupState
+from highwater.spec.formats.trace import Step
 
 TOLD: Final = frozenset({"Assigned", "Revoked", "Lost"})
 
@@ -196,7 +195,7 @@ class GroupScenario:
         self._say(" ".join(f"{topic}-{number}: {each.offset}" for (topic, number), each in found) or "none")
 
     def _quarrels(self) -> None:
-        for each in self.cluster.quarrels or ["none"]:
+        for each in self.cluster.ownership_conflicts or ["none"]:
             self._say(each)
 
 

@@ -27,33 +27,52 @@ read                                   what a consumer reads from the leader
 For N, `leader` and `controller` name who that is at the time.
 
 Between commands the protocol steps that were taken are printed, named as in the TLA+ module.
-`python -m fuzz.scenarios --rewrite` writes the golden parts anew, to be reviewed as a diff.
+`python -m highwater.fuzz.scenarios --rewrite` writes the golden parts anew, to be reviewed as a diff.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz.clients import Asker, Producer
-from fuzz.scenarios.script import play
-from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
-from reference.broker import Broker
-from reference.events import STORE, broker_peer
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.alter_partition_reassignments import (
+from highwater.fuzz.simulator.clients.producers import Asker, Producer
+from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
+from highwater.reference.broker import Broker
+from highwater.reference.effects import STORE, broker_peer
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from highwater.reference.wire.messages.replicas import (
     AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from reference.wire.messages.delete_topics import DeleteTopicsRequest
-from reference.wire.messages.elect_leaders import ElectLeadersRequest
-from reference.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from reference.wire.records import batch_headers, decode_records
-from spec.formats.trace import Step
+from highwater.reference.wire.messages.topics import DeleteTopicsRequest
+from highwater.reference.wire.records import batch_headers, decode_records
+from highwater.spec.formats.trace import Step
+
+# --------------------------------------------------------------------------------------------------
+# A story's script: one command a line, `#` begins a comment; what is printed comes back with the commands between.
+
+
+Command = Callable[..., None]
+
+
+def play(
+    script: str, commands: Mapping[str, Command], say: Callable[[str], None], after_each: Callable[[], None]
+) -> None:
+    """Carry out the commands, each echoed first. KeyError names a verb that nobody knows."""
+    for line in script.splitlines():
+        text = line.split("#")[0].strip()
+        if text:
+            say(f"> {text}")
+            verb, *words = text.split()
+            commands[verb](*words)
+            after_each()
+
 
 SEPARATOR = "----"
 SEED = 0
@@ -236,8 +255,8 @@ class Scenario:
 
     def _alter(self, setting: str) -> None:
         key, _, value = setting.partition("=")
-        changed = AlterableConfig(name=key, value=value)
-        topic = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(changed,))
+        changed = IncrementalAlterableConfig(name=key, value=value)
+        topic = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(changed,))
         self._ask_controller(IncrementalAlterConfigsRequest(resources=(topic,)), 0)
 
     def _ask_controller(self, request: Any, version: int) -> None:

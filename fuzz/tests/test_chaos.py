@@ -12,16 +12,15 @@ from typing import Final
 
 import pytest
 
-from fuzz.chaos.draw import draw_schedule, draw_settings
-from fuzz.chaos.field import Field, launched
-from fuzz.chaos.means import missing, refuse_unsupported, supported
-from fuzz.chaos.races import FETCH_MS, draw_races, race_settings
-from fuzz.chaos.run import chaos, chosen_load
-from fuzz.chaos.settings import SESSION, load_of, of_reference, settings_of
-from fuzz.chaos.simulated import simulate_schedule
-from fuzz.processes.faults import process_faults
-from fuzz.schedule import KINDS, Fault, Option, Schedule, check, read_schedule, write_schedule
-from spec.formats.verdict import ExitCode, UsageError
+from highwater.errors import ExitCode, UsageError
+from highwater.fuzz.chaos.capabilities import missing, refuse_unsupported, supported
+from highwater.fuzz.chaos.cluster import Field, launched
+from highwater.fuzz.chaos.draw import draw_schedule, draw_settings
+from highwater.fuzz.chaos.nemesis import process_faults
+from highwater.fuzz.chaos.races import FETCH_MS, draw_races, race_settings
+from highwater.fuzz.chaos.run import chaos, chosen_load
+from highwater.fuzz.chaos.settings import SESSION, load_of, of_reference, settings_of, simulate_schedule
+from highwater.fuzz.schedule import KINDS, Fault, Option, Schedule, check, read_schedule, write_schedule
 
 KIP101 = Path("fuzz/schedules/kip101.json")
 LIMIT_S = 120.0

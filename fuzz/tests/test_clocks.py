@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.chaos.clocks import Clocks
-from fuzz.chaos.means import missing
-from fuzz.chaos.opening import open_field
-from fuzz.schedule import Fault, Schedule
-from spec import faketime
-from spec.faketime import missing_for_clocks
+from highwater import faketime
+from highwater.faketime import missing_for_clocks
+from highwater.fuzz.chaos.capabilities import missing
+from highwater.fuzz.chaos.clocks import Clocks
+from highwater.fuzz.chaos.launch import open_field
+from highwater.fuzz.schedule import Fault, Schedule
 
 LACKS = missing_for_clocks()
 PATIENCE_S = 60.0

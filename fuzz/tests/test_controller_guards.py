@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from fuzz.clients import Asker, Producer
-from fuzz.scenarios.runner import Scenario
-from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
-from reference.effects import Effect
-from reference.events import STORE, Instant, broker_peer
-from reference.store_messages import Delete
-from reference.wire.messages.elect_leaders import ElectLeadersRequest
+from highwater.fuzz.scenarios.runner import Scenario
+from highwater.fuzz.simulator.clients.producers import Asker, Producer
+from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
+from highwater.reference.effects import STORE, Effect, Instant, broker_peer
+from highwater.reference.store.messages import Delete
+from highwater.reference.wire.messages.replicas import ElectLeadersRequest
 
 CLUSTER = "cluster 7 assigned=2,3,4 auto_leader_rebalance_enable=false min_insync_replicas=1"
 

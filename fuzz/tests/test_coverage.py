@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fuzz.coverage import AMOUNTS, SITUATIONS, coverage_lines
+from highwater.fuzz.simulator.findings import AMOUNTS, SITUATIONS, coverage_lines
 
 FUZZ = Path(__file__).parents[1]
 MUST_NOT_HAPPEN = {"unclean election"}

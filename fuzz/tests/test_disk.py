@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.chaos.disk import Disk, missing_for_disk
-from fuzz.chaos.forgetful import PAGE, ForgetfulFiles
-from fuzz.chaos.rot import rot_newest_segment
-from fuzz.schedule import Fault
-from reference.wire.log_entries import entries, entry_crc_valid
-from reference.wire.records import build_batch
+from highwater.fuzz.chaos.disk.bit_rot import rot_newest_segment
+from highwater.fuzz.chaos.disk.mount import Disk, missing_for_disk
+from highwater.fuzz.chaos.disk.unflushed import PAGE, ForgetfulFiles
+from highwater.fuzz.schedule import Fault
+from highwater.reference.wire.log_entries import entries, entry_crc_valid
+from highwater.reference.wire.records import build_batch
 
 NAMES = st.sampled_from(["/a", "/b"])
 STEPS = st.one_of(
@@ -125,7 +125,7 @@ def test_a_mounted_disk_forgets_fails_and_is_full(tmp_path: Path) -> None:
 
 @needs_mount
 def test_nothing_stays_mounted_when_its_owner_dies(tmp_path: Path) -> None:
-    script = "import os, sys; from pathlib import Path; from fuzz.chaos.disk import Disk; " \
+    script = "import os, sys; from pathlib import Path; from highwater.fuzz.chaos.disk.mount import Disk; " \
         "folder = Path(sys.argv[1]); Disk(folder / 'backing', folder / 'disk'); os.kill(os.getpid(), 9)"  # fmt: skip
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=60)
     while (tmp_path / "disk").is_mount():
@@ -134,7 +134,7 @@ def test_nothing_stays_mounted_when_its_owner_dies(tmp_path: Path) -> None:
 
 
 def test_a_kill_that_loses_is_what_needs_it() -> None:
-    from fuzz.chaos.means import wants_disk
+    from highwater.fuzz.chaos.capabilities import wants_disk
 
     told = {lose: wants_disk(Fault(at_ms=0, kind="kill", nodes=("1",), options={"lose": lose}))
             for lose in ("nothing", "unflushed", "torn")}  # fmt: skip

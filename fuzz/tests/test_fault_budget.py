@@ -3,9 +3,9 @@ replica at a bad time."""
 
 import pytest
 
-from fuzz.schedule import Fault, Schedule
-from fuzz.search import run_seed
-from fuzz.simulated_cluster import Load, Settings
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.search import run_seed
 
 DELETES = Settings(swarm=True, load=Load(producers=1, administrator=True, deletes=True))
 MOVES = Settings(

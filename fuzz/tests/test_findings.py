@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.findings import event_table, find_smallest
-from fuzz.kept import Kept, kept_seeds, read_kept, write_kept
-from fuzz.schedule import read_schedule
-from fuzz.search import run_seed
-from fuzz.simulated_cluster import Settings
-from spec.formats.trace import read_trace
-from spec.formats.verdict import UsageError
-from spec.guards import NONE_BECAUSE, find_guard, load_guards
+from highwater.errors import UsageError
+from highwater.fuzz.schedule import read_schedule
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.findings import event_table, find_smallest
+from highwater.fuzz.simulator.kept_seeds import Kept, kept_seeds, read_kept, write_kept
+from highwater.fuzz.simulator.search import run_seed
+from highwater.spec.formats.trace import read_trace
+from highwater.spec.guards import NONE_BECAUSE, find_guard, load_guards
 
 NO_GUARD = Settings(guards_off=("AckAfterCommit",))
 
@@ -24,7 +24,7 @@ def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
     lines = finding.lines(tmp_path)
     assert lines[0].startswith("CommittedOnEligible (IsrCommit; CommittedOnIsr of HwTruncation) is broken at ")
     assert (
-        lines[1].strip() == f"again:  highwater simulate --schedule {tmp_path}/schedule.json --guard AckAfterCommit=off"
+        lines[1].strip() == f"again:  highwater simulate --schedule {tmp_path}/schedule.json --guard-off AckAfterCommit"
     )
     assert lines[2].strip() == "seed 0, no faults:"
     assert lines[3].split() == ["ms", "node", "role", "epoch", "LEO", "HW", "ISR", "event"]

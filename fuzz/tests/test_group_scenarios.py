@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.scenarios.group_runner import files, run_file
+from highwater.fuzz.scenarios.group_runner import files, run_file
 
 NONE = "> quarrels\n  none\n"
 
@@ -12,7 +12,7 @@ NONE = "> quarrels\n  none\n"
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
 def test_a_scenario_prints_what_it_should(path: Path) -> None:
     got, golden = run_file(path)
-    assert golden, f"{path.name} has no golden part; write it with: python -m fuzz.scenarios --rewrite"
+    assert golden, f"{path.name} has no golden part; write it with: python -m highwater.fuzz.scenarios --rewrite"
     assert got == golden
     assert "did not happen" not in got
     assert "not settled" not in got

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.invariants.watch import OPERATORS, Violation
+from highwater.fuzz.simulator.invariants.violations import OPERATORS, Violation
 
 FUZZ = Path(__file__).parents[1]
 SPEC = FUZZ.parent / "spec"

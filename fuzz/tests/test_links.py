@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.chaos.links import HOST, Links
-from fuzz.chaos.who import CLIENTS, owner_of
-from fuzz.schedule import Fault, Option
-from spec.ports import Ports
+from highwater.fuzz.chaos.network.links import HOST, Links
+from highwater.fuzz.chaos.network.socket_owner import CLIENTS, owner_of
+from highwater.fuzz.schedule import Fault, Option
+from highwater.ports import Ports
 
 LIMIT_S = 20.0
 NODE = """

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import Phase
 
-from fuzz.machines.every import MACHINES, run_machine, tallied
-from fuzz.machines.groups import GroupMachine
-from reference.metadata_store import MetadataStore
-from reference.replication.fetch_sessions import Asked, Session
-from reference.storage import cleaner
-from reference.storage.leader_epochs import LeaderEpochCache
-from reference.storage.producer_state import ProducerStates
-from reference.transactions import markers
+from highwater.fuzz.machines.all import MACHINES, run_machine, tallied
+from highwater.fuzz.machines.groups import GroupMachine
+from highwater.reference.replication.fetch_sessions import CachedPartition, Session
+from highwater.reference.storage import cleaner
+from highwater.reference.storage.leader_epochs import LeaderEpochCache
+from highwater.reference.storage.producer_state import ProducerStates
+from highwater.reference.store.metadata_store import MetadataStore
+from highwater.reference.transactions import markers
 
 SEED = 1
 
@@ -49,7 +49,7 @@ def _forgets_nothing(self: Session, body: Any) -> None:
 
 PLANTED = [
     pytest.param("log", LeaderEpochCache, "truncate_from_end", lambda *_: None, id="ForgetTruncatedEpochs"),
-    pytest.param("log", cleaner, "_stays", lambda *_: False, id="compaction takes the last record of a key"),
+    pytest.param("log", cleaner, "_should_retain", lambda *_: False, id="compaction takes the last record of a key"),
     pytest.param("metadata store", MetadataStore, "_check_version", lambda *_: None, id="VersionCas"),
     pytest.param("metadata store", MetadataStore, "_check_all", lambda *_: None, id="a multi is not all or nothing"),
     pytest.param("group coordinator", GroupMachine, "guard_off", "FenceStaleHeartbeat", id="FenceStaleHeartbeat"),
@@ -58,7 +58,7 @@ PLANTED = [
         "transaction coordinator", ProducerStates, "last_stable_offset", lambda _, high_watermark: high_watermark,
         id="LastStableOffset"),
     pytest.param("transaction coordinator", markers, "_marker", _always_a_commit, id="an abort is a commit"),
-    pytest.param("fetch sessions", Asked, "is_news", lambda _, data: bool(data.records), id="news without a record"),
+    pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records), id="news without a record"),
     pytest.param("fetch sessions", Session, "update", _forgets_nothing, id="what is forgotten is still told"),
 ]  # fmt: skip
 

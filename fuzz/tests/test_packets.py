@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.chaos.packets import missing_for_packets, rules_of
-from fuzz.chaos.run import chaos
-from fuzz.schedule import Fault, Option, Schedule
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.chaos.network.packets import missing_for_packets, rules_of
+from highwater.fuzz.chaos.run import chaos
+from highwater.fuzz.schedule import Fault, Option, Schedule
 
 PORTS = {"store": [9], "1": [11], "2": [12, 112]}
 REASON = missing_for_packets()
 CUT = """
 import socket, subprocess
-from fuzz.chaos.packets import Packets, own_network
-from fuzz.schedule import Fault
+from highwater.fuzz.chaos.network.packets import Packets, own_network
+from highwater.fuzz.schedule import Fault
 
 def refused(source):
     with socket.socket() as link:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fuzz.clients import Asker, Producer
-from fuzz.simulated_cluster import TOPIC, Settings, SimulatedCluster
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.fuzz.simulator.clients.producers import Asker, Producer
+from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 RACKS = ("a", "b", "c")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fuzz.scenarios.runner import Scenario
-from reference.controller.deletion import STEPS as DELETION
-from reference.controller.failover import STEPS as FAILOVER
-from reference.controller.reassignment import STEPS as REASSIGNMENT
+from highwater.fuzz.scenarios.runner import Scenario
+from highwater.reference.controller.deletion import STEPS as DELETION
+from highwater.reference.controller.failover import STEPS as FAILOVER
+from highwater.reference.controller.reassignment import STEPS as REASSIGNMENT
 
 
 def test_the_steps_are_as_many_as_the_sources_list() -> None:

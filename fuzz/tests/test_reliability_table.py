@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fuzz.scenarios.runner import Scenario
+from highwater.fuzz.scenarios.runner import Scenario
 
 ERA = "guards_off=UncleanRestartLeavesIsr"
 ONE_DIES = "crash 2\nexpire 2\nrun 400"

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.scenarios.runner import files, run_file
-from spec.guards import load_guards
+from highwater.fuzz.scenarios.runner import files, run_file
+from highwater.spec.guards import load_guards
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
 def test_a_scenario_prints_what_it_should(path: Path) -> None:
     got, golden = run_file(path)
-    assert golden, f"{path.name} has no golden part; write it with: python -m fuzz.scenarios --rewrite"
+    assert golden, f"{path.name} has no golden part; write it with: python -m highwater.fuzz.scenarios --rewrite"
     assert got == golden
 
 

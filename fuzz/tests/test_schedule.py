@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fuzz.schedule import KINDS, Fault, Schedule, check, read_schedule, shrink, write_schedule
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.schedule import KINDS, Fault, Schedule, check, read_schedule, shrink, write_schedule
 
 KILL = Fault(at_ms=100, for_ms=50, kind="kill", nodes=("2",), options={"lose": "unflushed"})
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from reference.drivers.simulation.chance import Chance
-from reference.drivers.simulation.disk import PAGE, SimulatedDisk
-from reference.drivers.simulation.world import WALL_CLOCK_START_MS, World
-from reference.effects import Effect, Flush, Send, SetTimer
-from reference.events import Instant, Request
+from highwater.reference.drivers.simulation.chance import Chance
+from highwater.reference.drivers.simulation.disk import PAGE, SimulatedDisk
+from highwater.reference.drivers.simulation.world import WALL_CLOCK_START_MS, World
+from highwater.reference.effects import Effect, Flush, Instant, Request, Send, SetTimer
 
 
 class Probe:
@@ -64,12 +63,12 @@ class Pair:
 
 def test_a_cut_in_one_direction_lets_the_other_pass_and_ends_the_connection() -> None:
     pair = Pair()
-    pair.world.network.spoil("a", "b", cut=1)
+    pair.world.network.add_faults("a", "b", cut=1)
     pair.send("lost")
     pair.send("heard", source="b", target="a")
     pair.run(100)
     assert (pair.b.got, pair.a.bodies) == ([], ["heard"])
-    pair.world.network.spoil("a", "b", cut=-1)
+    pair.world.network.add_faults("a", "b", cut=-1)
     pair.send("after")
     pair.run(100)
     assert pair.b.bodies in ([], ["after"]), "nothing of the torn connection arrives"
@@ -80,32 +79,32 @@ def test_a_cut_in_one_direction_lets_the_other_pass_and_ends_the_connection() ->
 def test_who_is_cut_off_does_not_hear_that_the_other_died() -> None:
     pair = Pair()
     for link in (("a", "b"), ("b", "a")):
-        pair.world.network.spoil(*link, cut=1)
+        pair.world.network.add_faults(*link, cut=1)
     pair.world.crash("b")
     pair.run(50)
     assert pair.a.closed_by == []
-    pair.world.network.spoil("b", "a", cut=-1)
+    pair.world.network.add_faults("b", "a", cut=-1)
     pair.run(50)
     assert [peer for _, peer in pair.a.closed_by] == ["b"]
 
 
 def test_what_is_clogged_arrives_later_in_order_and_cuts_may_overlap() -> None:
     pair = Pair()
-    pair.world.network.spoil("a", "b", clog=1)
-    pair.world.network.spoil("a", "b", clog=1, delay_ms=30)
+    pair.world.network.add_faults("a", "b", clog=1)
+    pair.world.network.add_faults("a", "b", clog=1, delay_ms=30)
     pair.send(1, 2, 3)
     pair.run(40)
-    pair.world.network.spoil("a", "b", clog=-1)
+    pair.world.network.add_faults("a", "b", clog=-1)
     pair.run(40)
     assert pair.b.got == []
-    pair.world.network.spoil("a", "b", clog=-1, delay_ms=-30)
+    pair.world.network.add_faults("a", "b", clog=-1, delay_ms=-30)
     pair.run(40)
     assert [(at, body) for at, _, body in pair.b.got] == [(81, 1), (81, 2), (81, 3)]
 
 
 def test_a_request_arrives_twice_but_not_in_another_life() -> None:
     pair = Pair()
-    pair.world.network.spoil("a", "b", duplicate_per_mille=1000)
+    pair.world.network.add_faults("a", "b", duplicate_per_mille=1000)
     pair.send("once more")
     pair.run(2_000)
     assert pair.b.bodies == ["once more", "once more"]

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from fuzz.invariants.watch import Seen
-from fuzz.schedule import Fault, Schedule
-from fuzz.search import SeedResult, run_seed, sweep_parallel
-from fuzz.simulated_cluster import Load, Settings
-from fuzz.swarm import draw_load, draw_schedule, settings_of
-from reference.drivers.simulation.chance import Chance
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
+from highwater.fuzz.simulator.swarm import draw_load, draw_schedule, settings_of
+from highwater.reference.drivers.simulation.chance import Chance
 
 GROUP = Settings(partitions=3, load=Load(producers=1, members=("range", "range")))
 
@@ -44,7 +44,8 @@ def test_logs_that_are_cleaned_in_between_still_agree() -> None:
 def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     """No order may depend on hashing: two interpreters with other hash seeds leave the same trace."""
     script = (
-        "from fuzz.search import run_seed; from fuzz.schedule import *; from fuzz.simulated_cluster import *;"
+        "from highwater.fuzz.simulator.search import run_seed; from highwater.fuzz.schedule import *;"
+        "from highwater.fuzz.simulator.cluster import *;"
         "kill = Fault(at_ms=300, for_ms=300, kind='kill', nodes=('leader(t,0)',), options={'lose': 'torn'});"
         "r = run_seed(6, Settings(swarm=True, load=Load(members=('range', 'range'))), tracing=True,"
         " schedule=Schedule(duration_ms=900, seed=6, faults=(kill,)));"
@@ -72,7 +73,7 @@ def test_a_run_is_the_same_with_every_message_encoded_and_decoded() -> None:
 
 def test_progress_is_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose brokers never come back is stuck, and said to be."""
-    monkeypatch.setattr("fuzz.faults.Injector.heal", lambda self: None)
+    monkeypatch.setattr("highwater.fuzz.simulator.faults.Injector.heal", lambda self: None)
     schedule = Schedule(duration_ms=1_000, faults=(Fault(at_ms=100, kind="kill", nodes=("1",)),))
     result: SeedResult = run_seed(3, schedule=schedule)
     assert result.violation is not None
@@ -83,7 +84,7 @@ def test_what_a_node_cannot_bear_is_a_violation(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("reference.broker.Broker._role_changed", broken)
+    monkeypatch.setattr("highwater.reference.broker.Broker._role_changed", broken)
     violation = run_seed(3, schedule=Schedule(duration_ms=100)).violation
     assert violation is not None
     assert violation.invariant == "NodeGoesOn"

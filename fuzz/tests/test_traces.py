@@ -1,6 +1,7 @@
-"""Runs of simulator and processes are behaviours of the models; with a guard off, or a line spoilt, they are not.
+"""Traces of the simulator and of processes are behaviours of the models; mutated ones are not.
 
-TLC starts for each that a model has to judge, so there are few here; `python -m fuzz.spoilt` (`make soak`) has more.
+Each check by a model starts TLC, so there are few here; `python -m highwater.soak.mutated_traces` (`make soak`) has
+more.
 """
 
 from dataclasses import replace
@@ -9,17 +10,17 @@ from typing import Final
 
 import pytest
 
-from conformance.targets.reference import ReferenceCluster
-from fuzz.processes.load import GROUP, TOPIC, Load
-from fuzz.processes.workload import run_workload
-from fuzz.schedule import Fault, Schedule
-from fuzz.search import run_seed
-from fuzz.simulated_cluster import Load as Members
-from fuzz.simulated_cluster import Settings
-from fuzz.spoilt import RUNS, judge, run_of, spoilt, traced
-from spec.formats.trace import read_trace, renumber
-from spec.formats.verdict import Verdict
-from spec.trace import validate_trace
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.errors import Verdict
+from highwater.fuzz.chaos.workload.run import run_workload
+from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, Load
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.fuzz.simulator.cluster import Load as Members
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.search import run_seed
+from highwater.soak.mutated_traces import RUNS, judge, run_of, spoilt, traced
+from highwater.spec.formats.trace import read_trace, renumber
+from highwater.spec.trace import validate_trace
 
 DRAWS: Final = 25
 # Guards whose absence a model sees in the trace of the kept seed.

@@ -13,26 +13,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from fuzz.wire.cases import Case
-from fuzz.wire.corpus import read_state
-from fuzz.wire.findings import read_finding
-from fuzz.wire.generators import HARMFUL, generate
-from fuzz.wire.inquest import KILLS_MAX, Inquest
-from fuzz.wire.lab import Lab
-from fuzz.wire.minimise import minimised
-from fuzz.wire.mutators import MUTATORS
-from fuzz.wire.oracles import Broken, Oracle
-from fuzz.wire.pool import Pool, sound_frame
-from fuzz.wire.replay import replay_finding
-from fuzz.wire.session import Bounds, Session
-from fuzz.wire.stream import TRANSPORTS, Stream
-from reference.wire.errors import DecodeError, EncodeError
-from reference.wire.framing import decode_request, encode_request, encode_response
-from reference.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from reference.wire.messages.find_coordinator import FindCoordinatorResponse
-from reference.wire.messages.metadata import MetadataResponse
-from reference.wire.registry import APIS
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.wire.corpus import read_state
+from highwater.fuzz.wire.findings import read_finding
+from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.generate.mutators import MUTATORS
+from highwater.fuzz.wire.generate.pool import Pool, sound_frame
+from highwater.fuzz.wire.generate.requests import HARMFUL, generate
+from highwater.fuzz.wire.generate.stream import TRANSPORTS, Stream
+from highwater.fuzz.wire.minimise import minimised
+from highwater.fuzz.wire.oracles import Broken, Oracle
+from highwater.fuzz.wire.replay import replay_finding
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import KILLS_MAX, Inquest
+from highwater.reference.wire.errors import DecodeError, EncodeError
+from highwater.reference.wire.framing import decode_request, encode_request, encode_response
+from highwater.reference.wire.messages.metadata import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FindCoordinatorResponse,
+    MetadataResponse,
+)
+from highwater.reference.wire.registry import APIS
 
 SEED = 7
 SERVED = {3: (0, 9), 10: (0, 2), 18: (0, 0)}
@@ -285,7 +288,7 @@ def test_what_is_being_shrunk_when_the_run_is_interrupted_is_told(
     def interrupted(cases: list[Case], breaks: object, seconds: float) -> list[Case]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fuzz.wire.inquest.shrink", interrupted)
+    monkeypatch.setattr("highwater.fuzz.wire.triage.shrink", interrupted)
     with fake_broker(wrong_correlation_id) as address:
         told = fuzzed(address, tmp_path)
     assert told["ended"] == "interrupted"

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fuzz.wire import decoders
-from fuzz.wire.lines import FILE, check_lines, counted, lines_told
-from reference.wire.readers import read_uvarint
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.wire import decoders
+from highwater.fuzz.wire.line_coverage import FILE, check_lines, counted, lines_told
+from highwater.reference.wire.readers import read_uvarint
 
 SEED = 5
 
@@ -26,13 +26,13 @@ def lines_of(folder: Path, code: str) -> dict[str, int]:
 
 def test_lines_of_a_process_are_counted_and_those_of_the_next_are_added(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
-    first = lines_of(tmp_path, "import reference.wire.varint")
+    first = lines_of(tmp_path, "import highwater.reference.wire.varint")
     told = lines_told(tmp_path)
     assert first["reference/wire/varint.py"] > 0
     assert first["reference/broker.py"] == 0, "never imported, and counted all the same"
     assert 0 < told["covered"] < told["all"]
     assert told["fewest"][0]["covered"] == 0
-    both = lines_of(tmp_path, "import reference.guards")
+    both = lines_of(tmp_path, "import highwater.reference.guards")
     assert both["reference/wire/varint.py"] == first["reference/wire/varint.py"]
     assert both["reference/guards.py"] > first["reference/guards.py"] == 0
     assert lines_told(tmp_path)["covered"] > told["covered"]
@@ -62,7 +62,7 @@ def test_a_reader_that_takes_what_the_description_refuses_is_seen(
     def generous(data: bytes, position: int) -> tuple[int, int]:
         return (0, position + 6) if data[position : position + 6] == b"\x80" * 6 else read_uvarint(data, position)
 
-    monkeypatch.setattr("reference.wire.readers.read_uvarint", generous)
+    monkeypatch.setattr("highwater.reference.wire.readers.read_uvarint", generous)
     known = decoders.cases()
     number = next(n for n, (message, version) in enumerate(known) if n >= decoders.BATCH_SHARE and
                   (message.__name__, version) == ("ApiVersionsResponse", 3))  # fmt: skip

@@ -8,23 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.reference import ReferenceTarget
-from fuzz.tests.test_wire import SEED, fake_broker
-from fuzz.wire.cases import Case
-from fuzz.wire.engine import Engine, Hooks, TargetDown
-from fuzz.wire.inquest import VAIN_MAX, Inquest
-from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised, newer_than_ours
-from fuzz.wire.oracles import Broken, Oracle, patience
-from fuzz.wire.pool import sound_frame
-from fuzz.wire.sequences.lanes import Lanes
-from fuzz.wire.sequences.playing import spoken
-from fuzz.wire.sequences.stage import Abandoned, Stage
-from fuzz.wire.session import Bounds, Session
-from fuzz.wire.stream import Stream
-from reference.wire.framing import encode_response
-from reference.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from reference.wire.registry import APIS
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.fuzz.tests.test_wire import SEED, fake_broker
+from highwater.fuzz.wire.connection import advertised, newer_than_ours
+from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
+from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.generate.pool import sound_frame
+from highwater.fuzz.wire.generate.stream import Stream
+from highwater.fuzz.wire.oracles import Broken, Oracle, patience
+from highwater.fuzz.wire.sequences.context import Abandoned, Stage
+from highwater.fuzz.wire.sequences.run import Lanes, spoken
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import VAIN_MAX, Inquest
+from highwater.reference.wire.framing import encode_response
+from highwater.reference.wire.messages.metadata import ApiVersion, ApiVersionsResponse
+from highwater.reference.wire.registry import APIS
 
 SLOWNESS_S = 1.0
 WHOLE_RUN_S = 300.0

@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from conformance.self_test.proxy import Proxy
-from conformance.self_test.spoiling import Asked, Fault, changed_reply
-from conformance.targets.reference import ReferenceTarget
-from fuzz.wire.cases import Case
-from fuzz.wire.findings import read_finding
-from fuzz.wire.generators import CLIENT_ID
-from fuzz.wire.inquest import Inquest
-from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Oracle
-from fuzz.wire.replay import Replay, replay_finding
-from fuzz.wire.self_test import hunt, summary_of
-from fuzz.wire.sequences.playing import PLAYS, perform, possible, replay_sequence, skipped, spoken
-from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
-from reference.wire.framing import encode_request
-from reference.wire.messages.end_txn import EndTxnRequest
-from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from reference.wire.registry import api_of
-from spec.formats.verdict import UsageError
+from highwater.conformance.self_test.faults import Asked, Fault, changed_reply
+from highwater.conformance.self_test.proxy import Proxy
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.errors import UsageError
+from highwater.fuzz.wire.connection import advertised
+from highwater.fuzz.wire.findings import read_finding
+from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.generate.requests import CLIENT_ID
+from highwater.fuzz.wire.oracles import Oracle
+from highwater.fuzz.wire.replay import Replay, replay_finding
+from highwater.fuzz.wire.self_test import hunt, summary_of
+from highwater.fuzz.wire.sequences.run import PLAYS, perform, possible, replay_sequence, skipped, spoken
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import Inquest
+from highwater.reference.drivers.defects.table import WIRE_DEFECTS, check_defects
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.transactions import EndTxnRequest
+from highwater.reference.wire.registry import api_of
 
 PLAYED = 12
 

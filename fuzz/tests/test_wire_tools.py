@@ -11,35 +11,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from conformance.self_test.spoiling import Asked
-from fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
-from fuzz.wire.agreement import disagreement, is_declared, question
-from fuzz.wire.batches import BOMBS, bomb
-from fuzz.wire.cases import Case, with_size
-from fuzz.wire.client_state import read_client_state
-from fuzz.wire.clients import ClientSession
-from fuzz.wire.corpus import Corpus, read_state
-from fuzz.wire.findings import read_finding, write_finding
-from fuzz.wire.inquest import what_is_wrong
-from fuzz.wire.lab import Lab
-from fuzz.wire.oracles import Oracle, judge
-from fuzz.wire.page import page
-from fuzz.wire.pool import sound_frame
-from fuzz.wire.process import MEGABYTE, Process, listener, place_of
-from fuzz.wire.sequences.neighbours import difference
-from fuzz.wire.served import Served, reply_of, spoiled_again
-from fuzz.wire.session import Bounds, Session
-from fuzz.wire.shrink import shrink
-from fuzz.wire.watched import Client
-from highwater import app
-from reference.wire.errors import CompressionError, ErrorCode
-from reference.wire.framing import encode_request, encode_response
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
-from reference.wire.messages.produce import ProduceRequest, ProduceResponse
-from reference.wire.records import decode_records
-from reference.wire.registry import APIS, api_of
-from spec.formats.verdict import ExitCode, UsageError
+from highwater.command_line import application
+from highwater.conformance.self_test.faults import Asked
+from highwater.errors import ExitCode, UsageError
+from highwater.fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
+from highwater.fuzz.wire.agreement import disagreement, is_declared, question
+from highwater.fuzz.wire.clients.process import Client
+from highwater.fuzz.wire.clients.served_replies import Served, reply_of, spoiled_again
+from highwater.fuzz.wire.clients.session import ClientSession
+from highwater.fuzz.wire.clients.state import read_client_state
+from highwater.fuzz.wire.corpus import Corpus, read_state
+from highwater.fuzz.wire.findings import read_finding, write_finding
+from highwater.fuzz.wire.generate.batches import BOMBS, bomb
+from highwater.fuzz.wire.generate.cases import Case, with_size
+from highwater.fuzz.wire.generate.pool import sound_frame
+from highwater.fuzz.wire.oracles import Oracle, judge
+from highwater.fuzz.wire.page import page
+from highwater.fuzz.wire.process import MEGABYTE, Process, listener, place_of
+from highwater.fuzz.wire.sequences.versions import difference
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.shrink import shrink
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import what_is_wrong
+from highwater.reference.wire.errors import CompressionError, ErrorCode
+from highwater.reference.wire.framing import encode_request, encode_response
+from highwater.reference.wire.messages.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from highwater.reference.wire.messages.produce import ProduceRequest, ProduceResponse
+from highwater.reference.wire.records import decode_records
+from highwater.reference.wire.registry import APIS, api_of
 
 ANSWERS_WITH_AN_ERROR = MetadataResponse(
     topics=(MetadataResponseTopic(name="t", error_code=int(ErrorCode.INVALID_CONFIG)),)
@@ -214,10 +218,12 @@ def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
     assert (found["oracle"], found["message"], found["reproduced"]) == (Oracle.ALIVE, "died of signal 6", True)
     (reply,) = served_by_file(found["path"]).replies
     assert len(reply.edits) == 1
-    again = CliRunner().invoke(app, ["replay", found["path"], client.command])
+    again = CliRunner().invoke(application("fuzz", "replay"), ["replay", found["path"], client.command])
     assert (again.exit_code, again.output) == (ExitCode.VIOLATED, "reproduced: alive: died of signal 6\n")
     with pytest.raises(UsageError, match="bootstrap"):
-        CliRunner().invoke(app, ["replay", found["path"], "reference"], catch_exceptions=False)
+        CliRunner().invoke(
+            application("fuzz", "replay"), ["replay", found["path"], "reference"], catch_exceptions=False
+        )
 
 
 def test_runs_of_a_client_that_were_interrupted_lose_nothing_and_go_on(
@@ -229,7 +235,7 @@ def test_runs_of_a_client_that_were_interrupted_lose_nothing_and_go_on(
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
     client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
-    monkeypatch.setattr("fuzz.wire.clients.least_served", interrupted)
+    monkeypatch.setattr("highwater.fuzz.wire.clients.session.least_served", interrupted)
     first = ClientSession(client, tmp_path, SPOILS_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert (first["ended"], len(first["findings"])) == ("interrupted", 1)
     assert served_by_file(first["findings"][0]["path"]).replies
@@ -274,7 +280,7 @@ def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes,
 )
 def test_bad_input_is_named(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["fuzz", *arguments])
+    result = CliRunner().invoke(application("fuzz", "replay"), ["fuzz", *arguments])
     assert isinstance(result.exception, UsageError), result.output
     assert said in str(result.exception)
 
@@ -286,12 +292,14 @@ def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -
     broken = msgspec.json.decode(Path(path).read_bytes())
     assert broken["reproduced"]
     with pytest.raises(UsageError, match="not a finding"):
-        CliRunner().invoke(app, ["replay", str(tmp_path / "none"), "reference"], catch_exceptions=False)
+        CliRunner().invoke(
+            application("fuzz", "replay"), ["replay", str(tmp_path / "none"), "reference"], catch_exceptions=False
+        )
     spoiled = tmp_path / "spoiled.json"
     spoiled.write_text(Path(path).read_text().replace('"frames": [', '"frames": ["zz", '))
     with pytest.raises(UsageError, match="not a finding"):
-        CliRunner().invoke(app, ["replay", str(spoiled), "reference"], catch_exceptions=False)
-    result = CliRunner().invoke(app, ["replay", path, "reference"])
+        CliRunner().invoke(application("fuzz", "replay"), ["replay", str(spoiled), "reference"], catch_exceptions=False)
+    result = CliRunner().invoke(application("fuzz", "replay"), ["replay", path, "reference"])
     assert result.exit_code == ExitCode.HELD, result.output
 
 

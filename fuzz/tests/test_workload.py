@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.reference import ReferenceCluster
-from fuzz.processes.load import TOPIC, Load
-from fuzz.processes.workload import run_workload
-from fuzz.schedule import Fault, Schedule
-from spec.formats.history import NEMESIS, read_history
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.fuzz.chaos.workload.run import run_workload
+from highwater.fuzz.chaos.workload.topic import TOPIC, Load
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.spec.formats.history import NEMESIS, read_history
 
 pytestmark = pytest.mark.xdist_group("cluster")
 QUICK: dict[str, object] = {"metadata_store_session_timeout_ms": 1_500, "replica_lag_time_max_ms": 2_000}

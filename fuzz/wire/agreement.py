@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
-from fuzz.wire.cases import Case, with_size
-from fuzz.wire.line import Closed, Line, Silent
-from fuzz.wire.oracles import Broken, Oracle, code_name, judge
-from fuzz.wire.pool import sound_frame
-from fuzz.wire.sequences.relations import READS
-from reference.wire.errors import EncodeError, FrameSizeError
-from reference.wire.registry import APIS
+from highwater.fuzz.wire.connection import connect
+from highwater.fuzz.wire.generate.cases import Case, with_size
+from highwater.fuzz.wire.generate.pool import sound_frame
+from highwater.fuzz.wire.oracles import Broken, Oracle, code_name, judge
+from highwater.fuzz.wire.sequences.relations import READS
+from highwater.reference.client.connection import ConnectionClosedError, ReplyTimeoutError
+from highwater.reference.wire.errors import EncodeError, FrameSizeError
+from highwater.reference.wire.registry import APIS
 
 DECLARED: Final = Path(__file__).with_name("known_differences.toml")
 ANSWER_S: Final = 3.0
@@ -72,12 +73,12 @@ def disagreement(case: Case, one: str, other: str) -> Broken | None:
 
 def _told(address: str, frame: bytes) -> tuple[int, ...] | str | None:
     """Error codes but for success, `closed`, or None for silence and for what does not decode."""
-    with Line(address) as line:
+    with connect(address) as line:
         try:
-            line.send(frame)
-            broken, codes = judge(frame, line.receive(ANSWER_S))
-        except Closed:
+            line.send_bytes(frame)
+            broken, codes = judge(frame, line.receive_frame(ANSWER_S))
+        except ConnectionClosedError:
             return "closed"
-        except (Silent, FrameSizeError):
+        except (ReplyTimeoutError, FrameSizeError):
             return None
     return None if broken is not None else tuple(code for code in codes if code)

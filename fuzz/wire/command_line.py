@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from fuzz.wire.lab import Lab
+    from highwater.fuzz.wire.target import Lab
 
 CLIENT_DEADLINE_S: Final = 20.0
 CLIENT_MEMORY_MB: Final = 512
@@ -57,14 +57,14 @@ def fuzz_command(
 
     Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
     """
-    from fuzz.wire.lines import check_lines, counted, lines_told
-    from fuzz.wire.session import Bounds
-    from spec.formats.run import new_folder, write_json
-    from spec.formats.verdict import ExitCode, UsageError
-    from spec.interruption import interruptible
+    from highwater.errors import ExitCode, UsageError
+    from highwater.fuzz.wire.line_coverage import check_lines, counted, lines_told
+    from highwater.fuzz.wire.session import Bounds
+    from highwater.results import new_folder, write_json
+    from highwater.signals import interruptible
 
     if [bool(target), bool(client), self_test].count(True) != 1:
-        raise UsageError("give one of TARGET, --client and --self-test", mend="try: highwater fuzz reference")
+        raise UsageError("give one of TARGET, --client and --self-test", hint="try: highwater fuzz reference")
     if self_test:
         _score(defect or [], range(seed, seed + seeds), seconds, json_=json_)
     if client:
@@ -94,10 +94,10 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
     """Exit code 1 when a planted defect is not found by every seed."""
     import msgspec
 
-    from fuzz.wire.self_test import Hunt, self_test
-    from reference.drivers.defects.table import WIRE_DEFECTS
-    from spec.formats.run import new_folder, write_json
-    from spec.formats.verdict import ExitCode
+    from highwater.errors import ExitCode
+    from highwater.fuzz.wire.self_test import Hunt, self_test
+    from highwater.reference.drivers.defects.table import WIRE_DEFECTS
+    from highwater.results import new_folder, write_json
 
     def tell(hunt: Hunt) -> None:
         word = (
@@ -120,10 +120,10 @@ def _fuzz_client(
 ) -> NoReturn:  # fmt: skip
     import msgspec
 
-    from fuzz.wire.clients import ClientSession
-    from fuzz.wire.watched import Client
-    from spec.formats.verdict import ExitCode
-    from spec.interruption import interruptible
+    from highwater.errors import ExitCode
+    from highwater.fuzz.wire.clients.process import Client
+    from highwater.fuzz.wire.clients.session import ClientSession
+    from highwater.signals import interruptible
 
     with interruptible():
         summary = ClientSession(Client(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
@@ -138,8 +138,8 @@ def _fuzz_client(
 
 
 def _write_page(folder: Path, summary: dict[str, Any], paths: list[Path]) -> None:
-    from fuzz.wire.page import page
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
+    from highwater.fuzz.wire.page import page
 
     text = page(folder, summary)
     for path in paths:
@@ -151,7 +151,7 @@ def _write_page(folder: Path, summary: dict[str, Any], paths: list[Path]) -> Non
 
 def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: bool = False) -> dict[str, Any]:
     """Fuzz a target for some seconds; the object that `--json` prints (design.md, section 4)."""
-    from fuzz.wire.session import Bounds
+    from highwater.fuzz.wire.session import Bounds
 
     with _open_lab(target) as lab:
         return fuzz(lab, folder, seed, Bounds(seconds=seconds), quiet=quiet)
@@ -163,7 +163,7 @@ def fuzz(
     """A session with its live view, where somebody looks."""
     from rich.console import Console
 
-    from fuzz.wire.session import Session
+    from highwater.fuzz.wire.session import Session
 
     console = Console(stderr=True)
     session = Session(lab, folder, seed, bounds, resume=resume, against=against)
@@ -216,17 +216,17 @@ def replay_command(
 
     A client's finding is served again to the client: give its command line in place of the target.
     """
-    from fuzz.wire.agreement import disagreement
-    from fuzz.wire.clients import replay_served
-    from fuzz.wire.findings import read_finding
-    from fuzz.wire.oracles import Oracle
-    from fuzz.wire.replay import replay_finding
-    from spec.formats.verdict import ExitCode, UsageError
+    from highwater.errors import ExitCode, UsageError
+    from highwater.fuzz.wire.agreement import disagreement
+    from highwater.fuzz.wire.clients.session import replay_served
+    from highwater.fuzz.wire.findings import read_finding
+    from highwater.fuzz.wire.oracles import Oracle
+    from highwater.fuzz.wire.replay import replay_finding
 
     finding = read_finding(file)
     if (finding.oracle is Oracle.AGREEMENT) != bool(against):
-        mend = "give --against OTHER for a finding of two that disagree, and only then"
-        raise UsageError(f"a finding of the oracle {finding.oracle}", where=str(file), mend=mend)
+        hint = "give --against OTHER for a finding of two that disagree, and only then"
+        raise UsageError(f"a finding of the oracle {finding.oracle}", where=str(file), hint=hint)
     if finding.served is not None:
         broken = replay_served(target, finding.served)
     else:
@@ -254,10 +254,10 @@ def minimise_command(
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
 ) -> None:
     """Fewer and shorter frames that break the same thing, in a finding beside the old one. Exit 3 if nothing breaks."""
-    from fuzz.wire.clients import minimised_served
-    from fuzz.wire.findings import read_finding
-    from fuzz.wire.minimise import minimised
-    from spec.formats.verdict import ExitCode
+    from highwater.errors import ExitCode
+    from highwater.fuzz.wire.clients.session import minimised_served
+    from highwater.fuzz.wire.findings import read_finding
+    from highwater.fuzz.wire.minimise import minimised
 
     finding, folder = read_finding(file), (file if file.is_dir() else file.parent).parent
     if finding.served is not None:
@@ -276,8 +276,8 @@ def minimise_command(
 @contextmanager
 def _open_lab(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterator["Lab"]:
     """The target, launched if it has to be. UsageError for another machine that nobody says to own."""
-    from conformance.targets import ADDRESSES, check_target, open_target
-    from fuzz.wire.lab import Lab
+    from highwater.conformance.targets import ADDRESSES, check_target, open_target
+    from highwater.fuzz.wire.target import Lab
 
     check_target(target)
     is_address = ADDRESSES.fullmatch(target) is not None
@@ -291,7 +291,7 @@ def _open_lab(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterat
 
 
 def _refuse_strangers(addresses: str) -> None:
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
 
     for address in addresses.split(","):
         host, _, port = address.rpartition(":")
@@ -299,11 +299,11 @@ def _refuse_strangers(addresses: str) -> None:
             found = {info[4][0] for info in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"no such host ({error})", where=address, mend="is it up, and is this its name?"
+                f"no such host ({error})", where=address, hint="is it up, and is this its name?"
             ) from error
         if not all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found):
-            mend = "add --i-own-this-host if it is yours to break"
-            raise UsageError("is on another machine, and fuzzing may crash it", where=address, mend=mend)
+            hint = "add --i-own-this-host if it is yours to break"
+            raise UsageError("is on another machine, and fuzzing may crash it", where=address, hint=hint)
 
 
 def _folder_name(target: str) -> str:

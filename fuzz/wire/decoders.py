@@ -1,9 +1,9 @@
-"""`python -m fuzz.wire.decoders [--seconds N] [--seed N]`: atheris (libFuzzer) on our own decoders.
+"""Fuzz our decoders with atheris (libFuzzer): `python -m highwater.fuzz.wire.decoders [--seconds N] [--seed N]`.
 
-Bytes grow along the branches of the readers of `reference.wire`. Whatever they are, a reader gives a message or a
-`DecodeError`, and the same as the construct description that it is checked against. Exit code 77 when something else
-comes: libFuzzer prints the stack, and the input is kept in the results folder. Where atheris has no wheel
-(anything but Linux on x86_64), it says so and ends.
+libFuzzer grows inputs along the branches of the readers of `highwater.reference.wire`. For any bytes a reader must
+return a message or raise `DecodeError`, and agree with the construct description. Exit code 77 for anything else: libFuzzer
+prints the stack, and the input is written to the results folder. Where atheris has no wheel (anything but Linux on
+x86_64), the program prints so and ends.
 """
 
 import random
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from spec.formats.run import new_folder
+from highwater.results import new_folder
 
 CASE_BYTES: Final = 2
 """Before the body: which message, in which version."""
@@ -36,7 +36,7 @@ def decoders(
         return
     import atheris
 
-    with atheris.instrument_imports(include=["reference.wire"]):
+    with atheris.instrument_imports(include=["highwater.reference.wire"]):
         attempt = readers()
     folder = new_folder("decoders", seed=seed)
     corpus = folder / "corpus"
@@ -50,7 +50,7 @@ def decoders(
 
 def cases() -> list[tuple[type[Any], int]]:
     """Every request and response in every version."""
-    from reference.wire.registry import APIS
+    from highwater.reference.wire.registry import APIS
 
     return [
         (message, version)
@@ -62,10 +62,10 @@ def cases() -> list[tuple[type[Any], int]]:
 
 def readers() -> Callable[[bytes], None]:
     """What is done with an input; AssertionError when reader and description do not agree."""
-    from reference.wire import described
-    from reference.wire.codec import decode
-    from reference.wire.errors import DecodeError
-    from reference.wire.records import decode_records
+    from highwater.reference.wire import constructs as described
+    from highwater.reference.wire.codec import decode
+    from highwater.reference.wire.errors import DecodeError
+    from highwater.reference.wire.records import decode_records
 
     def outcome(read: Callable[..., Any], *given: Any) -> str:
         try:
@@ -89,10 +89,10 @@ def readers() -> Callable[[bytes], None]:
 
 def plant(corpus: Path, chance: random.Random) -> None:
     """One sound request of every version, and some batches."""
-    from fuzz.wire.generators import generate, records
-    from reference.wire.codec import encode
-    from reference.wire.errors import EncodeError
-    from reference.wire.registry import api_of
+    from highwater.fuzz.wire.generate.requests import generate, records
+    from highwater.reference.wire.codec import encode
+    from highwater.reference.wire.errors import EncodeError
+    from highwater.reference.wire.registry import api_of
 
     known = cases()
     for number, (message, version) in enumerate(known):

@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from fuzz.wire.cases import Case, Ends, Kind
-from fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Broken, Oracle, Patience, judge, patience
-from reference.wire.errors import FrameSizeError
-from reference.wire.framing import FrameReader
+from highwater.fuzz.wire.generate.cases import Case, Ends, Kind
+from highwater.fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Broken, Oracle, Patience, judge, patience
+from highwater.reference.wire.errors import FrameSizeError
+from highwater.reference.wire.framing import FrameReader
 
 CONNECTIONS: Final = 24
 IN_FLIGHT: Final = 6

@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from fuzz.wire.cases import Case, Ends, is_whole
-from fuzz.wire.oracles import Oracle, asked, read_request
-from fuzz.wire.served import SIZE, Served
-from reference.wire.errors import WireError
-from reference.wire.printer import describe, hexdump
-from reference.wire.registry import APIS
-from spec.formats.run import write_json
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.wire.clients.served_replies import SIZE, Served
+from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole
+from highwater.fuzz.wire.oracles import Oracle, asked, read_request
+from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.printer import describe, hexdump
+from highwater.reference.wire.registry import APIS
+from highwater.results import write_json
 
 FILE: Final = "finding.json"
 SHOWN_BYTES: Final = 1024
@@ -37,7 +37,7 @@ EXPECTED: Final = {
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A case as it was sent: frames in hexadecimal with their size prefixes. See `fuzz.wire.cases`."""
+    """A case as it was sent: frames in hexadecimal with their size prefixes; see `fuzz.wire.generate.cases`."""
 
     frames: list[str]
     cuts: list[int] = []
@@ -111,7 +111,7 @@ def write_finding(folder: Path, finding: Finding) -> Path:
         (place / "README.md").write_text(told(finding))
         write_json(place / FILE, finding)
     except OSError as error:
-        raise UsageError(f"cannot write a finding ({error.strerror})", where=str(place), mend="give --out") from error
+        raise UsageError(f"cannot write a finding ({error.strerror})", where=str(place), hint="give --out") from error
     return place / FILE
 
 
@@ -122,8 +122,8 @@ def read_finding(path: Path) -> Finding:
         finding = msgspec.json.decode(file.read_bytes(), type=Finding)
         finding.cases()
     except (OSError, msgspec.DecodeError, ValueError) as error:
-        mend = "give a finding.json that highwater fuzz wrote"
-        raise UsageError(f"not a finding: {error}", where=str(file), mend=mend) from error
+        hint = "give a finding.json that highwater fuzz wrote"
+        raise UsageError(f"not a finding: {error}", where=str(file), hint=hint) from error
     return finding
 
 

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import msgspec
 
-from fuzz.wire.cases import Case
-from fuzz.wire.findings import Finding, steps_of, write_finding
-from fuzz.wire.inquest import Inquest
-from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised
-from fuzz.wire.oracles import Broken, Oracle
-from fuzz.wire.replay import make_topics
-from fuzz.wire.sequences.playing import perform, spoken
-from fuzz.wire.shrink import shrink
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.wire.connection import advertised
+from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
+from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.oracles import Broken, Oracle
+from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.sequences.run import perform, spoken
+from highwater.fuzz.wire.shrink import shrink
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import Inquest
 
 
 def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
     """The path of a smaller finding beside the old one, and how much smaller it is; None if it does not break."""
     if finding.oracle is Oracle.AGREEMENT:
-        mend = "it is one sound request already"
-        raise UsageError("a finding of two targets that disagree", where=finding.id, mend=mend)
+        hint = "it is one sound request already"
+        raise UsageError("a finding of two targets that disagree", where=finding.id, hint=hint)
     inquest = Inquest(lab, folder, finding.seed, finding.target, shrink_s=seconds)
     least = _fewer_steps(inquest, finding) if finding.sequence else _fewer_bytes(inquest, finding)
     if least is None:

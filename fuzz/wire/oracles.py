@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from fuzz.wire.allowed import ALLOWED
-from reference.wire.codec import decode_prefix
-from reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
-from reference.wire.framing import RequestHeader, decode_request_header, decode_response
-from reference.wire.registry import APIS, api_of_key
-from reference.wire.schema import ArrayOf, Layout, StructOf, derived, message_layout
+from highwater.fuzz.wire.allowed_errors import ALLOWED
+from highwater.reference.wire.codec import decode_prefix
+from highwater.reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
+from highwater.reference.wire.framing import RequestHeader, decode_request_header, decode_response
+from highwater.reference.wire.registry import APIS, api_of_key
+from highwater.reference.wire.schema import ArrayOf, Layout, StructOf, derived, message_layout
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 PARKS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})

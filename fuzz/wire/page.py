@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fuzz.wire.corpus import State, read_state
-from fuzz.wire.coverage import Coverage
-from fuzz.wire.oracles import code_name
+from highwater.fuzz.wire.corpus import Coverage, State, read_state
+from highwater.fuzz.wire.oracles import code_name
 
 NUMBER: Final = re.compile(r"-?\d+")
 
@@ -27,7 +26,7 @@ def page(folder: Path, summary: dict[str, Any]) -> str:
         row["families"] = families
     mutations = sorted({name for _, row in apis for name in row["families"]})
     most = {name: max(row["families"][name] for _, row in apis) for name in mutations}
-    environment = Environment(loader=PackageLoader("fuzz.wire"), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=PackageLoader("highwater.fuzz.wire"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("fuzz.html.j2").render(
         folder=folder, summary=summary, state=state, findings=state.findings, apis=apis, mutations=mutations, most=most,
         progress=_progress(coverage, state), told=_told, shade=_shade,

@@ -6,15 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from fuzz.wire.cases import Case, Ends
-from fuzz.wire.findings import Finding
-from fuzz.wire.generators import TOPICS
-from fuzz.wire.lab import Lab
-from fuzz.wire.line import Closed, Line, Silent, advertised
-from fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patience
-from fuzz.wire.sequences.playing import replay_sequence, spoken
-from fuzz.wire.sequences.stage import LATEST, NOT_NOW, Abandoned, Stage, Violation
-from reference.wire.errors import FrameSizeError
+from highwater.fuzz.wire.connection import advertised, connect
+from highwater.fuzz.wire.findings import Finding
+from highwater.fuzz.wire.generate.cases import Case, Ends
+from highwater.fuzz.wire.generate.requests import TOPICS
+from highwater.fuzz.wire.oracles import DEADLINE_S, PARKED_S, Broken, Oracle, judge, patience
+from highwater.fuzz.wire.sequences.context import LATEST, NOT_NOW, Abandoned, Stage, Violation
+from highwater.fuzz.wire.sequences.run import replay_sequence, spoken
+from highwater.fuzz.wire.target import Lab
+from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
+from highwater.reference.wire.errors import FrameSizeError
 
 SEGMENT_S: Final = 0.01
 """Between segments, so that the target reads them one by one."""
@@ -77,11 +78,11 @@ class Replay:
         return broken
 
     def _steps(self, cases: list[Case]) -> Broken | None:
-        line: Line | None = None
-        half_open: list[Line] = []
+        line: Connection | None = None
+        half_open: list[Connection] = []
         try:
             for case in cases:
-                line = line or Line(self.lab.address, self.deadline_s)
+                line = line or connect(self.lab.address, self.deadline_s)
                 broken, stays = self._step(line, case)
                 if broken is not None:
                     return broken
@@ -99,35 +100,35 @@ class Replay:
                     each.close()
         return None
 
-    def _step(self, line: Line, case: Case) -> tuple[Broken | None, bool]:
+    def _step(self, line: Connection, case: Case) -> tuple[Broken | None, bool]:
         """What it broke, and whether the connection can go on."""
         try:
             for number, segment in enumerate(case.segments()):
                 if number:
                     time.sleep(SEGMENT_S)
-                line.send(segment)
+                line.send_bytes(segment)
             if case.ends is Ends.FINISH:
-                line.finish()
+                line.finish_sending()
             if case.ends in (Ends.LEAVE, Ends.RESET):
                 return None, False
             for frame in case.frames:
                 broken, stays = self._answer(line, frame)
                 if broken is not None or not stays:
                     return broken, False
-        except Closed:
+        except ConnectionClosedError:
             return None, False
         except FrameSizeError as error:
             return Broken(Oracle.DECODE, f"an answer that is none: {error}"), False
-        except Silent:
+        except ReplyTimeoutError:
             return Broken(Oracle.DEADLINE, "does not read"), False
         return None, case.ends is Ends.OPEN
 
-    def _answer(self, line: Line, frame: bytes) -> tuple[Broken | None, bool]:
+    def _answer(self, line: Connection, frame: bytes) -> tuple[Broken | None, bool]:
         allowed = patience(frame, self.deadline_s)
         wait_s = min(allowed.wait_s, self.parked_s) if allowed.silent_ok else allowed.wait_s
         try:
-            return judge(frame, line.receive(wait_s))[0], True
-        except Silent:
+            return judge(frame, line.receive_frame(wait_s))[0], True
+        except ReplyTimeoutError:
             if allowed.silent_ok:
                 return None, not allowed.blocks
             return Broken(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s"), False

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from conformance.targets.reference import ReferenceTarget
-from fuzz.wire.lab import Lab
-from fuzz.wire.session import Bounds, Session
-from reference.drivers.defects.table import WIRE_DEFECTS, check_defects
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.target import Lab
+from highwater.reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 
 DEADLINE_S: Final = 2.0
 TIME_S: Final = 60.0

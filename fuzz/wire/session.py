@@ -9,21 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz.wire.agreement import disagreement, question
-from fuzz.wire.cases import NOTHING, Case
-from fuzz.wire.corpus import Corpus, State, read_state, write_state
-from fuzz.wire.coverage import Coverage
-from fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
-from fuzz.wire.findings import FILE, Finding, api_name
-from fuzz.wire.inquest import SHRINK_S, Inquest
-from fuzz.wire.lab import Lab
-from fuzz.wire.line import advertised, newer_than_ours
-from fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
-from fuzz.wire.process import MEGABYTE, Process
-from fuzz.wire.sequences.lanes import Lanes
-from fuzz.wire.sequences.playing import possible, skipped, spoken
-from fuzz.wire.stream import Stream
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.fuzz.wire.agreement import disagreement, question
+from highwater.fuzz.wire.connection import advertised, newer_than_ours
+from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
+from highwater.fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
+from highwater.fuzz.wire.findings import FILE, Finding, api_name
+from highwater.fuzz.wire.generate.cases import NOTHING, Case
+from highwater.fuzz.wire.generate.stream import Stream
+from highwater.fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
+from highwater.fuzz.wire.process import MEGABYTE, Process
+from highwater.fuzz.wire.sequences.run import Lanes, possible, skipped, spoken
+from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.triage import SHRINK_S, Inquest
 
 SOUND_SHARE: Final = 0.25
 """Sound requests keep the target in interesting states."""
@@ -88,7 +86,7 @@ class Session:
     def __post_init__(self) -> None:
         dead = self.lab.why_dead()
         if dead is not None:
-            raise UsageError(f"the target {dead}", where=self.lab.address, mend="is it a Kafka broker, and running?")
+            raise UsageError(f"the target {dead}", where=self.lab.address, hint="is it a Kafka broker, and running?")
         self.state = self._read_state()
         self.inquest = Inquest(self.lab, self.folder, self.seed, self.lab.name)
         self.inquest.shrink_s = self.bounds.shrink_s

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from fuzz.wire.cases import Case, Ends, is_whole, with_size
+from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole, with_size
 
 Part = TypeVar("Part")
 Breaks = Callable[[list[Case]], bool]

@@ -2,12 +2,18 @@
 
 from typing import Final
 
-from reference.api_versions import ServedApi
-from reference.events import Request
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from reference.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from reference.wire.messages.describe_acls import DescribeAclsResponse
+from highwater.reference.api_versions import ServedApi
+from highwater.reference.effects import Request
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.security import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsResponse,
+)
 
 MESSAGE: Final = "No authorizer is configured on this broker."
 

@@ -7,16 +7,26 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 
-from reference.admin.describe_configs import TOPIC_RESOURCE
-from reference.context import from_json, to_json
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.store_client import StoreClient
-from reference.topic_configs import TopicConfigs, config_path
-from reference.topics import RefusedTopicError, Topics
-from reference.wire.errors import ErrorCode
-from reference.wire.messages import alter_configs as whole
-from reference.wire.messages import incremental_alter_configs as incremental
+from highwater.reference.admin.describe_configs import TOPIC_RESOURCE
+from highwater.reference.configuration.topics import TopicConfigs, config_path
+from highwater.reference.context import from_json, to_json
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.store.client import StoreClient
+from highwater.reference.topics import RefusedTopicError, Topics
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 
 Settings = dict[str, str]
 LISTS = {"cleanup.policy"}
@@ -37,45 +47,45 @@ class AlterConfigs:
     def __init__(self, store: StoreClient, cache: MetadataCache, configs: TopicConfigs, topics: Topics) -> None:
         self._store, self._cache, self._configs, self._topics = store, cache, configs, topics
 
-    async def replace(self, request: Request) -> whole.AlterConfigsResponse:
+    async def replace(self, request: Request) -> AlterConfigsResponse:
         """Replace all configs of each topic."""
-        body: whole.AlterConfigsRequest = request.body
+        body: AlterConfigsRequest = request.body
         responses = []
         for resource in body.resources:
             change = partial(_replace_settings, resource.configs)
             error, message = await self._alter(resource, change, body)
             responses.append(
-                whole.AlterConfigsResourceResponse(
+                AlterConfigsResourceResponse(
                     error_code=error,
                     error_message=message,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
             )
-        return whole.AlterConfigsResponse(responses=tuple(responses))
+        return AlterConfigsResponse(responses=tuple(responses))
 
-    async def change(self, request: Request) -> incremental.IncrementalAlterConfigsResponse:
+    async def change(self, request: Request) -> IncrementalAlterConfigsResponse:
         """Apply the operations to the configs of each topic."""
-        body: incremental.IncrementalAlterConfigsRequest = request.body
+        body: IncrementalAlterConfigsRequest = request.body
         responses = []
         for resource in body.resources:
             change = partial(self._change_settings, resource.configs)
             error, message = await self._alter(resource, change, body)
             responses.append(
-                incremental.AlterConfigsResourceResponse(
+                IncrementalAlterConfigsResourceResponse(
                     error_code=error,
                     error_message=message,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
             )
-        return incremental.IncrementalAlterConfigsResponse(responses=tuple(responses))
+        return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
     async def _alter(
         self,
-        resource: whole.AlterConfigsResource | incremental.AlterConfigsResource,
+        resource: AlterConfigsResource | IncrementalAlterConfigsResource,
         change: Callable[[Settings], Settings],
-        body: whole.AlterConfigsRequest | incremental.IncrementalAlterConfigsRequest,
+        body: AlterConfigsRequest | IncrementalAlterConfigsRequest,
     ) -> tuple[ErrorCode, str | None]:
         """Change one topic and return error code and message; retry if a concurrent change was written first."""
         topic = resource.resource_name
@@ -105,7 +115,7 @@ class AlterConfigs:
             return rejection.error, rejection.message
         return ErrorCode.NONE, None
 
-    def _change_settings(self, configs: Sequence[incremental.AlterableConfig], before: Settings) -> Settings:
+    def _change_settings(self, configs: Sequence[IncrementalAlterableConfig], before: Settings) -> Settings:
         after = dict(before)
         _check_unique([config.name for config in configs])
         for config in configs:
@@ -121,7 +131,7 @@ class AlterConfigs:
         return after
 
 
-def _replace_settings(configs: Sequence[whole.AlterableConfig], before: Settings) -> Settings:
+def _replace_settings(configs: Sequence[AlterableConfig], before: Settings) -> Settings:
     _check_unique([config.name for config in configs])
     return {config.name: _required_value(config) for config in configs}
 
@@ -131,13 +141,13 @@ def _check_unique(names: list[str]) -> None:
         raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names a config more than once.")
 
 
-def _required_value(config: whole.AlterableConfig | incremental.AlterableConfig) -> str:
+def _required_value(config: AlterableConfig | IncrementalAlterableConfig) -> str:
     if config.value is None:
         raise RefusedTopicError(ErrorCode.INVALID_REQUEST, f"The config {config.name} has no value.")
     return config.value
 
 
-def _edit_list(config: incremental.AlterableConfig, current: list[str]) -> str:
+def _edit_list(config: IncrementalAlterableConfig, current: list[str]) -> str:
     """Return the list value after APPEND or SUBTRACT."""
     if config.name not in LISTS or config.config_operation not in set(Operation):
         message = f"Operation {config.config_operation} is not supported for the config {config.name}."

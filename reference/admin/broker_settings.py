@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from reference.config import BrokerConfig
-from reference.topic_values import Type
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.topic_values import Type
 
 # The name in Apache Kafka where it differs; None if Kafka has no such config, or if the value is secret.
 KAFKA_NAMES: Final[dict[str, str | None]] = {

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Final
 
-from reference.admin.broker_settings import BrokerSetting, broker_settings
-from reference.config import BrokerConfig
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.topic_configs import TopicConfigs
-from reference.topic_values import SETTINGS
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.describe_configs import (
+from highwater.reference.admin.broker_settings import BrokerSetting, broker_settings
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.topic_values import SETTINGS
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -3,17 +3,15 @@
 A broker has one log directory: a move to it succeeds at once, and a move to any other directory fails.
 """
 
-from reference.context import Context
-from reference.events import Request
-from reference.replication.replica_manager import ReplicaManager
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.alter_replica_log_dirs import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.replicas import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
-)
-from reference.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

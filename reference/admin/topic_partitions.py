@@ -1,10 +1,10 @@
 """Serve DescribeTopicPartitions (key 75), which returns the partitions of topics in pages (KIP-966)."""
 
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.topics import INTERNAL_TOPICS
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.describe_topic_partitions import (
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.topics import INTERNAL_TOPICS
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,

@@ -1,1 +1,1 @@
-"""Clients without I/O, for the simulator: nodes like the broker, events in and effects out."""
+"""Clients without I/O for the simulator: like the broker, they receive events and return effects."""

@@ -1,8 +1,8 @@
-"""How a leader divides partitions among members: range, round robin, sticky and cooperative sticky.
+"""The partition assignors of a group leader: range, round robin, sticky and cooperative sticky.
 
-An assignor gets the members by id and the number of partitions of each topic (one that is not there has none), and
-gives every partition of a subscribed topic to exactly one member that wants it; cooperative ones may withhold some.
-The same input has the same answer, whatever its order.
+An assignor takes the members by id and the partition count of every topic (0 for a missing topic). It assigns every
+partition of a subscribed topic to exactly one subscriber; a cooperative assignor may withhold some partitions. The
+result does not depend on the order of the input.
 """
 
 from abc import ABC, abstractmethod
@@ -10,9 +10,52 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import ClassVar, Final
 
-from reference.clients.claims import Claims, withhold
-from reference.clients.subscriptions import Assignment, Partition, Subscription
-from reference.guards import Guards
+from highwater.reference.clients.subscriptions import Assignment, Partition, Subscription
+from highwater.reference.guards import Guards
+
+# --------------------------------------------------------------------------------------------------
+# The owner of a partition by the claims of the members (spec/cooperative_rebalance, "Claims and assignment").
+#
+# A claim has the generation in which its member got the partitions (KIP-792). Without it, the claim of a member that
+# missed a rebalance cannot be told from the claim of its successor (KAFKA-12984, KAFKA-14639).
+
+
+class Claims:
+    """The partitions that the members claim to own, from their subscriptions."""
+
+    def __init__(self, members: Mapping[str, Subscription], guards: Guards) -> None:
+        self._members, self._guards = members, guards
+        latest = max((member.generation for member in members.values()), default=0)
+        self._claimants: dict[Partition, list[str]] = {}
+        for member_id, claim in members.items():
+            if claim.generation == latest or guards.highest_claim_wins:
+                for partition in claim.owned:
+                    self._claimants.setdefault(partition, []).append(member_id)
+
+    def owner(self, partition: Partition) -> str | None:
+        """Return the member with the claim of the latest generation; None if there is none, or two with the same."""
+        claimants = self._claimants.get(partition, [])
+        latest = max((self._members[member_id].generation for member_id in claimants), default=0)
+        owners = sorted(member_id for member_id in claimants if self._members[member_id].generation == latest)
+        if len(owners) > 1 and self._guards.nobody_keeps_on_conflict:
+            return None
+        return owners[0] if owners else None
+
+    def is_assignable(self, member_id: str, partition: Partition) -> bool:
+        """Return whether a member may get a partition now: it is unclaimed, or this member is its only owner."""
+        return partition not in self._claimants or self.owner(partition) == member_id
+
+
+def withhold(target_assignment: Assignment, members: Mapping[str, Subscription], guards: Guards) -> Assignment:
+    """Remove the partitions that must change their owner; the rebalance after their revocation assigns them."""
+    if not guards.withhold_claimed:
+        return target_assignment
+    claims = Claims(members, guards)
+    return {
+        member_id: frozenset(partition for partition in partitions if claims.is_assignable(member_id, partition))
+        for member_id, partitions in target_assignment.items()
+    }
+
 
 Members = Mapping[str, Subscription]
 Counts = Mapping[str, int]
@@ -21,16 +64,16 @@ Counts = Mapping[str, int]
 class Assignor(ABC):
     name: ClassVar[str]
     is_cooperative: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
-    """Does it ask members what they had, even if they have revoked it?"""
+    uses_user_data: ClassVar[bool] = False
+    """Whether members send their previous assignment in the user data, even if they have revoked it."""
 
     @abstractmethod
     def assign(self, members: Members, partitions: Counts, guards: Guards) -> Assignment:
-        """What each member gets; members that get nothing are named too."""
+        """Return the partitions of every member, including members without any."""
 
 
-def in_order(members: Members) -> list[str]:
-    """Static members first, by their instance id: that is the same when they come back (KIP-345)."""
+def in_assignment_order(members: Members) -> list[str]:
+    """Return the member ids in assignment order: static members first, by instance id, which is stable (KIP-345)."""
 
     def rank(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -39,9 +82,9 @@ def in_order(members: Members) -> list[str]:
     return sorted(members, key=rank)
 
 
-def wanted(members: Members, partitions: Counts) -> list[Partition]:
-    """All partitions that anybody subscribes to, by topic and number."""
-    topics = sorted(frozenset[str]().union(*(each.topics for each in members.values())))
+def subscribed_partitions(members: Members, partitions: Counts) -> list[Partition]:
+    """Return all partitions of the subscribed topics, sorted by topic and number."""
+    topics = sorted(frozenset[str]().union(*(member.topics for member in members.values())))
     return [(topic, number) for topic in topics for number in range(partitions.get(topic, 0))]
 
 
@@ -50,97 +93,98 @@ def _frozen(shares: Mapping[str, set[Partition]]) -> Assignment:
 
 
 class RangeAssignor(Assignor):
-    """Topic by topic: neighbouring partitions to one member, one more to the first members where it does not divide."""
+    """Assign a contiguous range of every topic to every subscriber; the first ones get one more if needed."""
 
     name = "range"
 
     def assign(self, members: Members, partitions: Counts, guards: Guards) -> Assignment:
         shares: dict[str, set[Partition]] = {member_id: set() for member_id in members}
-        ordered = in_order(members)
-        for topic in sorted({topic for topic, _ in wanted(members, partitions)}):
-            takers = [member_id for member_id in ordered if topic in members[member_id].topics]
-            each, extra = divmod(partitions[topic], len(takers))
+        ordered = in_assignment_order(members)
+        for topic in sorted({topic for topic, _ in subscribed_partitions(members, partitions)}):
+            subscribers = [member_id for member_id in ordered if topic in members[member_id].topics]
+            quota, extra = divmod(partitions[topic], len(subscribers))
             first = 0
-            for place, member_id in enumerate(takers):
-                end = first + each + (place < extra)
+            for position, member_id in enumerate(subscribers):
+                end = first + quota + (position < extra)
                 shares[member_id] |= {(topic, number) for number in range(first, end)}
                 first = end
         return _frozen(shares)
 
 
 class RoundRobinAssignor(Assignor):
-    """One partition after the other to one member after the other, leaving out those that do not subscribe."""
+    """Assign the partitions to the members in turn, skipping members that do not subscribe to the topic."""
 
     name = "roundrobin"
 
     def assign(self, members: Members, partitions: Counts, guards: Guards) -> Assignment:
         shares: dict[str, set[Partition]] = {member_id: set() for member_id in members}
-        turns = cycle(in_order(members))
-        for partition in wanted(members, partitions):
-            taker = next(member_id for member_id in turns if partition[0] in members[member_id].topics)
-            shares[taker].add(partition)
+        turns = cycle(in_assignment_order(members))
+        for partition in subscribed_partitions(members, partitions):
+            subscriber = next(member_id for member_id in turns if partition[0] in members[member_id].topics)
+            shares[subscriber].add(partition)
         return _frozen(shares)
 
 
 class StickyAssignor(Assignor):
-    """As even as the subscriptions allow (KIP-54), and of what members have only that moves which must."""
+    """Balance as evenly as the subscriptions allow, and move as few partitions as possible (KIP-54)."""
 
     name = "sticky"
-    remembers = True
+    uses_user_data = True
 
     def assign(self, members: Members, partitions: Counts, guards: Guards) -> Assignment:
         shares: dict[str, set[Partition]] = {member_id: set() for member_id in members}
-        claims, ordered = Claims(members, guards), in_order(members)
-        takers = {
+        claims, ordered = Claims(members, guards), in_assignment_order(members)
+        subscribers = {
             topic: [member_id for member_id in ordered if topic in members[member_id].topics]
-            for topic in {topic for topic, _ in wanted(members, partitions)}
+            for topic in {topic for topic, _ in subscribed_partitions(members, partitions)}
         }
-        homeless = []
-        for partition in wanted(members, partitions):
+        without_owner = []
+        for partition in subscribed_partitions(members, partitions):
             owner = claims.owner(partition)
             if owner is not None and partition[0] in members[owner].topics:
                 shares[owner].add(partition)
             else:
-                homeless.append(partition)
-        for partition in sorted(homeless, key=lambda each: (len(takers[each[0]]), each)):
-            shares[min(takers[partition[0]], key=lambda member_id: len(shares[member_id]))].add(partition)
-        _even_out(shares, ordered, takers)
+                without_owner.append(partition)
+        for partition in sorted(without_owner, key=lambda unassigned: (len(subscribers[unassigned[0]]), unassigned)):
+            shares[min(subscribers[partition[0]], key=lambda member_id: len(shares[member_id]))].add(partition)
+        _balance(shares, ordered, subscribers)
         return _frozen(shares)
 
 
-def _even_out(shares: dict[str, set[Partition]], ordered: list[str], takers: Mapping[str, list[str]]) -> None:
-    """Move partitions from a member to another that has at least two fewer, while there are such members.
+def _balance(shares: dict[str, set[Partition]], ordered: list[str], subscribers: Mapping[str, list[str]]) -> None:
+    """Move partitions to members with at least two fewer, until there are none.
 
-    One at a time, and from the fullest member that can give: whoever gives two in a row may give one too many.
+    Every move starts from the member with the most partitions: a second move from the same member could unbalance it.
     """
-    while move := _next_move(shares, ordered, takers):
-        partition, giver, taker = move
-        shares[giver].remove(partition)
-        shares[taker].add(partition)
+    while move := _next_move(shares, ordered, subscribers):
+        partition, source, target = move
+        shares[source].remove(partition)
+        shares[target].add(partition)
 
 
 def _next_move(
-    shares: Mapping[str, set[Partition]], ordered: list[str], takers: Mapping[str, list[str]]
+    shares: Mapping[str, set[Partition]], ordered: list[str], subscribers: Mapping[str, list[str]]
 ) -> tuple[Partition, str, str] | None:
-    for giver in sorted(ordered, key=lambda member_id: -len(shares[member_id])):
-        for partition in sorted(shares[giver], reverse=True):
-            taker = min(takers[partition[0]], key=lambda member_id: len(shares[member_id]))
-            if len(shares[giver]) - len(shares[taker]) >= 2:
-                return partition, giver, taker
+    for source in sorted(ordered, key=lambda member_id: -len(shares[member_id])):
+        for partition in sorted(shares[source], reverse=True):
+            target = min(subscribers[partition[0]], key=lambda member_id: len(shares[member_id]))
+            if len(shares[source]) - len(shares[target]) >= 2:
+                return partition, source, target
     return None
 
 
 class CooperativeStickyAssignor(StickyAssignor):
-    """Sticky; what must move is withheld until the member that has it has revoked it (KIP-429)."""
+    """Sticky, but withholds a partition that must move until its owner has revoked it (KIP-429)."""
 
     name = "cooperative-sticky"
     is_cooperative = True
-    remembers = False
+    uses_user_data = False
 
     def assign(self, members: Members, partitions: Counts, guards: Guards) -> Assignment:
         return withhold(super().assign(members, partitions, guards), members, guards)
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {
-    each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
+    assignor.name: assignor
+    for assignor in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
 }

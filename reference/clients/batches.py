@@ -1,21 +1,21 @@
-"""What a producer holds for one partition: batches in order, of which the first few are under way."""
+"""The queue of a producer for one partition: batches in send order, the first few of them in flight."""
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from reference.storage.producer_state import SEQUENCE_MODULUS
-from reference.wire.records import NewRecord, build_batch
+from highwater.reference.storage.producer_state import SEQUENCE_MODULUS
+from highwater.reference.wire.records import NewRecord, build_batch
 
 RECORD_OVERHEAD: Final = 21
-"""Lengths, deltas and attributes of a record, at most; a bound is enough to close a batch in time."""
+"""Upper bound in bytes for the lengths, deltas and attributes of a record; enough to close a batch in time."""
 NO_PRODUCER_ID: Final = -1
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Once sent it never changes: identity, sequence and records are what the broker knows it by."""
+    """One record batch. After the first send its producer id, epoch, sequence and records never change."""
 
     created_ms: int
     records: list[NewRecord] = field(default_factory=list)
@@ -47,9 +47,9 @@ def size_of(record: NewRecord) -> int:
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """Batches are sent in order, and a later one only while all before it are done or under way.
+    """The batches of one partition. A batch is sent only if all batches before it are done or in flight.
 
-    So no retry overtakes, and the broker's sequences tell duplicates from gaps.
+    So no batch overtakes a retry, and the broker can distinguish duplicates from gaps by the sequences.
     """
 
     topic: str
@@ -58,10 +58,10 @@ class PartitionQueue:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = -1
     next_sequence: int = 0
-    retired: list[int] = field(default_factory=list)  # producer ids whose sequences broke off here
+    retired_ids: list[int] = field(default_factory=list)  # producer ids with a lost batch in this partition
 
     def append(self, record: NewRecord, now_ms: int, batch_size: int) -> bool:
-        """True when the record did not fit and began another batch."""
+        """Append a record; return True if it did not fit into the last batch and started a new one."""
         last = self.batches[-1] if self.batches else None
         if last is not None and not last.sent and last.size + size_of(record) <= batch_size:
             last.add(record)
@@ -71,26 +71,26 @@ class PartitionQueue:
         return last is not None and not last.sent
 
     def ready(self, now_ms: int, linger_ms: int, batch_size: int, max_in_flight: int) -> Iterator[Batch]:
-        """Batches to be sent now, oldest first."""
-        under_way = sum(batch.in_flight for batch in self.batches)
+        """Yield the batches to send now, oldest first."""
+        in_flight_count = sum(batch.in_flight for batch in self.batches)
         for position, batch in enumerate(list(self.batches)):
             if batch.in_flight:
                 continue
-            behind = position + 1 < len(self.batches)
-            waiting = not batch.sent and not behind and batch.size < batch_size
+            has_next = position + 1 < len(self.batches)
+            waiting = not batch.sent and not has_next and batch.size < batch_size
             too_soon = batch.retry_ms > now_ms or (waiting and now_ms < batch.created_ms + linger_ms)
-            if too_soon or under_way >= max_in_flight:
+            if too_soon or in_flight_count >= max_in_flight:
                 return
-            under_way += 1
+            in_flight_count += 1
             yield batch
 
     def identify(self, batch: Batch) -> None:
-        """The sequence is given at the first send, and kept by every retry."""
+        """Assign producer id, epoch and sequence to a batch before its first send; retries do not change them."""
         batch.producer_id, batch.producer_epoch = self.producer_id, self.producer_epoch
         batch.sequence = self.next_sequence
         self.next_sequence = (self.next_sequence + len(batch.records)) % SEQUENCE_MODULUS
 
     def retire_identity(self) -> None:
-        """A sent batch was given up: its sequence may or may not be taken, so nobody can go on after it."""
-        self.retired.append(self.producer_id)
+        """Stop using the producer id here: a sent batch failed, and its sequence may or may not be in the log."""
+        self.retired_ids.append(self.producer_id)
         self.producer_id, self.next_sequence = NO_PRODUCER_ID, 0

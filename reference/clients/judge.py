@@ -1,14 +1,14 @@
-"""The judge of a group: no two members of its present generation have one partition (OneOwner of the group models)."""
+"""Check a group: no two members of the current generation own the same partition (OneOwner of the group models)."""
 
 from collections.abc import Mapping
 
-from reference.clients.application import Application
-from reference.groups.group import Group
+from highwater.reference.clients.application import Application
+from highwater.reference.groups.group import Group
 
 
-def quarrels(applications: Mapping[str, Application], group: Group) -> list[str]:
-    """One line for each partition that two members have at this moment; `group` as its coordinator has it."""
-    found = []
+def ownership_conflicts(applications: Mapping[str, Application], group: Group) -> list[str]:
+    """Return one line per partition that two members own now; `group` is the coordinator's state."""
+    conflicts = []
     owners: dict[tuple[str, int], str] = {}
     for name, application in applications.items():
         member = application.member
@@ -16,5 +16,5 @@ def quarrels(applications: Mapping[str, Application], group: Group) -> list[str]
             for topic, number in sorted(member.owned):
                 other = owners.setdefault((topic, number), name)
                 if other != name:
-                    found.append(f"{topic}-{number} of {other} and {name} in generation {group.generation_id}")
-    return found
+                    conflicts.append(f"{topic}-{number} of {other} and {name} in generation {group.generation_id}")
+    return conflicts

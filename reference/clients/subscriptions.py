@@ -1,11 +1,11 @@
-"""What members tell the leader, and what it tells them, as the consumer protocol writes it down (KIP-429, KIP-792)."""
+"""Subscriptions and assignments in the encoding of the consumer protocol (KIP-429, KIP-792)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from reference.wire.codec import decode, encode
-from reference.wire.messages.consumer_protocol import (
+from highwater.reference.wire.codec import decode, encode
+from highwater.reference.wire.messages.consumer_groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,
@@ -14,18 +14,18 @@ from reference.wire.messages.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from reference.wire.schema import Int32, message, since
+from highwater.reference.wire.schema import Int32, message, since
 
 Partition = tuple[str, int]
 Assignment = Mapping[str, frozenset[Partition]]
-"""Of each member id, its partitions."""
+"""The partitions of every member id."""
 
 NO_GENERATION: Final = -1
 
 
 @message(versions="0-1")
 class StickyUserData:
-    """What Apache Kafka's StickyAssignor puts into the user data of a subscription (KIP-54, KIP-341)."""
+    """The user data of a subscription for Apache Kafka's StickyAssignor (KIP-54, KIP-341)."""
 
     previous_assignment: tuple[TopicPartition, ...] = ()
     generation: Annotated[Int32, since(1)] = NO_GENERATION
@@ -33,7 +33,7 @@ class StickyUserData:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member wants; the partitions that it has, since `generation`. -1: it does not say."""
+    """A member's topics and owned partitions; `generation` is that of their assignment, -1 if unknown."""
 
     topics: frozenset[str]
     owned: frozenset[Partition] = frozenset()
@@ -50,19 +50,19 @@ class Subscription:
         )
 
     def encode_revoked(self) -> bytes:
-        """For the eager sticky assignor: the partitions are what the member had, and has revoked; it claims nothing."""
-        had = StickyUserData(previous_assignment=_by_topic(self.owned), generation=self.generation)
+        """Encode for the eager sticky assignor: the partitions are the previous assignment, not a claim."""
+        user_data = StickyUserData(previous_assignment=_by_topic(self.owned), generation=self.generation)
         topics = tuple(sorted(self.topics))
-        return encode_subscription(ConsumerProtocolSubscription(topics=topics, user_data=encode(had, 1)))
+        return encode_subscription(ConsumerProtocolSubscription(topics=topics, user_data=encode(user_data, 1)))
 
     @classmethod
     def decode(cls, data: bytes, instance_id: str | None = None) -> "Subscription":
-        """Raises `DecodeError`."""
+        """Decode the metadata of a JoinGroup. Raises `DecodeError`."""
         found = decode_subscription(data)
         owned, generation = found.owned_partitions, found.generation_id
         if found.user_data is not None:
-            had = decode(StickyUserData, 1, found.user_data)
-            owned, generation = had.previous_assignment, had.generation
+            user_data = decode(StickyUserData, 1, found.user_data)
+            owned, generation = user_data.previous_assignment, user_data.generation
         return cls(frozenset(found.topics), _flat(owned), generation, instance_id)
 
 
@@ -71,12 +71,12 @@ def pack_assignment(partitions: Iterable[Partition]) -> bytes:
 
 
 def unpack_assignment(data: bytes) -> frozenset[Partition]:
-    """Raises `DecodeError`."""
+    """Decode the assignment of a SyncGroup response. Raises `DecodeError`."""
     return _flat(decode_assignment(data).assigned_partitions)
 
 
 def _flat(topics: Iterable[TopicPartition]) -> frozenset[Partition]:
-    return frozenset((each.topic, number) for each in topics for number in each.partitions)
+    return frozenset((topic.topic, number) for topic in topics for number in topic.partitions)
 
 
 def _by_topic(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:

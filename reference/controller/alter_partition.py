@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reference.controller.cluster import Cluster, Key
-from reference.guards import Guards
-from reference.replication.states import PartitionState
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.alter_partition import AlterPartitionRequestPartitionData
+from highwater.reference.controller.cluster import Cluster, Key
+from highwater.reference.guards import Guards
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import AlterPartitionRequestPartitionData
 
 UNKNOWN_EPOCH = -1
 Verdict = tuple[ErrorCode, PartitionState | None]

@@ -2,16 +2,14 @@
 
 from dataclasses import replace
 
-from reference.controller.cluster import BrokerInfo, Key, read_brokers, registration
-from reference.controller.deletion import Deletions
-from reference.controller.election import elect_offline, shrink, with_new_epoch
-from reference.controller.eligible import trusted_isr
-from reference.controller.office import ControllerContext, Decision
-from reference.controller.paths import BROKERS
-from reference.controller.topic_changes import TopicChanges
-from reference.controller.transitions import PartitionStatus, ReplicaStatus
-from reference.replication.states import NO_LEADER, PartitionState
-from reference.store_messages import SetData
+from highwater.reference.controller.cluster import BROKERS, BrokerInfo, Key, read_brokers, registration
+from highwater.reference.controller.context import ControllerContext, Decision
+from highwater.reference.controller.deletion import Deletions
+from highwater.reference.controller.election import elect_offline, shrink, trusted_isr, with_new_epoch
+from highwater.reference.controller.topic_changes import TopicChanges
+from highwater.reference.controller.transitions import PartitionStatus, ReplicaStatus
+from highwater.reference.replication.states import NO_LEADER, PartitionState
+from highwater.reference.store.messages import SetData
 
 
 class BrokerChanges:

@@ -2,13 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from reference.context import from_json, to_json
-from reference.controller.paths import BROKERS, TOPICS
-from reference.replication.states import PartitionState, state_path
-from reference.store_client import StoreClient
-from reference.store_messages import StoreReply
+from highwater.reference.context import from_json, to_json
+from highwater.reference.replication.states import PartitionState, state_path
+from highwater.reference.store.client import StoreClient
+from highwater.reference.store.messages import StoreReply
+
+# --------------------------------------------------------------------------------------------------
+# Paths of the metadata store's nodes, as in Apache Kafka on ZooKeeper (kafka-0.8-principles).
+
+
+BROKERS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGN: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+
 
 Key = tuple[str, int]
 ReplicaKey = tuple[str, int, int]

@@ -4,18 +4,17 @@ A term begins with the twelve steps of failover and then handles the events of t
 waits for brokers runs concurrently (`ControllerContext.spawn`). Apache Kafka: KafkaController, ZooKeeper mode.
 """
 
-from reference.context import Context, from_json, to_json
-from reference.controller.cluster import Cluster
-from reference.controller.failover import STEPS
-from reference.controller.office import ControllerContext
-from reference.controller.paths import CONTROLLER, CONTROLLER_EPOCH
-from reference.controller.term import Term
-from reference.peers import Peers
-from reference.procedures import Pending, resolved
-from reference.replication.purgatory import Purgatory
-from reference.store_client import StoreClient
-from reference.store_messages import ANY_VERSION, Create, SetData, WatchEvent
-from reference.topic_configs import TopicConfigs
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context, from_json, to_json
+from highwater.reference.controller.cluster import CONTROLLER, CONTROLLER_EPOCH, Cluster
+from highwater.reference.controller.context import ControllerContext
+from highwater.reference.controller.epoch import Term
+from highwater.reference.controller.failover import STEPS
+from highwater.reference.peers import Peers
+from highwater.reference.procedures import Pending, resolved
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.store.client import StoreClient
+from highwater.reference.store.messages import ANY_VERSION, Create, SetData, WatchEvent
 
 
 class Controller:

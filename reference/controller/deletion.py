@@ -8,16 +8,15 @@ first. Apache Kafka: TopicDeletionManager.
 from collections.abc import Callable
 from typing import Final
 
-from reference.controller.cluster import Key, ReplicaKey
-from reference.controller.office import ControllerContext
-from reference.controller.paths import DELETE_TOPICS, TOPICS
-from reference.controller.steps import Step
-from reference.controller.transitions import PartitionStatus, ReplicaStatus
-from reference.procedures import Pending
-from reference.store_messages import Delete
-from reference.topic_configs import config_path
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.stop_replica import StopReplicaResponse
+from highwater.reference.configuration.topics import config_path
+from highwater.reference.controller.cluster import DELETE_TOPICS, TOPICS, Key, ReplicaKey
+from highwater.reference.controller.context import ControllerContext
+from highwater.reference.controller.steps import Step
+from highwater.reference.controller.transitions import PartitionStatus, ReplicaStatus
+from highwater.reference.procedures import Pending
+from highwater.reference.store.messages import Delete
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import StopReplicaResponse
 
 
 def waits_for_replicas(controller_context: ControllerContext) -> bool:

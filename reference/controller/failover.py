@@ -7,9 +7,7 @@ KafkaController.onControllerFailover.
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from reference.controller.cluster import read_brokers, read_states, read_topics
-from reference.controller.office import ControllerMovedError
-from reference.controller.paths import (
+from highwater.reference.controller.cluster import (
     BROKERS,
     CONTROLLER_EPOCH,
     DELETE_TOPICS,
@@ -17,10 +15,14 @@ from reference.controller.paths import (
     PREFERRED_ELECTION,
     REASSIGN,
     TOPICS,
+    read_brokers,
+    read_states,
+    read_topics,
 )
-from reference.controller.steps import Step
-from reference.controller.term import Term
-from reference.controller.transitions import PartitionStatus, ReplicaStatus
+from highwater.reference.controller.context import ControllerMovedError
+from highwater.reference.controller.epoch import Term
+from highwater.reference.controller.steps import Step
+from highwater.reference.controller.transitions import PartitionStatus, ReplicaStatus
 
 
 def _watch(*paths: str) -> Callable[[Term], Coroutine[Any, Any, None]]:

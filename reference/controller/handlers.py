@@ -8,47 +8,41 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from reference.controller.alter_partition import validate_proposal
-from reference.controller.cluster import Key, StoreLostError
-from reference.controller.controller import Controller
-from reference.controller.election import elect_for_shutdown, elect_offline
-from reference.controller.office import ControllerMovedError
-from reference.controller.reassignment import write_reassignment
-from reference.controller.term import Term
-from reference.events import Request
-from reference.replication.states import NO_LEADER, PartitionState, state_path
-from reference.store_messages import SetData
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.alter_partition import (
+from highwater.reference.controller.alter_partition import validate_proposal
+from highwater.reference.controller.cluster import Key, StoreLostError
+from highwater.reference.controller.context import ControllerMovedError
+from highwater.reference.controller.controller import Controller
+from highwater.reference.controller.election import elect_for_shutdown, elect_offline
+from highwater.reference.controller.epoch import Term
+from highwater.reference.controller.reassignment import write_reassignment
+from highwater.reference.effects import Request
+from highwater.reference.replication.states import NO_LEADER, PartitionState, state_path
+from highwater.reference.store.messages import SetData
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
     AlterPartitionResponseTopicData,
-)
-from reference.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
-from reference.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from reference.wire.messages.elect_leaders import (
+from highwater.reference.wire.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from reference.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
 )
 
 PREFERRED: Final = 0

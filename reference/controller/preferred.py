@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from reference.context import from_json
-from reference.controller.cluster import Key
-from reference.controller.election import elect_preferred
-from reference.controller.office import ControllerContext
-from reference.controller.paths import PREFERRED_ELECTION
-from reference.replication.states import PartitionState
-from reference.store_messages import Delete
+from highwater.reference.context import from_json
+from highwater.reference.controller.cluster import PREFERRED_ELECTION, Key
+from highwater.reference.controller.context import ControllerContext
+from highwater.reference.controller.election import elect_preferred
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.store.messages import Delete
 
 PERCENT: Final = 100
 

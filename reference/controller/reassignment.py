@@ -9,15 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from reference.context import from_json, to_json
-from reference.controller.cluster import Key, StoreLostError
-from reference.controller.election import elect_reassigned, with_new_epoch
-from reference.controller.office import ControllerContext
-from reference.controller.paths import REASSIGN, TOPICS
-from reference.controller.steps import Step
-from reference.controller.transitions import ReplicaStatus
-from reference.replication.states import PartitionState
-from reference.store_messages import Create, Delete, SetData
+from highwater.reference.context import from_json, to_json
+from highwater.reference.controller.cluster import REASSIGN, TOPICS, Key, StoreLostError
+from highwater.reference.controller.context import ControllerContext
+from highwater.reference.controller.election import elect_reassigned, with_new_epoch
+from highwater.reference.controller.steps import Step
+from highwater.reference.controller.transitions import ReplicaStatus
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.store.messages import Create, Delete, SetData
 
 Replicas = tuple[int, ...]
 

@@ -1,21 +1,21 @@
 """Builds the controller's requests to brokers: LeaderAndIsr, UpdateMetadata and StopReplica."""
 
+from collections.abc import Callable
 from typing import Any
 
-from reference.controller.cluster import Cluster, Key
-from reference.metadata_cache import LEADER_DURING_DELETE
-from reference.wire.messages.leader_and_isr import (
+from highwater.reference.controller.cluster import Cluster, Key
+from highwater.reference.metadata_cache import LEADER_DURING_DELETE
+from highwater.reference.peers import Peers
+from highwater.reference.procedures import Inbox, Pending, spawn
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.wire.messages.controller import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-)
-from reference.wire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
-)
-from reference.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -138,3 +138,36 @@ def stop_replica(
             for topic, partitions in _by_topic(keys).items()
         ),
     ), STOP_REPLICA_VERSION
+
+
+# --------------------------------------------------------------------------------------------------
+# The controller's request queue for each broker: in order, retried until the broker answers, fails or restarts.
+
+
+RETRY_MS = 100
+
+
+class Channel:
+    """The request queue of one broker, one request in flight. Apache Kafka: RequestSendThread."""
+
+    def __init__(self, peers: Peers, purgatory: Purgatory, broker_id: int, is_current: Callable[[], bool]) -> None:
+        self._peers, self._purgatory, self._broker_id = peers, purgatory, broker_id
+        self._is_current = is_current
+        self._inbox: Inbox[tuple[Any, int, Pending[Any]]] = Inbox()
+        spawn(self._run())
+
+    def send(self, body: Any, version: int) -> Pending[Any]:
+        """Queue a request; resolve with the response, or with None once `is_current` returns False."""
+        pending: Pending[Any] = Pending()
+        self._inbox.put((body, version, pending))
+        return pending
+
+    async def _run(self) -> None:
+        while True:
+            body, version, pending = await self._inbox.take()
+            reply = None
+            while self._is_current() and reply is None:
+                reply = await self._peers.call(self._broker_id, body, version)
+                if reply is None:
+                    await self._purgatory.sleep(RETRY_MS)
+            pending.resolve(reply)

@@ -7,7 +7,7 @@ Apache Kafka: PartitionStateMachine, ReplicaStateMachine.
 from enum import StrEnum
 from typing import Final
 
-from reference.state_table import StateTable
+from highwater.reference.state_table import StateTable
 
 SOURCE: Final = "kafka-0.9-controller, management of partitions and replicas"
 

@@ -1,8 +1,8 @@
 """A cluster of processes: a supervisor that starts, watches and stops one metadata store and N brokers.
 
-With `control` it takes one command a line on standard input and answers one line on standard output:
-`start N`, `kill N`, `stop N`, `pause N`, `resume N`, `pid N` (N is a broker id, or `store`).  Its end is the
-cluster's end, however it ends: nodes watch for that.
+With `control` it reads one command per line from standard input and prints one line per command: `start N`, `kill N`,
+`stop N`, `pause N`, `resume N`, `pid N` (N is a broker id, or `store`). The nodes watch the supervisor and stop when it
+ends, even if it is killed.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reference.config_file import broker_config
-from reference.drivers.access import Access
-from reference.drivers.client import ClusterClient
-from spec.formats.verdict import UsageError
-from spec.ports import Ports
+from highwater.errors import UsageError
+from highwater.ports import Ports
+from highwater.reference.client.access import Access
+from highwater.reference.client.cluster import ClusterClient
+from highwater.reference.configuration.properties import broker_config
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
-OF_NODES = "HIGHWATER_NODE_ENVIRONMENT"
-"""By the name of a node: what only its environment has (JSON)."""
-ZOOKEEPER = "zookeeper://"  # a metadata store of this scheme is somebody else's
+NODE_ENVIRONMENT = "HIGHWATER_NODE_ENVIRONMENT"
+"""Variable with extra environment variables per node name, as JSON."""
+ZOOKEEPER = "zookeeper://"  # the scheme of an external ZooKeeper as metadata store
 
 
 def _toml(tables: dict[str, dict[str, object]]) -> str:
-    """Numbers, truth values, strings and lists of strings look the same in TOML as in JSON."""
+    """Format tables as TOML; numbers, booleans, strings and lists of strings have the same form as in JSON."""
     lines = []
     for name, table in tables.items():
         lines.append(f"[{name}]")
@@ -44,19 +44,19 @@ def _toml(tables: dict[str, dict[str, object]]) -> str:
 
 def _toml_value(value: object) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(each)}" for key, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(item)}" for key, item in value.items()) + " }"
     return json.dumps(value)
 
 
 def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, object]:
-    """Those of all, then those of this broker alone, which are written `ID.KEY`."""
-    own = f"{broker_id}."
+    """Return the settings of one broker: the common ones, overridden by those written `ID.KEY`."""
+    prefix = f"{broker_id}."
     common = {key: value for key, value in settings.items() if not key[:1].isdigit()}
-    return common | {key.removeprefix(own): value for key, value in settings.items() if key.startswith(own)}
+    return common | {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
 class Cluster:
-    """Nodes by name: `store`, then N broker ids from `first_id` on."""
+    """The processes of a cluster by node name: `store`, and N broker ids from `first_id` on."""
 
     def __init__(
         self,
@@ -82,10 +82,12 @@ class Cluster:
 
     def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
-        ours = not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER)
-        if self._trace and not ours:
-            raise UsageError("ZooKeeper does not tell its steps", where="--trace", mend="use the embedded store")
-        if ours:
+        embedded = not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER)
+        if self._trace and not embedded:
+            raise UsageError(
+                "an external ZooKeeper writes no trace", where="--trace", hint="use the embedded metadata store"
+            )
+        if embedded:
             nodes[STORE_NODE] = {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
         for number, (broker_id, port) in enumerate(ports.items()):
             broker: dict[str, object] = {
@@ -116,15 +118,15 @@ class Cluster:
     def start(self, name: str) -> None:
         if self.is_running(name):
             return
-        own = json.loads(os.environ.get(OF_NODES, "{}")).get(name, {})
+        extra_environment = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}")).get(name, {})
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name]), *self._trace],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **own, "HIGHWATER_PARENT": str(os.getpid())},
-                start_new_session=True,  # Ctrl-C is ours to pass on
+                env={**os.environ, **extra_environment, "HIGHWATER_PARENT": str(os.getpid())},
+                start_new_session=True,  # the supervisor handles Ctrl-C and stops the nodes in order
             )
 
     def start_all(self) -> None:
@@ -154,7 +156,7 @@ class Cluster:
                 self.kill(name)
 
     def stop_all(self) -> None:
-        """Brokers first and together, then the store; a temporary folder goes with them."""
+        """Stop all brokers at once, then the store; delete a temporary folder."""
         for name in self.processes:
             self.signal(name, signal.SIGCONT)
             if name != STORE_NODE:
@@ -168,10 +170,10 @@ class Cluster:
     # -- readiness -------------------------------------------------------------------------------
 
     def wait_until_ready(self) -> None:
-        """Until every broker lists every broker and a controller; UsageError with its log when a node died."""
+        """Wait until every broker lists all brokers and a controller; raise UsageError with its log if a node died."""
         access, deadline = Access.to_cluster_of(self._broker_config), time.monotonic() + READY_TIMEOUT_S
         for name, address in self.addresses.items():
-            while not _knows_all(address, len(self.addresses), access):
+            while not _is_complete(address, len(self.addresses), access):
                 self._check_alive()
                 if time.monotonic() > deadline:
                     raise UsageError(f"broker {name} is not ready after {READY_TIMEOUT_S:.0f} s", where=address)
@@ -184,8 +186,8 @@ class Cluster:
                 raise UsageError(f"node {name} ended: {lines[-1] if lines else 'no output'}", where=str(self.folder))
 
 
-def _knows_all(address: str, brokers: int, access: Access) -> bool:
-    """Ask one broker for metadata, as a client would."""
+def _is_complete(address: str, brokers: int, access: Access) -> bool:
+    """Return whether one broker's metadata lists all brokers and a controller."""
     try:
         with ClusterClient(address, access, timeout_s=ANSWER_TIMEOUT_S) as client:
             found = client.brokers()
@@ -194,37 +196,37 @@ def _knows_all(address: str, brokers: int, access: Access) -> bool:
     return len(found.brokers) == brokers and found.controller_id >= 0
 
 
-def supervise(cluster: Cluster, say: Callable[[str], None], *, control: bool) -> None:
+def supervise(cluster: Cluster, report: Callable[[str], None], *, control: bool) -> None:
     """Run the cluster until Ctrl-C, SIGTERM or, with `control`, the end of standard input."""
 
     def interrupted(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGINT):  # a shell may have had the latter ignored
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell may have set SIGINT to ignored
         signal.signal(number, interrupted)
     try:
         cluster.start_all()
         cluster.wait_until_ready()
-        say(f"ready {','.join(cluster.addresses.values())}")
-        _serve_commands(cluster, say) if control else _watch(cluster, say)
+        report(f"ready {','.join(cluster.addresses.values())}")
+        _serve_commands(cluster, report) if control else _watch(cluster, report)
     except KeyboardInterrupt:
         pass
     finally:
         with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave children
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave child processes behind
         cluster.stop_all()
 
 
-def _watch(cluster: Cluster, say: Callable[[str], None]) -> None:
+def _watch(cluster: Cluster, report: Callable[[str], None]) -> None:
     while True:
         time.sleep(0.5)
         for name, process in list(cluster.processes.items()):
             if process.poll() is not None:
-                say(f"node {name} ended with code {process.returncode}; see {cluster.folder / name}.log")
+                report(f"node {name} ended with code {process.returncode}; see {cluster.folder / name}.log")
                 del cluster.processes[name]
 
 
-def _serve_commands(cluster: Cluster, say: Callable[[str], None]) -> None:
+def _serve_commands(cluster: Cluster, report: Callable[[str], None]) -> None:
     commands: dict[str, Callable[[str], object]] = {
         "start": cluster.start,
         "kill": cluster.kill,
@@ -243,7 +245,7 @@ def _serve_commands(cluster: Cluster, say: Callable[[str], None]) -> None:
         for line in lines:
             verb, _, name = line.decode().strip().partition(" ")
             if verb not in commands or (name != STORE_NODE and name not in cluster.addresses):
-                say(f"error unknown command: {verb} {name}")
+                report(f"error unknown command: {verb} {name}")
                 continue
             result = commands[verb](name)
-            say(f"ok {verb} {name}" + (f" {result}" if verb == "pid" else ""))
+            report(f"ok {verb} {name}" + (f" {result}" if verb == "pid" else ""))

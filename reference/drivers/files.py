@@ -1,4 +1,4 @@
-"""The file-system port on a real disk: one folder, files kept open while they are written."""
+"""The file-system interface on a real disk: one folder, with a cache of open files."""
 
 import errno
 import fcntl
@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import IO
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 OPEN_FILES = 512
 LOCK = ".lock"
@@ -23,7 +23,7 @@ class Disk:
         self._lock: IO[str] | None = None
 
     def claim(self, identity: dict[str, str]) -> None:
-        """Lock the folder and check that it is ours; UsageError says whose it is otherwise."""
+        """Lock the folder and check that it belongs to this node; raise UsageError otherwise."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             self._lock = (self.root / LOCK).open("w")
@@ -32,7 +32,7 @@ class Disk:
         except BlockingIOError as error:
             self.close()
             raise UsageError(
-                "another process uses this data folder", where=str(self.root), mend="stop it, or choose another folder"
+                "another process uses this data folder", where=str(self.root), hint="stop it, or choose another folder"
             ) from error
         except OSError as error:
             self.close()
@@ -52,7 +52,7 @@ class Disk:
                 raise UsageError(
                     f"this data folder belongs to {key} {found.get(key)}, not {value}",
                     where=str(self.root),
-                    mend="choose another folder, or delete this one if its data may go",
+                    hint="choose another folder, or delete this one if its data is not needed",
                 )
 
     def _descriptor(self, path: str) -> int:
@@ -87,7 +87,7 @@ class Disk:
     def append(self, path: str, data: bytes) -> None:
         descriptor = self._descriptor(path)
         written = os.write(descriptor, data)
-        if written != len(data):  # a full disk takes a part: leave none of it
+        if written != len(data):  # the disk is full: remove the part that was written
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
@@ -103,7 +103,7 @@ class Disk:
         self._forget(new)
         descriptor = self._open.pop(old, None)
         (self.root / old).replace(self.root / new)
-        if descriptor is not None:  # still to be flushed at a clean stop
+        if descriptor is not None:  # a clean shutdown must still flush it
             self._open[new] = descriptor
         self._sync_folder(new)
 
@@ -128,7 +128,7 @@ class Disk:
         shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def duplicates(self, paths: tuple[str, ...]) -> list[int]:
-        """Descriptors of these files, to be fsynced and closed by the caller; a deleted file has none."""
+        """Return new descriptors of these files, for the caller to fsync and close; deleted files are skipped."""
         return [os.dup(self._descriptor(path)) for path in paths if path in self._open or self.exists(path)]
 
     def flush_all(self) -> None:

@@ -1,75 +1,75 @@
-"""What strangers may cost a broker: connections, bytes it holds for them, and time.
+"""Limits on connections: their number, the memory of their buffers, and their idle time.
 
-Memory: `queued_max_request_bytes` bounds what all connections together have sent and not yet been served, or been
-answered and not yet read; beyond it the connection that holds the most is cut. So the process grows by no more than
-twice that (a frame is copied out of its buffer) and 64 KB a connection over what the node itself holds.
+`queued_max_request_bytes` bounds the bytes that all connections together have received and not yet served, or answered
+and not yet sent. Above it, the connection with the most bytes is closed. So the connections use at most twice that
+limit (a frame is copied out of its buffer) plus 64 KB each.
 """
 
 import asyncio
 import time
 from typing import Protocol
 
-from reference.config import BrokerConfig
+from highwater.reference.configuration.broker import BrokerConfig
 
 
-class Bounded(Protocol):
-    """A connection as the limits see it; times are of the monotonic clock, in seconds."""
+class LimitedConnection(Protocol):
+    """A connection as the limits see it; times are seconds of the monotonic clock."""
 
     host: str
-    heard: float
+    last_received: float
     waiting_since: float | None
 
-    def held(self) -> int:
-        """Bytes that it has in our memory."""
+    def buffered_bytes(self) -> int:
+        """Return the bytes in the buffers of this connection."""
         ...
 
     def cut(self, why: str) -> None: ...
 
 
 class Limits:
-    """Of one broker."""
+    """The limits of one broker, and the connections that they apply to."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._held: dict[Bounded, int] = {}
+        self._buffered: dict[LimitedConnection, int] = {}
         self.total = 0
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._buffered)
 
-    def take(self, connection: Bounded) -> bool:
-        """May it stay?"""
+    def admit(self, connection: LimitedConnection) -> bool:
+        """Register a new connection; return False if there are too many, in total or from its host."""
         config = self._config
-        same_host = sum(each.host == connection.host for each in self._held)
-        if len(self._held) >= config.max_connections or same_host >= config.max_connections_per_ip:
+        same_host = sum(other.host == connection.host for other in self._buffered)
+        if len(self._buffered) >= config.max_connections or same_host >= config.max_connections_per_ip:
             return False
-        self._held[connection] = 0
+        self._buffered[connection] = 0
         return True
 
-    def give_back(self, connection: Bounded) -> None:
-        self.total -= self._held.pop(connection, 0)
+    def release(self, connection: LimitedConnection) -> None:
+        self.total -= self._buffered.pop(connection, 0)
 
-    def weigh(self, connection: Bounded) -> None:
-        """Its buffers changed."""
-        if connection not in self._held:
+    def update(self, connection: LimitedConnection) -> None:
+        """Update the buffered bytes of a connection; close the largest connection if the total exceeds the limit."""
+        if connection not in self._buffered:
             return
-        held = connection.held()
-        self.total += held - self._held[connection]
-        self._held[connection] = held
+        size = connection.buffered_bytes()
+        self.total += size - self._buffered[connection]
+        self._buffered[connection] = size
         if self.total > self._config.queued_max_request_bytes:
-            largest = max(self._held, key=self._held.__getitem__)
-            self.give_back(largest)
-            largest.cut("all connections together hold too much, and this one the most")
+            largest = max(self._buffered, key=self._buffered.__getitem__)
+            self.release(largest)
+            largest.cut("the connections exceed queued_max_request_bytes, and this one has the most bytes")
 
     def sweep(self) -> None:
-        """Cut who is silent, and who is in the middle of a frame or of a reply for too long."""
+        """Close the connections that are idle, or in the middle of a frame or response, for too long."""
         now, config = time.monotonic(), self._config
-        silent, stuck = now - config.connections_max_idle_ms / 1000, now - config.request_timeout_ms / 1000
-        for connection in list(self._held):
-            if connection.heard < silent:
-                connection.cut("silent for too long")
-            elif connection.waiting_since is not None and connection.waiting_since < stuck:
-                connection.cut("a frame or reply took too long to pass")
+        idle_before, stuck_before = now - config.connections_max_idle_ms / 1000, now - config.request_timeout_ms / 1000
+        for connection in list(self._buffered):
+            if connection.last_received < idle_before:
+                connection.cut("idle for more than connections_max_idle_ms")
+            elif connection.waiting_since is not None and connection.waiting_since < stuck_before:
+                connection.cut("a request or response took more than request_timeout_ms to transfer")
 
     async def sweep_forever(self, every_s: float) -> None:
         while True:

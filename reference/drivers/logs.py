@@ -1,4 +1,4 @@
-"""Where log lines go: standard error, as text or one JSON object each; state changes to a file of their own."""
+"""Configure logging: to standard error, as text or JSON lines; state changes also to a separate file."""
 
 import json
 import logging
@@ -7,28 +7,28 @@ import time
 from pathlib import Path
 from typing import Final
 
-from reference.config import BrokerConfig
-from reference.drivers.tcp import LOGGERS
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.drivers.tcp import LOGGERS
 
 STATE_CHANGE: Final = f"{LOGGERS}.state.change"
 STATE_CHANGE_FILE: Final = "state-change.log"
-LEVEL: Final = "HIGHWATER_LOG"
+LEVEL_VARIABLE: Final = "HIGHWATER_LOG"
 
 
-class Utc(logging.Formatter):
+class UtcFormatter(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.created))
         return f"{stamp},{record.msecs:03.0f}"
 
 
-class Text(Utc):
-    """`[2026-11-21 14:39:24,123] INFO broker 1 …`, in UTC: lines of many brokers sort by their beginning."""
+class TextFormatter(UtcFormatter):
+    """Formats `[2026-11-21 14:39:24,123] INFO broker 1 …` in UTC, so that the lines of many brokers can be sorted."""
 
     def __init__(self, broker_id: int) -> None:
         super().__init__(f"[%(asctime)s] %(levelname)s broker {broker_id} %(message)s (%(name)s)")
 
 
-class Json(Utc):
+class JsonFormatter(UtcFormatter):
     def __init__(self, broker_id: int) -> None:
         super().__init__()
         self._broker_id = broker_id
@@ -47,17 +47,21 @@ class Json(Utc):
 
 
 def log_to_stderr(level: str = "") -> None:
-    """For a node without a broker id."""
-    logging.basicConfig(level=level or os.environ.get(LEVEL, "WARNING"), format="%(asctime)s %(levelname)s %(message)s")
+    """Configure logging for a node without a broker id."""
+    logging.basicConfig(
+        level=level or os.environ.get(LEVEL_VARIABLE, "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
+    )
 
 
 def log_as(config: BrokerConfig, folder: Path) -> None:
-    """Everything from the level of `HIGHWATER_LOG` on to standard error, and each state change to its file."""
+    """Configure a broker: level `HIGHWATER_LOG` and above to standard error, every state change to its file."""
     stderr = logging.StreamHandler()
-    stderr.setFormatter(Json(config.broker_id) if config.log_format == "json" else Text(config.broker_id))
-    stderr.setLevel(os.environ.get(LEVEL, "WARNING"))
+    stderr.setFormatter(
+        JsonFormatter(config.broker_id) if config.log_format == "json" else TextFormatter(config.broker_id)
+    )
+    stderr.setLevel(os.environ.get(LEVEL_VARIABLE, "WARNING"))
     logging.getLogger().addHandler(stderr)
     changes = logging.FileHandler(folder / STATE_CHANGE_FILE, encoding="utf-8")
-    changes.setFormatter(Text(config.broker_id))
+    changes.setFormatter(TextFormatter(config.broker_id))
     logging.getLogger(STATE_CHANGE).addHandler(changes)
     logging.getLogger(LOGGERS).setLevel(logging.INFO)

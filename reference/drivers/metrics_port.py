@@ -1,4 +1,4 @@
-"""`GET /metrics` for Prometheus, on a port of its own: off unless `metrics_port` is set."""
+"""Serve `GET /metrics` for Prometheus on a separate port, if `metrics_port` is set."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsPort:
-    """One request a connection; whoever does not finish its request in time is cut."""
+    """Serves one request per connection; closes a connection whose request takes more than TIMEOUT_S."""
 
     def __init__(self, metrics: Callable[[], str]) -> None:
         self._metrics = metrics
@@ -25,8 +25,7 @@ class MetricsPort:
         writer.close()
 
     def _answer(self, request_line: bytes) -> bytes:
-        wanted = request_line.split(b" ")[:2]
-        if wanted != [b"GET", b"/metrics"]:
+        if request_line.split(b" ")[:2] != [b"GET", b"/metrics"]:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         body = self._metrics().encode()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""One node as one process: listens, says when it is ready, ends cleanly on SIGTERM and Ctrl-C."""
+"""Run one node as one process: listen, report when it is ready, shut down cleanly on SIGTERM and Ctrl-C."""
 
 import asyncio
 import contextlib
@@ -10,33 +10,34 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from reference.broker import Broker
-from reference.config import BrokerConfig, StoreConfig
-from reference.drivers.connection import ClientConnection, Listener
-from reference.drivers.files import Disk
-from reference.drivers.limits import Limits
-from reference.drivers.logs import log_as, log_to_stderr
-from reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
-from reference.drivers.security import Security
-from reference.drivers.tcp import Driver, StoreConnection
-from reference.drivers.trace_file import TraceFile
-from reference.drivers.zookeeper import ZooKeeperLink, store_hosts
-from reference.events import STORE
-from reference.metadata_cache import Endpoint
-from reference.metadata_store import MetadataStore
-from reference.metrics import exposition
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.broker import Broker
+from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
+from highwater.reference.drivers.connection import ClientConnection, Listener
+from highwater.reference.drivers.files import Disk
+from highwater.reference.drivers.limits import Limits
+from highwater.reference.drivers.logs import log_as, log_to_stderr
+from highwater.reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
+from highwater.reference.drivers.security import Security
+from highwater.reference.drivers.tcp import Driver, StoreConnection
+from highwater.reference.drivers.trace_file import TraceFile
+from highwater.reference.drivers.zookeeper import ZooKeeperLink, store_hosts
+from highwater.reference.effects import STORE
+from highwater.reference.metadata_cache import Endpoint
+from highwater.reference.metrics import exposition
+from highwater.reference.store.metadata_store import MetadataStore
 
 SWEEP_S = 1.0
 POLL_S = 0.02
-LEAVE_S = 5.0
+SHUTDOWN_TIMEOUT_S = 5.0
 Ready = Callable[[str], None]
 
 
 def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready, *, trace: Path | None = None) -> None:
-    """Run until told to stop. UsageError for a port in use, a folder of somebody else, or a disk that refuses.
+    """Run a node until SIGTERM or Ctrl-C.
 
-    `trace`: the folder where it writes what it does, step by step.
+    Raises UsageError for a port in use, a data folder of another node, or a disk error. The node writes its protocol
+    steps to the folder `trace`.
     """
     if isinstance(config, BrokerConfig):
         run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None)
@@ -47,7 +48,7 @@ def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready, *, trace: Path
 
 
 def _allow_descriptors() -> None:
-    """A connection or a segment is a descriptor each, and the usual soft limit is no more than 1024."""
+    """Raise the soft limit of open files (often 1024): every connection and segment uses a descriptor."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -74,8 +75,8 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
     listener = Listener(
         driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
     )
-    accept = _accept(listener, config.wire_defects)
-    server = await _listen(accept, config.host, config.port, security.server_context)
+    factory = _connection_factory(listener, config.wire_defects)
+    server = await _listen(factory, config.host, config.port, security.server_context)
     driver.start()
     if config.metrics_port:
         await _serve_metrics(config, broker, limits)
@@ -86,18 +87,18 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
         on_ready(f"{config.host}:{config.port}")
         await limits.sweep_forever(SWEEP_S)
 
-    await _until_stopped(driver, server, announce(), lambda: _leave(driver, broker))
+    await _run_until_stopped(driver, server, announce(), lambda: _shut_down(driver, broker))
     broker.stop(driver.now())
     disk.flush_all()
     disk.close()
 
 
-def _accept(listener: Listener, defects: tuple[str, ...]) -> Callable[[], asyncio.Protocol]:
-    """What stands behind a connection; planted defects are loaded only where there are any."""
+def _connection_factory(listener: Listener, defects: tuple[str, ...]) -> Callable[[], asyncio.Protocol]:
+    """Return the factory of connections; the module of planted defects is imported only if some are configured."""
     if not defects:
         return lambda: ClientConnection(listener)
-    from reference.drivers.defects.connection import DefectiveConnection
-    from reference.drivers.defects.table import check_defects
+    from highwater.reference.drivers.defects.connection import DefectiveConnection
+    from highwater.reference.drivers.defects.table import check_defects
 
     check_defects(defects)
     return lambda: DefectiveConnection(listener, defects)
@@ -115,7 +116,7 @@ async def _run_store(config: StoreConfig, on_ready: Ready, trace: TraceFile | No
     async def announce() -> None:
         on_ready(f"{config.host}:{config.port}")
 
-    await _until_stopped(driver, server, announce())
+    await _run_until_stopped(driver, server, announce())
     disk.close()
 
 
@@ -127,7 +128,7 @@ async def _serve_metrics(config: BrokerConfig, broker: Broker, limits: Limits) -
         await asyncio.start_server(MetricsPort(metrics).serve, config.host, config.metrics_port, limit=REQUEST_MAX)
     except OSError as error:
         where = f"{config.host}:{config.metrics_port}"
-        raise UsageError(f"cannot listen ({error.strerror})", where=where, mend="set another metrics_port") from error
+        raise UsageError(f"cannot listen ({error.strerror})", where=where, hint="set another metrics_port") from error
 
 
 async def _listen(
@@ -139,37 +140,37 @@ async def _listen(
         raise UsageError(
             f"cannot listen ({error.strerror})",
             where=f"{host}:{port}",
-            mend="stop what uses the port, or choose another",
+            hint="stop what uses the port, or choose another",
         ) from error
 
 
-async def _leave(driver: Driver, broker: Broker) -> None:
-    """A controlled shutdown, for as long as somebody answers."""
+async def _shut_down(driver: Driver, broker: Broker) -> None:
+    """Run a controlled shutdown, for at most SHUTDOWN_TIMEOUT_S seconds."""
     driver.do(broker.shut_down)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LEAVE_S):
+        async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
             while not broker.may_stop:
                 await asyncio.sleep(POLL_S)
 
 
-async def _nothing() -> None:
+async def _no_shutdown() -> None:
     pass
 
 
-async def _until_stopped(
+async def _run_until_stopped(
     driver: Driver,
     server: asyncio.Server,
     background: Coroutine[None, None, None],
-    before_end: Callable[[], Coroutine[None, None, None]] = _nothing,
+    before_end: Callable[[], Coroutine[None, None, None]] = _no_shutdown,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    tasks = [asyncio.create_task(background), asyncio.create_task(_orphaned(stop))]
+    tasks = [asyncio.create_task(background), asyncio.create_task(_watch_parent(stop))]
     stopping = asyncio.create_task(stop.wait())
-    waited: list[asyncio.Future[Any]] = [stopping, driver.failed]
-    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    awaited: list[asyncio.Future[Any]] = [stopping, driver.failed]
+    await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
     if not driver.failed.done():
         await before_end()
     for task in (*tasks, stopping):
@@ -182,11 +183,13 @@ async def _until_stopped(
         if not isinstance(error, OSError):
             raise error
         where = getattr(error, "filename", None) or "data folder"
-        raise UsageError(f"the disk refuses: {error}", where=str(where), mend="free space, then start again") from error
+        raise UsageError(
+            f"the disk failed: {error}", where=str(where), hint="free space or fix the disk, then start again"
+        ) from error
 
 
-async def _orphaned(stop: asyncio.Event) -> None:
-    """Whoever started this node may be killed; then it must not live on (set by the cluster supervisor)."""
+async def _watch_parent(stop: asyncio.Event) -> None:
+    """Stop this node when its parent process ends, even by SIGKILL; the cluster supervisor sets HIGHWATER_PARENT."""
     parent = os.environ.get("HIGHWATER_PARENT")
     while parent is not None and os.getppid() == int(parent):
         await asyncio.sleep(0.5)

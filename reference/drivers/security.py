@@ -1,14 +1,14 @@
-"""TLS contexts, and chance for SASL: what a broker's configuration says about who may talk to it."""
+"""TLS contexts and SASL authenticators of a broker, created from its configuration."""
 
 import secrets
 import ssl
 from typing import Final
 
-from reference.config import BrokerConfig
-from reference.security.login import Account, Login
-from reference.security.mechanisms import Credentials
-from reference.security.sasl import Authenticator
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.security.login import Account, Login
+from highwater.reference.security.mechanisms import Credentials
+from highwater.reference.security.sasl import Authenticator
 
 NONCE_BYTES: Final = 18
 SALT_BYTES: Final = 16
@@ -19,11 +19,14 @@ def fresh_nonce() -> str:
 
 
 class Security:
-    """Of one broker, towards its clients and towards other brokers. UsageError for certificates that cannot be read."""
+    """The security of one broker, for its clients and for other brokers.
+
+    Raises UsageError for certificates that cannot be read.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._asks_login = config.security_protocol.startswith("SASL")
+        self._requires_login = config.security_protocol.startswith("SASL")
         self._credentials = Credentials(config.sasl_users, secrets.token_bytes(SALT_BYTES))
         tls = config.security_protocol.endswith("SSL")
         self.server_context = _server_context(config) if tls else None
@@ -32,14 +35,14 @@ class Security:
         )
 
     def authenticator(self) -> Authenticator | None:
-        """For a new connection; None where nobody has to log in."""
-        if not self._asks_login:
+        """Return the authenticator of a new connection; None if no login is required."""
+        if not self._requires_login:
             return None
         return Authenticator(self._config.sasl_enabled_mechanisms, self._credentials, fresh_nonce)
 
     def login(self) -> Login | None:
-        """How this broker makes itself known to another."""
-        if not self._asks_login:
+        """Return the SASL login of this broker at another one; None if no login is required."""
+        if not self._requires_login:
             return None
         config, user = self._config, self._config.sasl_inter_broker_user
         account = Account(config.sasl_mechanism_inter_broker_protocol, user, config.sasl_users[user])
@@ -54,7 +57,7 @@ def _server_context(config: BrokerConfig) -> ssl.SSLContext:
 
 
 def client_context(cafile: str, certfile: str = "", keyfile: str = "") -> ssl.SSLContext:
-    """Checks the name of the server against its certificate; without `cafile`, by the machine's authorities."""
+    """Return a context that verifies the server's name; without `cafile` it trusts the system's authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not cafile:
         context.load_default_certs()
@@ -70,4 +73,4 @@ def _load(context: ssl.SSLContext, cafile: str, certfile: str, keyfile: str) -> 
             context.load_cert_chain(certfile, keyfile or None)
     except (OSError, ssl.SSLError) as error:
         where = ", ".join(path for path in (cafile, certfile, keyfile) if path)
-        raise UsageError(f"cannot read these certificates ({error})", where=where, mend="PEM files") from error
+        raise UsageError(f"cannot read these certificates ({error})", where=where, hint="use PEM files") from error

@@ -1,6 +1,6 @@
-"""The asyncio driver: one node on real sockets, files and clocks.
+"""The asyncio driver: runs one node on real sockets, files and clocks.
 
-Links to brokers and to the metadata store are opened on the first message; who connects to a broker is in
+Links to brokers and to the metadata store are opened on the first message. Incoming connections are in
 `drivers/connection.py`.
 """
 
@@ -14,19 +14,32 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reference.drivers.files import Disk
-from reference.drivers.security import Security
-from reference.drivers.trace_file import TraceFile
-from reference.effects import CancelTimer, Close, Effect, Flush, HandlerFailed, Log, Send, SetTimer
-from reference.events import STORE, Instant, Node, Request, Response
-from reference.metadata_cache import Endpoint
-from reference.security.login import Login
-from reference.security.sasl import MAX_TOKEN_FRAME
-from reference.security.scram import AuthenticationError
-from reference.store_messages import StoreMessage
-from reference.wire.errors import DecodeError, WireError
-from reference.wire.framing import FrameReader, decode_response, encode_request
-from reference.wire.registry import APIS, Api
+from highwater.reference.drivers.files import Disk
+from highwater.reference.drivers.security import Security
+from highwater.reference.drivers.trace_file import TraceFile
+from highwater.reference.effects import (
+    STORE,
+    CancelTimer,
+    Close,
+    Effect,
+    Flush,
+    HandlerFailed,
+    Instant,
+    Log,
+    Node,
+    Request,
+    Response,
+    Send,
+    SetTimer,
+)
+from highwater.reference.metadata_cache import Endpoint
+from highwater.reference.security.login import Login
+from highwater.reference.security.sasl import MAX_TOKEN_FRAME
+from highwater.reference.security.scram import AuthenticationError
+from highwater.reference.store.messages import StoreMessage
+from highwater.reference.wire.errors import DecodeError, WireError
+from highwater.reference.wire.framing import FrameReader, decode_response, encode_request
+from highwater.reference.wire.registry import APIS, Api
 
 log = logging.getLogger("highwater.driver")
 
@@ -38,14 +51,14 @@ LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERR
 
 
 class Channel(Protocol):
-    """One connection, seen from the driver."""
+    """The driver's interface to one connection."""
 
     def send(self, message: Any) -> None: ...
     def close(self) -> None: ...
 
 
 class Driver:
-    """Runs one node. `resolve` tells where a peer listens; None if nobody knows yet."""
+    """Runs one node. `resolve` returns the address of a peer, or None if it is not known yet."""
 
     def __init__(
         self,
@@ -59,7 +72,7 @@ class Driver:
         self.loop = asyncio.get_running_loop()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.channels: dict[str, Channel] = {}
-        self.store_link: Channel | None = None  # to a store that is not ours
+        self.store_link: Channel | None = None  # set for an external ZooKeeper
         self._next_client = 0
         self.failed: asyncio.Future[BaseException] = self.loop.create_future()
 
@@ -79,8 +92,8 @@ class Driver:
         self._perform(self.node.receive(self.now(), source, message))
 
     def do(self, step: Callable[[Instant], list[Effect]]) -> None:
-        """Take a step of the node that no peer asked for."""
-        self._guarded(lambda: step(self.now()))
+        """Run a step of the node that no message or timer caused."""
+        self._run_step(lambda: step(self.now()))
 
     def closed(self, peer: str, channel: str = "") -> None:
         self.channels.pop(channel or peer, None)
@@ -88,21 +101,21 @@ class Driver:
 
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
-        self._guarded(lambda: self.node.fire(self.now(), name))
+        self._run_step(lambda: self.node.fire(self.now(), name))
 
     def _complete(self, token: str) -> None:
-        self._guarded(lambda: self.node.complete(self.now(), token))
+        self._run_step(lambda: self.node.complete(self.now(), token))
 
-    def _guarded(self, step: Callable[[], list[Effect]]) -> None:
+    def _run_step(self, step: Callable[[], list[Effect]]) -> None:
         try:
             self._perform(step())
         except Exception as error:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The disk refuses, or a step of ours broke off: what this node says from now on could not be trusted."""
+        """Stop the node after a disk error or an exception in a step: its state may be inconsistent."""
         if not isinstance(error, OSError):
-            log.error("a step broke off", exc_info=error)
+            log.error("a step of the node failed; the node stops", exc_info=error)
         if not self.failed.done():
             self.failed.set_result(error)
 
@@ -146,19 +159,20 @@ class Driver:
         self._timers[name] = self.loop.call_at(due_ms / 1000, self._fire, name)
 
     def _send(self, to: str, message: Any) -> None:
-        # A broker answers the requests of a connection in order. A marker waits for followers, who may be us: it must
-        # not stand between us and our fetches, so each kind of request has a connection of its own.
+        # A broker answers the requests of a connection in order, and WriteTxnMarkers waits for the followers. This node
+        # may be such a follower: with a shared connection its Fetch would wait behind the marker. So every kind of
+        # request has its own connection.
         name = f"{to} {type(message.body).__name__}" if isinstance(message, Request) else to
         channel = self.channels.get(name)
         if channel is None:
             if to.startswith(CLIENT_PREFIX):
-                return  # it went away
-            foreign = self.store_link if to == STORE else None
-            channel = self.channels[name] = foreign or Link(self, to, name, self._resolve(to))
+                return  # the client has disconnected
+            external = self.store_link if to == STORE else None
+            channel = self.channels[name] = external or Link(self, to, name, self._resolve(to))
         channel.send(message)
 
     def _flush(self, paths: tuple[str, ...], token: str) -> None:
-        """fsync in a thread, on descriptors of its own, so that the node may go on using the files."""
+        """Run fsync in a thread, on duplicated descriptors, so that the node can continue to use the files."""
         descriptors = self._disk.duplicates(paths)
 
         def sync() -> None:
@@ -180,7 +194,7 @@ class Driver:
 
 
 class Link:
-    """A connection that this node opens: messages queue until it stands, and are lost with it."""
+    """A connection that this node opens. Messages queue until it is established, and are lost if it closes."""
 
     def __init__(self, driver: Driver, peer: str, name: str, endpoint: Endpoint | None) -> None:
         self._driver, self._peer, self._name = driver, peer, name
@@ -193,7 +207,7 @@ class Link:
         security = self._driver.security if self._peer != STORE else None
         try:
             if endpoint is None:
-                raise ConnectionError(f"{self._peer} is not known")
+                raise ConnectionError(f"the address of {self._peer} is not known")
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 transport, protocol = await self._driver.loop.create_connection(
                     lambda: LinkProtocol(
@@ -203,10 +217,10 @@ class Link:
                     endpoint.port,
                     ssl=security.client_context if security else None,
                 )
-                await protocol.known
+                await protocol.authenticated
         except (OSError, TimeoutError) as error:
             if isinstance(error, ssl.SSLError):
-                log.warning("no link to %s: %s", self._peer, error)
+                log.warning("cannot open a TLS connection to %s: %s", self._peer, error)
             self._driver.closed(self._peer, self._name)
             return
         self._transport = transport
@@ -227,7 +241,7 @@ class Link:
 
 
 class LinkProtocol(asyncio.Protocol):
-    """`known` resolves once the peer knows who we are; at once where it does not ask."""
+    """The asyncio protocol of a link; `authenticated` resolves after the login, or at once if none is required."""
 
     def __init__(
         self, driver: Driver, peer: str, name: str, codec: "StoreLinkCodec | BrokerLinkCodec", login: Login | None
@@ -235,73 +249,73 @@ class LinkProtocol(asyncio.Protocol):
         self._driver, self._peer, self._name, self._codec, self._login = driver, peer, name, codec, login
         self._frames = FrameReader(MAX_TOKEN_FRAME)
         self._transport: asyncio.Transport | None = None
-        self.known: asyncio.Future[None] = driver.loop.create_future()
+        self.authenticated: asyncio.Future[None] = driver.loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._login is None:
-            self.known.set_result(None)
+            self.authenticated.set_result(None)
         else:
             transport.write(self._login.first())
 
     def data_received(self, data: bytes) -> None:
         try:
             if self._login is not None:
-                self._introduce(self._login, data)
+                self._authenticate(self._login, data)
                 return
             for message in self._codec.decode(data):
                 self._driver.receive(self._peer, message)
         except (WireError, msgspec.DecodeError, AuthenticationError) as error:
-            log.warning("bad answer from %s: %s", self._peer, error)
+            log.warning("invalid response from %s: %s; the connection is closed", self._peer, error)
             if self._transport is not None:
                 self._transport.close()
         except Exception as error:
             self._driver.fail(error)
 
-    def _introduce(self, login: Login, data: bytes) -> None:
+    def _authenticate(self, login: Login, data: bytes) -> None:
         assert self._transport is not None
         for frame in self._frames.feed(data):
             answer = login.receive(frame)
             if answer is None:
                 self._login = None
-                self.known.set_result(None)
+                self.authenticated.set_result(None)
             else:
                 self._transport.write(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.known.done():
+        if self.authenticated.done():
             self._driver.closed(self._peer, self._name)
         else:
-            self.known.set_exception(ConnectionError(f"{self._peer} did not let us in"))
+            self.authenticated.set_exception(ConnectionError(f"{self._peer} closed the connection during the login"))
 
 
 class BrokerLinkCodec:
-    """Requests out, responses in; what was asked tells how to read the answer."""
+    """Encodes requests and decodes responses; the correlation id of a response gives its API and version."""
 
     def __init__(self) -> None:
-        self._asked: dict[int, tuple[Api, int]] = {}
+        self._pending: dict[int, tuple[Api, int]] = {}
         self._reader = FrameReader(256 * 1024 * 1024)
 
     def encode(self, message: Request) -> bytes:
         schema: Any = type(message.body)
-        self._asked[message.correlation_id] = (APIS[schema.__schema__.api_key], message.api_version)
+        self._pending[message.correlation_id] = (APIS[schema.__schema__.api_key], message.api_version)
         return encode_request(message.body, message.api_version, message.correlation_id, message.client_id)
 
     def decode(self, data: bytes) -> list[Response]:
         responses = []
         for frame in self._reader.feed(data):
-            asked = self._asked.pop(int.from_bytes(frame[:4], "big", signed=True), None)
-            if asked is None:
-                raise DecodeError("an answer to what was not asked")
-            api, version = asked
+            pending = self._pending.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+            if pending is None:
+                raise DecodeError("a response with an unknown correlation id")
+            api, version = pending
             correlation_id, body = decode_response(api, version, frame)
             responses.append(Response(correlation_id, version, body))
         return responses
 
 
 class StoreLinkCodec:
-    """MessagePack behind an int32 size, both ways."""
+    """Encodes and decodes store messages: MessagePack after an int32 size."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.msgpack.Encoder()

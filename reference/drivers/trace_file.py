@@ -1,4 +1,4 @@
-"""The steps of one life of a node, as lines of a file: `NODE.LIFE.ndjson`, lives counted from 0."""
+"""Write the protocol steps of one node process to `NODE.N.ndjson`, where N counts its starts from 0."""
 
 import time
 from collections.abc import Iterable
@@ -8,26 +8,26 @@ from typing import BinaryIO
 
 import msgspec
 
-from reference.effects import Effect, Trace
-from spec.formats.trace import Step
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.effects import Effect, Trace
+from highwater.spec.formats.trace import Step
 
 
 class TraceFile:
-    """Nothing is buffered here: what a killed process has sent, it has written the step of before."""
+    """Unbuffered, and written before any message of the step is sent, so a killed process loses no visible step."""
 
     def __init__(self, folder: Path, node: str) -> None:
-        """Begin the node's next life; UsageError for a folder that cannot be written."""
+        """Open the next file of a node; raise UsageError if the folder cannot be written."""
         self._encoder = msgspec.json.Encoder()
         self._seq = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = _next_life(folder, node)
+            self._file = _open_next_file(folder, node)
         except OSError as error:
             raise UsageError(f"cannot write traces here ({error.strerror})", where=str(folder)) from error
 
     def write(self, effects: Iterable[Effect]) -> None:
-        """All lines of a step, under one time of the host's monotonic clock; to be called before it sends anything."""
+        """Write all trace effects of a step with one monotonic timestamp; call it before the step sends anything."""
         now, lines = time.monotonic_ns(), []
         for effect in effects:
             if isinstance(effect, Trace):
@@ -42,10 +42,10 @@ class TraceFile:
             self._file.flush()
 
 
-def _next_life(folder: Path, node: str) -> BinaryIO:
-    for life in count():
+def _open_next_file(folder: Path, node: str) -> BinaryIO:
+    for number in count():
         try:
-            return (folder / f"{node}.{life}.ndjson").open("xb")
+            return (folder / f"{node}.{number}.ndjson").open("xb")
         except FileExistsError:
             continue
     raise AssertionError("count() has no end")

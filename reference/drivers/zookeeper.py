@@ -1,7 +1,7 @@
-"""Real ZooKeeper in place of the embedded metadata store: what a broker says to the store, said through kazoo.
+"""A link to a real ZooKeeper in place of the embedded metadata store: translates store messages to kazoo calls.
 
-The link outlives connections: ZooKeeper's session is the broker's session. While kazoo is cut off the broker hears
-that its link is closed; when the session goes on it is resumed, when it ended the broker begins another.
+The link outlives connections: ZooKeeper's session is the broker's session. When kazoo loses its connection, the broker
+gets `closed`. After a reconnect it resumes the session, or begins a new one if the session has expired.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
-from reference.drivers.cluster import ZOOKEEPER
-from reference.store_messages import (
+from highwater.reference.drivers.cluster import ZOOKEEPER
+from highwater.reference.store.messages import (
     AddWatch,
     Check,
     Children,
@@ -77,26 +77,26 @@ class AddWatchRequest(NamedTuple):
 
 
 class PersistentWatchers(defaultdict[str, set[Any]]):
-    """kazoo takes a path's watchers away when it hears of it; the one for all paths stays."""
+    """kazoo removes the watchers of a path when an event for it arrives; this mapping keeps one for all paths."""
 
-    def __init__(self, always: Callable[[WatchedEvent], None]) -> None:
+    def __init__(self, permanent: Callable[[WatchedEvent], None]) -> None:
         super().__init__(set)
-        self._always = always
+        self._permanent = permanent
 
     def pop(self, path: str, default: Any = ()) -> Any:
-        return [*super().pop(path, default), self._always]
+        return [*super().pop(path, default), self._permanent]
 
 
 class ZooKeeperLink:
-    """A channel (`reference.drivers.tcp`) to ZooKeeper. `deliver` and `closed` are called in the event loop."""
+    """A channel (`highwater.reference.drivers.tcp`) to ZooKeeper. `deliver` and `closed` are called in the event loop."""
 
     def __init__(self, hosts: str, deliver: Deliver, closed: Callable[[], None]) -> None:
         self._hosts, self._deliver, self._closed = hosts, deliver, closed
         self._loop = asyncio.get_running_loop()
         self._client: KazooClient | None = None
-        self._watched: list[str] = []
+        self._watch_paths: list[str] = []
         self._connecting: StoreRequest | None = None
-        self._up = False
+        self._connected = False
 
     # -- from the broker -------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class ZooKeeperLink:
         operation = request.operation
         if isinstance(operation, Connect):
             self._connect(request, operation)
-        elif self._client is None or not self._up:
+        elif self._client is None or not self._connected:
             self._deliver(StoreReply(request.xid, error="ConnectionLoss"))
         elif isinstance(operation, Ping):
             self._deliver(StoreReply(request.xid))  # kazoo keeps the session alive
@@ -114,48 +114,48 @@ class ZooKeeperLink:
             self._perform(self._client, request)
 
     def close(self) -> None:
-        client, self._client, self._up = self._client, None, False
+        client, self._client, self._connected = self._client, None, False
         if client is not None:
             self._loop.run_in_executor(None, _stop, client)
 
     # -- sessions --------------------------------------------------------------------------------
 
     def _connect(self, request: StoreRequest, operation: Connect) -> None:
-        """Begin a session, or go on with the one that there is; answered when kazoo knows."""
+        """Begin or resume a session; the reply is sent when kazoo is connected."""
         if operation.session_id and self._client is None:
             self._deliver(StoreReply(request.xid, error="SessionExpired"))
             return
         self._connecting = request
         if self._client is None:
             self._start(operation.timeout_ms)
-        elif self._up:
+        elif self._connected:
             self._answer_connect()
 
     def _start(self, timeout_ms: int) -> None:
-        forever = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5)
+        retry_always = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5)
         client = KazooClient(
-            self._hosts, timeout=timeout_ms / 1000, connection_retry=forever, handler=SequentialThreadingHandler()
+            self._hosts, timeout=timeout_ms / 1000, connection_retry=retry_always, handler=SequentialThreadingHandler()
         )
-        client._data_watchers = PersistentWatchers(lambda event: self._soon(self._watched_event, client, event))
-        client.add_listener(lambda state: self._soon(self._state_changed, client, state))
-        self._client, self._watched = client, []
+        client._data_watchers = PersistentWatchers(lambda event: self._call_in_loop(self._handle_event, client, event))
+        client.add_listener(lambda state: self._call_in_loop(self._handle_state, client, state))
+        self._client, self._watch_paths = client, []
         client.start_async()
 
-    def _soon(self, step: Callable[..., None], *arguments: Any) -> None:
-        """kazoo calls from threads of its own."""
+    def _call_in_loop(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Schedule a call in the event loop: kazoo calls its listeners from its own threads."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(step, *arguments)
 
-    def _state_changed(self, client: KazooClient, state: str) -> None:
+    def _handle_state(self, client: KazooClient, state: str) -> None:
         if client is not self._client:
             return
         if state == KazooState.CONNECTED:
-            self._up = True
-            for path in self._watched:
+            self._connected = True
+            for path in self._watch_paths:
                 self._add_watch(client, path)
             self._answer_connect()
             return
-        was_up, self._up = self._up, False
+        was_up, self._connected = self._connected, False
         if state == KazooState.LOST:
             self.close()
             if self._connecting is not None:
@@ -170,7 +170,7 @@ class ZooKeeperLink:
             self._deliver(StoreReply(request.xid, session_id=self._client.client_id[0]))
 
     def _end_session(self, xid: int) -> None:
-        client, self._client, self._up = self._client, None, False
+        client, self._client, self._connected = self._client, None, False
         stopping = self._loop.run_in_executor(None, _stop, client)
         stopping.add_done_callback(lambda _: self._deliver(StoreReply(xid)))
 
@@ -194,13 +194,13 @@ class ZooKeeperLink:
                 pending = client.get_children_async(path)
                 self._answer(xid, pending, lambda found: StoreReply(xid, children=tuple(sorted(found))))
             case AddWatch(path):
-                self._watched.append(path)
+                self._watch_paths.append(path)
                 self._answer(xid, self._add_watch(client, path), lambda _: StoreReply(xid))
             case Multi(operations):
                 pending = self._begin_multi(client, operations)
                 self._answer(xid, pending, lambda results: _multi_reply(xid, results))
             case other:  # pragma: no cover
-                raise AssertionError(f"not for the store: {other!r}")
+                raise AssertionError(f"not a store operation: {other!r}")
 
     def _answer(self, xid: int, pending: Any, convert: Callable[[Any], StoreReply]) -> None:
         def done(result: Any) -> None:
@@ -208,7 +208,7 @@ class ZooKeeperLink:
                 reply = convert(result.get_nowait())
             except ZOOKEEPER_ERRORS as error:
                 reply = StoreReply(xid, error=_error(error))
-            self._soon(self._deliver, reply)
+            self._call_in_loop(self._deliver, reply)
 
         pending.rawlink(done)
 
@@ -231,7 +231,7 @@ class ZooKeeperLink:
         client._call(AddWatchRequest(path, PERSISTENT_RECURSIVE), pending)
         return pending
 
-    def _watched_event(self, client: KazooClient, event: WatchedEvent) -> None:
+    def _handle_event(self, client: KazooClient, event: WatchedEvent) -> None:
         if client is self._client and event.type in KINDS:
             self._deliver(WatchEvent(KINDS[event.type], event.path))  # type: ignore[arg-type]
 
@@ -245,11 +245,11 @@ def _error(error: Exception) -> Error:
 
 
 def _multi_reply(xid: int, results: list[Any]) -> StoreReply:
-    """Only writes of data bring a stat; of a refused one, the operation that failed says why."""
+    """Return the reply to a multi: one stat per Create or SetData, or the error of the operation that failed."""
     failed = [result for result in results if isinstance(result, ZOOKEEPER_ERRORS)]
     if failed:
         return StoreReply(xid, error=_error(failed[0]))
-    return StoreReply(xid, stats=tuple(_stat(each) if isinstance(each, ZnodeStat) else None for each in results))
+    return StoreReply(xid, stats=tuple(_stat(result) if isinstance(result, ZnodeStat) else None for result in results))
 
 
 def _stop(client: KazooClient) -> None:
@@ -258,5 +258,5 @@ def _stop(client: KazooClient) -> None:
 
 
 def store_hosts(metadata_store: str) -> str | None:
-    """`host:port[,host:port]` of a setting that names ZooKeeper, else None."""
+    """Return `host:port[,host:port]` of a `zookeeper://` setting, or None for the embedded store."""
     return metadata_store.removeprefix(ZOOKEEPER) if metadata_store.startswith(ZOOKEEPER) else None

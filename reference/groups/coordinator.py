@@ -9,25 +9,27 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.checks import MemberChecks
-from reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
-from reference.groups.replies import join_response, member_list, refuse_join, sync_response
-from reference.groups.store import GroupStore
-from reference.groups.tracing import ANSWERED, PARKED
-from reference.procedures import Pending, spawn
-from reference.replication.purgatory import Purgatory
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.wire.messages.leave_group import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.groups.checks import MemberChecks, join_response, member_list, refuse_join, sync_response
+from highwater.reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
+from highwater.reference.groups.store import GroupStore
+from highwater.reference.groups.tracing import ANSWERED, PARKED
+from highwater.reference.procedures import Pending, spawn
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
 MEMBER_ID_PREFIX_MAX = 255  # characters: a longer prefix could exceed the length limit of a string

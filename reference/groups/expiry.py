@@ -4,12 +4,12 @@ The offset of a subscribed topic expires `offsets.retention.minutes` after the g
 of a standalone consumer, or of a topic without subscribers, expires that long after its commit.
 """
 
-from reference.context import Context
-from reference.groups.group import Group, GroupState
-from reference.groups.offsets import CONSUMER_PROTOCOL, subscribed_topics
-from reference.groups.store import GroupStore
-from reference.procedures import spawn
-from reference.replication.purgatory import Purgatory
+from highwater.reference.context import Context
+from highwater.reference.groups.group import Group, GroupState
+from highwater.reference.groups.offsets import CONSUMER_PROTOCOL, subscribed_topics
+from highwater.reference.groups.store import GroupStore
+from highwater.reference.procedures import spawn
+from highwater.reference.replication.purgatory import Purgatory
 
 MS_PER_MINUTE = 60_000
 

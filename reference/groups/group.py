@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from reference.procedures import Pending
-from reference.state_table import StateTable
-from reference.wire.messages.join_group import JoinGroupResponse
-from reference.wire.messages.sync_group import SyncGroupResponse
+from highwater.reference.procedures import Pending
+from highwater.reference.state_table import StateTable
+from highwater.reference.wire.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 
 class GroupState(StrEnum):

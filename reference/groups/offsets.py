@@ -3,35 +3,22 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.coordinator import GroupCoordinator
-from reference.groups.group import CommittedOffset, Group, GroupState
-from reference.groups.store import GroupStore
-from reference.metadata_cache import MetadataCache
-from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.messages.consumer_protocol import decode_subscription
-from reference.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from reference.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from reference.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from reference.wire.messages.offset_commit import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.groups.coordinator import GroupCoordinator
+from highwater.reference.groups.group import CommittedOffset, Group, GroupState
+from highwater.reference.groups.store import GroupStore
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from reference.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
-)
-from reference.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -39,6 +26,19 @@ from reference.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+from highwater.reference.wire.messages.consumer_groups import decode_subscription
+from highwater.reference.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
 
 GROUPS_SINCE = 8

@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any
 
-from reference.wire.codec import decode, encode
-from reference.wire.schema import Bytes, Int32, Int64, String, message, since, struct
+from highwater.reference.wire.codec import decode, encode
+from highwater.reference.wire.schema import Bytes, Int32, Int64, String, message, since, struct
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

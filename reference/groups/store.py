@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from reference.context import Context
-from reference.groups.group import CommittedOffset, Group, GroupState, Member
-from reference.groups.records import (
+from highwater.reference.context import Context
+from highwater.reference.groups.group import CommittedOffset, Group, GroupState, Member
+from highwater.reference.groups.records import (
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSION,
     VALUE_VERSION,
@@ -19,12 +19,12 @@ from reference.groups.records import (
     unpack_key,
     unpack_offset,
 )
-from reference.groups.tracing import GroupTrace
-from reference.metadata_cache import MetadataCache
-from reference.replication.partition import Partition, Role
-from reference.storage.producer_state import read_marker
-from reference.wire.errors import ErrorCode
-from reference.wire.records import Record, batch_headers, build_batch, decode_records
+from highwater.reference.groups.tracing import GroupTrace
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.storage.producer_state import read_marker
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.records import Record, batch_headers, build_batch, decode_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 WRITE_TIMEOUT_MS = 5_000
@@ -133,7 +133,7 @@ class GroupStore:
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
-        if not partition.has_enough(partition.isr):
+        if not partition.has_min_isr(partition.isr):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         now_ms = self._context.now.wall_ms
         producer_id, epoch = producer or (-1, -1)

@@ -6,14 +6,13 @@ subscription (KIP-429).
 
 from typing import Any
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.group import Group, Member
-from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.messages.consumer_protocol import TopicPartition, decode_assignment, decode_subscription
-from reference.wire.messages.join_group import JoinGroupRequest
-from reference.wire.messages.offset_commit import OffsetCommitRequest
-from reference.wire.messages.sync_group import SyncGroupRequest
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.groups.group import Group, Member
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
+from highwater.reference.wire.messages.consumer_groups import TopicPartition, decode_assignment, decode_subscription
+from highwater.reference.wire.messages.groups import JoinGroupRequest, SyncGroupRequest
 
 PARKED, ANSWERED = "parked", "answered"
 

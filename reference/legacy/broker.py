@@ -1,8 +1,8 @@
 """A broker of 0.7: no replicas, no controller, no state of consumers. It takes a framed request and gives a reply."""
 
-from reference.legacy.log import LegacyLog, LegacyLogConfig, OutOfRangeError
-from reference.legacy.messages import payloads
-from reference.legacy.requests import (
+from highwater.reference.legacy.log import LegacyLog, LegacyLogConfig, OutOfRangeError
+from highwater.reference.legacy.messages import payloads
+from highwater.reference.legacy.requests import (
     INVALID_FETCH_SIZE,
     INVALID_MESSAGE,
     NO_ERROR,
@@ -16,8 +16,8 @@ from reference.legacy.requests import (
     message_set_send,
     multi_message_set_send,
 )
-from reference.storage.filesystem import FileSystem
-from reference.wire.errors import DecodeError
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.wire.errors import DecodeError
 
 
 class LegacyBroker:

@@ -2,15 +2,14 @@
 
 Sources: kafka-0.7-design, "Consumer registration algorithm" and "Consumer rebalancing algorithm", whose steps the
 comments number; the model is `spec/zk_rebalance`, whose actions the methods are named after.  A node without I/O, like
-a broker (see `reference.events`).
+a broker (see `highwater.reference.effects`).
 """
 
 from typing import Any, Final
 
-from reference.context import Context, from_json, to_json
-from reference.effects import Effect
-from reference.events import STORE, Instant
-from reference.legacy.registry import (
+from highwater.reference.context import Context, from_json, to_json
+from highwater.reference.effects import STORE, Effect, Instant
+from highwater.reference.legacy.registry import (
     BROKER_IDS,
     BROKER_TOPICS,
     BrokerPartition,
@@ -19,10 +18,10 @@ from reference.legacy.registry import (
     read_members,
     read_partitions,
 )
-from reference.procedures import spawn
-from reference.replication.purgatory import PREFIX, Purgatory
-from reference.store_client import StoreClient
-from reference.store_messages import Create, Delete, SetData, WatchEvent
+from highwater.reference.procedures import spawn
+from highwater.reference.replication.purgatory import PREFIX, Purgatory
+from highwater.reference.store.client import StoreClient
+from highwater.reference.store.messages import Create, Delete, SetData, WatchEvent
 
 BACKOFF_MS: Final = 200
 REGISTRIES: Final = frozenset({BROKER_IDS, BROKER_TOPICS})

@@ -8,15 +8,9 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from reference.legacy.messages import payloads
-from reference.legacy.requests import (
-    NO_ERROR,
-    OFFSET_OUT_OF_RANGE,
-    Fetch,
-    decode_send,
-    encode_request,
-)
-from reference.wire.errors import CompressionError
+from highwater.reference.legacy.messages import payloads
+from highwater.reference.legacy.requests import NO_ERROR, OFFSET_OUT_OF_RANGE, Fetch, decode_send, encode_request
+from highwater.reference.wire.errors import CompressionError
 
 FIRST_FETCH_BYTES: Final = 256
 Exchange = Callable[[bytes], bytes | None]

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-from reference.legacy.messages import message_set, valid_bytes, whole
-from reference.storage.filesystem import FileSystem
-from reference.wire.errors import InvalidBatchError
+from highwater.reference.legacy.messages import message_set, valid_bytes, whole
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.wire.errors import InvalidBatchError
 
 __all__ = ["EARLIEST", "LATEST", "LegacyLog", "LegacyLogConfig", "LegacySegment", "OutOfRangeError", "message_set"]
 

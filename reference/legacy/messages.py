@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from reference.wire.compression import Compression, compress, decompress
-from reference.wire.errors import BufferUnderflowError, CompressionError, DecodeError, InvalidBatchError
+from highwater.reference.wire.compression import Compression, compress, decompress
+from highwater.reference.wire.errors import BufferUnderflowError, CompressionError, DecodeError, InvalidBatchError
 
 MAX_NESTING: Final = 4
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024

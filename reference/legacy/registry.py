@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from reference.context import from_json, to_json
-from reference.store_client import StoreClient
-from reference.store_messages import Create
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.context import from_json, to_json
+from highwater.reference.store.client import StoreClient
+from highwater.reference.store.messages import Create
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_TOPICS: Final = "/brokers/topics"
@@ -44,8 +44,8 @@ async def register_broker(store: StoreClient, broker_id: int, address: str, topi
     await store.ensure(BROKER_IDS)
     reply = await store.call(Create(f"{BROKER_IDS}/{broker_id}", address.encode(), ephemeral=True))
     if reply.error == "NodeExists":
-        mend = "give each broker an id of its own"
-        raise UsageError("this broker id is in use", where=f"{BROKER_IDS}/{broker_id}", mend=mend)
+        hint = "give each broker an id of its own"
+        raise UsageError("this broker id is in use", where=f"{BROKER_IDS}/{broker_id}", hint=hint)
     for topic, partitions in topics.items():
         await store.ensure(f"{BROKER_TOPICS}/{topic}")
         path = f"{BROKER_TOPICS}/{topic}/{broker_id}"

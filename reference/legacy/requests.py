@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from reference.wire.errors import BufferUnderflowError, DecodeError, InvalidLengthError, TrailingBytesError
+from highwater.reference.wire.errors import BufferUnderflowError, DecodeError, InvalidLengthError, TrailingBytesError
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
 NO_ERROR, UNKNOWN, OFFSET_OUT_OF_RANGE, INVALID_MESSAGE, WRONG_PARTITION, INVALID_FETCH_SIZE = 0, -1, 1, 2, 3, 4

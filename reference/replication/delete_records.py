@@ -1,16 +1,16 @@
-"""DeleteRecords (key 21): v0-2. Moves the log start of partitions that this broker leads, and waits for the followers.
+"""Serve DeleteRecords (key 21), v0-2: advance the log start of led partitions and wait for the followers (KIP-107).
 
-What lies below is hidden at once; whole segments of it are deleted (KIP-107).
+Records below the new log start are no longer readable at once; segments that lie completely below it are deleted.
 """
 
-from reference.context import Context
-from reference.events import Request
-from reference.replication.partition import Partition, Role
-from reference.replication.purgatory import Purgatory
-from reference.replication.replica_manager import ReplicaManager
-from reference.topic_configs import TopicConfigs
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.delete_records import (
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.offsets import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -30,27 +30,32 @@ class DeleteRecordsHandler:
     async def delete_records(self, request: Request) -> DeleteRecordsResponse:
         body: DeleteRecordsRequest = request.body
         deadline_ms = self._context.now.monotonic_ms + body.timeout_ms
-        # All are moved before any is waited for.
-        asked = [
-            (topic.name, part, *self._move(topic.name, part)) for topic in body.topics for part in topic.partitions
+        # Advance every log start before waiting for any partition, so that the followers replicate them in parallel.
+        advanced = [
+            (topic.name, part, *self._advance_log_start(topic.name, part))
+            for topic in body.topics
+            for part in topic.partitions
         ]
         results: dict[str, list[DeleteRecordsPartitionResult]] = {}
-        for name, part, error, offset in asked:
+        for name, part, error, offset in advanced:
             results.setdefault(name, []).append(
                 await self._result((name, part.partition_index), error, offset, deadline_ms)
             )
         return DeleteRecordsResponse(
-            topics=tuple(DeleteRecordsTopicResult(name=name, partitions=tuple(each)) for name, each in results.items())
+            topics=tuple(
+                DeleteRecordsTopicResult(name=name, partitions=tuple(partitions))
+                for name, partitions in results.items()
+            )
         )
 
-    def _move(self, topic: str, asked: DeleteRecordsPartition) -> tuple[ErrorCode, int]:
-        """Error code, and the offset that -1 stands for."""
-        partition = self._replicas.partitions.get((topic, asked.partition_index))
+    def _advance_log_start(self, topic: str, requested: DeleteRecordsPartition) -> tuple[ErrorCode, int]:
+        """Return the error code and the new log start; a requested offset of -1 means the high watermark."""
+        partition = self._replicas.partitions.get((topic, requested.partition_index))
         if partition is None or partition.role is not Role.LEADER:
-            return self._replicas.not_leader(topic, asked.partition_index), UNKNOWN
+            return self._replicas.not_leader(topic, requested.partition_index), UNKNOWN
         if "delete" not in self._configs.log_config(topic).cleanup_policy:
             return ErrorCode.POLICY_VIOLATION, UNKNOWN
-        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= partition.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, UNKNOWN
         with partition.storage():
@@ -75,7 +80,7 @@ class DeleteRecordsHandler:
 
 
 def _low_watermark(partition: Partition) -> int:
-    """The smallest log start of all replicas that live."""
+    """Return the smallest log start offset among the live replicas."""
     followers = (
         remote.log_start_offset for replica, remote in partition.remotes.items() if partition.is_alive(replica)
     )

@@ -1,7 +1,8 @@
-"""Fetch (key 1): v0-12, for consumers and followers.
+"""Serve Fetch (key 1), v0-12, for consumers and followers.
 
-Answered at once iff max wait <= 0, nothing asked, min bytes there, an error or a diverging epoch; otherwise
-parked until enough is appended (followers) or committed (consumers), or the wait is over.
+The broker answers at once if max_wait_ms <= 0, no partition is requested, min_bytes are available, a partition has an
+error, or a follower's log diverges. Otherwise the request waits in the purgatory until enough records are appended (for
+followers) or committed (for consumers), or until max_wait_ms has passed.
 """
 
 from collections.abc import Callable
@@ -9,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from reference.context import Context
-from reference.events import Request
-from reference.procedures import Pending
-from reference.replication.fetch_sessions import NO_SESSION, FetchSessions
-from reference.replication.partition import Diverging, Partition
-from reference.replication.purgatory import Purgatory
-from reference.replication.replica_manager import ReplicaManager
-from reference.replication.states import NO_LEADER
-from reference.storage.log import OffsetOutOfRangeError
-from reference.wire.compression import Compression
-from reference.wire.errors import EncodeError, ErrorCode, WireError
-from reference.wire.log_entries import down_convert, entries
-from reference.wire.messages.fetch import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.procedures import Pending
+from highwater.reference.replication.fetch_sessions import NO_SESSION, FetchSessions
+from highwater.reference.replication.partition import Diverging, Partition
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.replication.states import NO_LEADER
+from highwater.reference.storage.log import OffsetOutOfRangeError
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import EncodeError, ErrorCode, WireError
+from highwater.reference.wire.log_entries import down_convert, entries
+from highwater.reference.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -46,23 +47,24 @@ RESULT_OF_ERROR = {
     ErrorCode.FENCED_LEADER_EPOCH: "fenced",
     ErrorCode.UNKNOWN_LEADER_EPOCH: "unknown_epoch",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "not_leader",
-    ErrorCode.KAFKA_STORAGE_ERROR: "not_leader",  # it leads no more
+    ErrorCode.KAFKA_STORAGE_ERROR: "not_leader",  # an offline replica is no longer the leader
     ErrorCode.OFFSET_OUT_OF_RANGE: "out_of_range",
 }
 
 
 @dataclass(slots=True)
-class Reading:
-    """One pass over a request, and what it found. `left`: so many bytes may still be added.
+class ReadPass:
+    """One pass over the partitions of a request, and its results; `bytes_left` bounds what may still be added.
 
-    A follower's offset counts when its request has `arrived`, not when it is looked at again (KIP-903).
+    A follower's fetch offset updates its state only in the pass on arrival (`first_pass`), not when the request is
+    tried again (KIP-903).
     """
 
     body: FetchRequest
     any_replica: bool
     parking: bool
-    arrived: bool
-    left: int
+    first_pass: bool
+    bytes_left: int
     responses: list[FetchableTopicResponse] = field(default_factory=list)
     size: int = 0
     urgent: bool = False
@@ -70,7 +72,7 @@ class Reading:
 
 
 def _may_read_any_replica(body: FetchRequest, version: int) -> bool:
-    """A consumer that knows racks may read from followers (KIP-392), and so may a tool that compares replicas."""
+    """Return whether a follower may serve this request: consumers with racks (KIP-392) and the replica verifier."""
     return body.replica_id == DEBUGGING_CONSUMER or (body.replica_id == CONSUMER and version >= RACKS_SINCE)
 
 
@@ -82,46 +84,46 @@ class FetchHandler:
         self._sessions = FetchSessions(context)
 
     async def fetch(self, request: Request) -> FetchResponse:
-        opened = self._sessions.open(request.body)
-        if opened.error is not ErrorCode.NONE:
-            return FetchResponse(error_code=opened.error)
-        body = opened.body
+        fetch_context = self._sessions.open(request.body)
+        if fetch_context.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=fetch_context.error)
+        body = fetch_context.body
         any_replica = _may_read_any_replica(body, request.api_version)
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
-        reading = self._read(body, any_replica, parking=body.max_wait_ms > 0, arrived=True)
-        while not self._answers(body, reading):
+        read_pass = self._read(body, any_replica, parking=body.max_wait_ms > 0, first_pass=True)
+        while not self._can_complete(body, read_pass):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
-            if wait_ms <= 0 or not await self._woken(body, wait_ms):
-                reading = self._read(body, any_replica, parking=False, arrived=False)
+            if wait_ms <= 0 or not await self._wait_for_data(body, wait_ms):
+                read_pass = self._read(body, any_replica, parking=False, first_pass=False)
                 break
-            reading = self._read(body, any_replica, parking=True, arrived=False)
-        for partition, asked in reading.parked:  # answered with another that has something to say
-            self._trace(partition, body.replica_id, asked, "records", partition.log.log_end_offset)
-        responses = tuple(reading.responses)
+            read_pass = self._read(body, any_replica, parking=True, first_pass=False)
+        for partition, requested in read_pass.parked:  # another partition of this request completed it
+            self._trace(partition, body.replica_id, requested, "records", partition.log.log_end_offset)
+        responses = tuple(read_pass.responses)
         meter = "BytesOutPerSec" if body.replica_id < 0 else "ReplicationBytesOutPerSec"
-        self._context.meters.mark(meter, reading.size)
+        self._context.meters.mark(meter, read_pass.size)
         if request.api_version < ZSTD_SINCE:
-            responses = _each_part(responses, _without_zstd)
+            responses = _map_partitions(responses, _without_zstd)
         if request.api_version < RECORD_BATCHES_SINCE:
-            # For a client of before 0.11: message sets in place of record batches (KIP-98).
+            # Clients older than 0.11 read message sets, not record batches (KIP-98).
             magic = int(request.api_version >= TIMESTAMPS_SINCE)
-            responses = _each_part(responses, lambda part: _down_converted(part, magic))
-        session_id = opened.session.session_id if opened.session else NO_SESSION
-        return FetchResponse(session_id=session_id, responses=opened.answer(responses))
+            responses = _map_partitions(responses, lambda part: _down_converted(part, magic))
+        session_id = fetch_context.session.session_id if fetch_context.session else NO_SESSION
+        return FetchResponse(session_id=session_id, responses=fetch_context.filter_response(responses))
 
-    def _answers(self, body: FetchRequest, reading: Reading) -> bool:
-        if body.max_wait_ms <= 0 or reading.urgent or reading.size >= body.min_bytes:
+    def _can_complete(self, body: FetchRequest, read_pass: ReadPass) -> bool:
+        if body.max_wait_ms <= 0 or read_pass.urgent or read_pass.size >= body.min_bytes:
             return True
         return not any(topic.partitions for topic in body.topics)
 
-    def _woken(self, body: FetchRequest, wait_ms: int) -> Pending[bool]:
-        """Resolves with True when one of the partitions moved, False when the wait is over."""
+    def _wait_for_data(self, body: FetchRequest, wait_ms: int) -> Pending[bool]:
+        """Resolve with True when a partition has new readable records, with False after `wait_ms`."""
         pending: Pending[bool] = Pending()
         ticket = self._purgatory.park(wait_ms, lambda: wake(moved=False))
         waiting = []
         for topic in body.topics:
-            for asked in topic.partitions:
-                partition = self._replicas.partitions.get((topic.topic, asked.partition))
+            for requested in topic.partitions:
+                partition = self._replicas.partitions.get((topic.topic, requested.partition))
                 if partition is not None:
                     waiting.append(partition.commit_waiters if body.replica_id < 0 else partition.append_waiters)
 
@@ -135,90 +137,92 @@ class FetchHandler:
             waiters[ticket] = partial(wake, moved=True)
         return pending
 
-    def _read(self, body: FetchRequest, any_replica: bool, *, parking: bool, arrived: bool) -> Reading:
-        reading = Reading(body, any_replica, parking, arrived, body.max_bytes)
+    def _read(self, body: FetchRequest, any_replica: bool, *, parking: bool, first_pass: bool) -> ReadPass:
+        read_pass = ReadPass(body, any_replica, parking, first_pass, body.max_bytes)
         for topic in body.topics:
             parts = []
-            for asked in topic.partitions:
-                data, urgent = self._read_one(reading, topic.topic, asked)
+            for requested in topic.partitions:
+                data, urgent = self._read_one(read_pass, topic.topic, requested)
                 size = len(data.records or b"")
-                reading.left = max(reading.left - size, 0)
-                reading.size += size
-                reading.urgent |= urgent
+                read_pass.bytes_left = max(read_pass.bytes_left - size, 0)
+                read_pass.size += size
+                read_pass.urgent |= urgent
                 parts.append(data)
-            reading.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=tuple(parts)))
-        return reading
+            read_pass.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=tuple(parts)))
+        return read_pass
 
-    def _read_one(self, reading: Reading, topic: str, asked: FetchPartition) -> tuple[PartitionData, bool]:
-        """One partition's part, and whether it must be told without waiting."""
-        body = reading.body
-        partition = self._replicas.partitions.get((topic, asked.partition))
+    def _read_one(self, read_pass: ReadPass, topic: str, requested: FetchPartition) -> tuple[PartitionData, bool]:
+        """Read one partition; return its part of the response, and whether the request must complete at once."""
+        body = read_pass.body
+        partition = self._replicas.partitions.get((topic, requested.partition))
         if partition is None:
-            return _refused(asked, self._replicas.not_leader(topic, asked.partition)), True
+            return _error_data(requested, self._replicas.not_leader(topic, requested.partition)), True
         by_rack = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
-        error = partition.check_epoch(asked.current_leader_epoch, from_follower=reading.any_replica)
+        error = partition.check_epoch(requested.current_leader_epoch, from_follower=read_pass.any_replica)
         if error is ErrorCode.NONE and by_rack and body.rack_id:
-            preferred = partition.preferred_read_replica(body.rack_id, asked.fetch_offset, self._rack_of)
+            preferred = partition.preferred_read_replica(body.rack_id, requested.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
-                return _told(partition, preferred_read_replica=preferred), True  # read there (KIP-392)
+                return _partition_data(partition, preferred_read_replica=preferred), True  # redirect (KIP-392)
         diverging: Diverging | None = None
         records = b""
         if error is ErrorCode.NONE:
             try:
-                diverging = partition.diverging(asked.last_fetched_epoch, asked.fetch_offset)
+                diverging = partition.diverging(requested.last_fetched_epoch, requested.fetch_offset)
                 if diverging is None:
                     until = _readable_until(partition, body)
-                    size = min(asked.partition_max_bytes, reading.left)
-                    records = partition.log.read(asked.fetch_offset, size, until, at_least_one=reading.size == 0)
+                    size = min(requested.partition_max_bytes, read_pass.bytes_left)
+                    records = partition.log.read(requested.fetch_offset, size, until, at_least_one=read_pass.size == 0)
             except OffsetOutOfRangeError:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:
-            parked = reading.parking and error is ErrorCode.NONE and diverging is None and not records
+            parked = read_pass.parking and error is ErrorCode.NONE and diverging is None and not records
             if parked:
-                reading.parked.append((partition, asked))
-            self._note_follower(reading, partition, asked, error, diverging, parked=parked)
+                read_pass.parked.append((partition, requested))
+            self._update_follower(read_pass, partition, requested, error, diverging, parked=parked)
         if error is not ErrorCode.NONE:
-            return _refused(asked, error), True
+            return _error_data(requested, error), True
         if diverging is not None:
             end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
-            return _told(partition, diverging_epoch=end), True
+            return _partition_data(partition, diverging_epoch=end), True
         if body.isolation_level == READ_COMMITTED:
-            aborted = _aborted(partition, asked.fetch_offset, records)
-            return _told(partition, records=records, aborted_transactions=aborted), False
-        return _told(partition, records=records), False
+            aborted = _aborted(partition, requested.fetch_offset, records)
+            return _partition_data(partition, records=records, aborted_transactions=aborted), False
+        return _partition_data(partition, records=records), False
 
-    def _note_follower(
+    def _update_follower(
         self,
-        reading: Reading,
+        read_pass: ReadPass,
         partition: Partition,
-        asked: FetchPartition,
+        requested: FetchPartition,
         error: ErrorCode,
         diverging: Diverging | None,
         *,
         parked: bool,
     ) -> None:
-        """Its fetch offset tells what the follower stores; then the high watermark and the ISR may move."""
-        replica = reading.body.replica_id
-        accepted = reading.arrived and error is ErrorCode.NONE and diverging is None
+        """Update the leader's state of a follower from its fetch offset; may advance the high watermark and the ISR."""
+        replica = read_pass.body.replica_id
+        accepted = read_pass.first_pass and error is ErrorCode.NONE and diverging is None
         if accepted:
-            partition.follower_fetched(replica, asked.fetch_offset)
+            partition.update_follower_state(replica, requested.fetch_offset)
             if replica in partition.remotes:
-                partition.remotes[replica].log_start_offset = asked.log_start_offset
+                partition.remotes[replica].log_start_offset = requested.log_start_offset
         result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]
         end_offset = diverging.end_offset if diverging else partition.log.log_end_offset
-        self._trace(partition, replica, asked, result, end_offset)
+        self._trace(partition, replica, requested, result, end_offset)
         if accepted:
-            partition.follower_settled(replica)
+            partition.maybe_expand_isr(replica)
 
-    def _trace(self, partition: Partition, follower: int, asked: FetchPartition, result: str, end_offset: int) -> None:
-        if not self._context.out.tracing:  # of all steps this one is the most frequent
+    def _trace(
+        self, partition: Partition, follower: int, requested: FetchPartition, result: str, end_offset: int
+    ) -> None:
+        if not self._context.out.tracing:  # the most frequent step of all: do not build its arguments for nothing
             return
         self._context.trace(
             partition.entity,
             "LeaderServeFetch",
             choices={
                 "follower": follower,
-                "fetch_offset": asked.fetch_offset,
+                "fetch_offset": requested.fetch_offset,
                 "result": result,
                 "end_offset": end_offset,
             },
@@ -228,7 +232,7 @@ class FetchHandler:
 
 
 def _readable_until(partition: Partition, body: FetchRequest) -> int:
-    """A replica reads all there is, a consumer what is committed, or what is decided under read_committed."""
+    """Return the end of the readable offsets: log end (replica), high watermark, or last stable offset."""
     if body.replica_id >= 0:
         return partition.log.log_end_offset
     if body.isolation_level == READ_COMMITTED:
@@ -237,26 +241,26 @@ def _readable_until(partition: Partition, body: FetchRequest) -> int:
 
 
 def _aborted(partition: Partition, offset: int, records: bytes) -> Aborted:
-    """The aborted transactions among these records, by their first offset: consumers skip until the marker."""
+    """Return the aborted transactions that overlap these records, sorted by first offset; consumers skip them."""
     producers = partition.log.producers
     if not producers.aborted or not records:
         return ()
     end = max((header.next_offset for _, header in entries(records)), default=offset + 1)
     found = producers.aborted_between(offset, end)
     return tuple(
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in sorted(found, key=lambda each: each.first_offset)
+        AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+        for transaction in sorted(found, key=lambda transaction: transaction.first_offset)
     )
 
 
-def _each_part(
+def _map_partitions(
     topics: tuple[FetchableTopicResponse, ...], change: Callable[[PartitionData], PartitionData]
 ) -> tuple[FetchableTopicResponse, ...]:
     return tuple(replace(topic, partitions=tuple(map(change, topic.partitions))) for topic in topics)
 
 
 def _without_zstd(part: PartitionData) -> PartitionData:
-    """A client of before 2.1 cannot read it (KIP-110)."""
+    """Replace zstd records by UNSUPPORTED_COMPRESSION_TYPE: clients older than 2.1 cannot read them (KIP-110)."""
     if all(header.compression != Compression.ZSTD for _, header in entries(part.records or b"")):
         return part
     return replace(part, records=b"", error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -271,10 +275,10 @@ def _down_converted(part: PartitionData, magic: int) -> PartitionData:
         return replace(part, records=b"", error_code=ErrorCode.CORRUPT_MESSAGE)
 
 
-def _told(
+def _partition_data(
     partition: Partition, *, records: bytes = b"", aborted_transactions: Aborted | None = None, **more: Any
 ) -> PartitionData:
-    """How far the log goes, and what there is to say beside."""
+    """Return a successful partition response with the current offsets of the log."""
     return PartitionData(
         partition_index=partition.partition,
         high_watermark=partition.high_watermark,
@@ -286,5 +290,5 @@ def _told(
     )
 
 
-def _refused(asked: FetchPartition, error: ErrorCode) -> PartitionData:
-    return PartitionData(partition_index=asked.partition, error_code=error, high_watermark=-1, records=b"")
+def _error_data(requested: FetchPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=requested.partition, error_code=error, high_watermark=-1, records=b"")

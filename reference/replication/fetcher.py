@@ -1,16 +1,16 @@
-"""A follower's side of replication: one fetch at a time to one leader, for all partitions that follow it."""
+"""Replicate all partitions that follow one leader: one Fetch request at a time (ReplicaFetcherThread)."""
 
 from typing import Any
 
-from reference.context import Context
-from reference.peers import Peers
-from reference.procedures import spawn
-from reference.replication.partition import Diverging, Partition, Role
-from reference.replication.purgatory import Purgatory
-from reference.storage.log import CorruptBatchError
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.context import Context
+from highwater.reference.peers import Peers
+from highwater.reference.procedures import spawn
+from highwater.reference.replication.partition import Diverging, Partition, Role
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.storage.log import CorruptBatchError
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 5
@@ -36,9 +36,9 @@ class Fetcher:
 
     async def _run(self) -> None:
         while self._partitions:
-            asked = {key: (p, p.leader_epoch, p.log.log_end_offset) for key, p in self._partitions.items()}
+            sent = {key: (p, p.leader_epoch, p.log.log_end_offset) for key, p in self._partitions.items()}
             reply = await self._peers.call(self._leader, self._request(), FETCH_VERSION)
-            if reply is None or not self._take(reply, asked):
+            if reply is None or not self._apply_response(reply, sent):
                 await self._purgatory.sleep(self._context.config.replica_fetch_backoff_ms)
         self._running = False
 
@@ -46,7 +46,7 @@ class Fetcher:
         config = self._context.config
         topics: dict[str, list[FetchPartition]] = {}
         for (topic, number), partition in self._partitions.items():
-            asked = FetchPartition(
+            requested = FetchPartition(
                 partition=number,
                 current_leader_epoch=partition.leader_epoch,
                 fetch_offset=partition.log.log_end_offset,
@@ -54,15 +54,15 @@ class Fetcher:
                 log_start_offset=partition.log.log_start_offset,
                 partition_max_bytes=config.replica_fetch_max_bytes,
             )
-            topics.setdefault(topic, []).append(asked)
+            topics.setdefault(topic, []).append(requested)
             self._context.trace(
                 partition.entity,
                 "SendFetch",
                 choices={
                     "leader": self._leader,
-                    "fetch_offset": asked.fetch_offset,
-                    "leader_epoch": asked.current_leader_epoch,
-                    "last_fetched_epoch": asked.last_fetched_epoch,
+                    "fetch_offset": requested.fetch_offset,
+                    "leader_epoch": requested.current_leader_epoch,
+                    "last_fetched_epoch": requested.last_fetched_epoch,
                 },
             )
         return FetchRequest(
@@ -73,27 +73,27 @@ class Fetcher:
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
-            topics=tuple(FetchTopic(topic=topic, partitions=tuple(asked)) for topic, asked in topics.items()),
+            topics=tuple(FetchTopic(topic=topic, partitions=tuple(parts)) for topic, parts in topics.items()),
         )
 
-    def _take(self, reply: Any, asked: dict[tuple[str, int], tuple[Partition, int, int]]) -> bool:
-        """Apply each partition's part, unless it has moved on since; False when all parts were refused."""
-        good = False
+    def _apply_response(self, reply: Any, sent: dict[tuple[str, int], tuple[Partition, int, int]]) -> bool:
+        """Apply the response to every partition unchanged since the request; False if none accepted it."""
+        succeeded = False
         for topic in reply.responses:
             for data in topic.partitions:
                 key = (topic.topic, data.partition_index)
-                if key not in asked:
+                if key not in sent:
                     continue
-                partition, epoch, offset = asked[key]
+                partition, epoch, offset = sent[key]
                 current = self._partitions.get(key) is partition and partition.role is Role.FOLLOWER
                 if current and (partition.leader_epoch, partition.log.log_end_offset) == (epoch, offset):
-                    good |= self._apply(partition, data)
-        return good or not self._partitions
+                    succeeded |= self._apply(partition, data)
+        return succeeded or not self._partitions
 
     def _apply(self, partition: Partition, data: Any) -> bool:
-        """One partition's part of the reply; False when it was refused and should be asked again later."""
+        """Apply one partition's part of the response; False if the fetch must be retried after a backoff."""
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            spawn(self._restart_from_leader(partition, partition.leader_epoch))
+            spawn(self._handle_out_of_range(partition, partition.leader_epoch))
             return False
         if data.error_code != ErrorCode.NONE:
             return False
@@ -101,7 +101,7 @@ class Fetcher:
             diverging = Diverging(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if self._context.guards.truncate_before_hw:
                 partition.truncate_to_epoch_end(diverging)
-            else:  # readers see for a while what is about to go (KAFKA-14704)
+            else:  # consumers can read records that the delayed truncation will remove (KAFKA-14704)
                 partition.raise_high_watermark(data.high_watermark)
                 spawn(self._truncate_later(partition, diverging, partition.leader_epoch))
             return True
@@ -119,8 +119,8 @@ class Fetcher:
         if (partition.role, partition.leader_epoch) == (Role.FOLLOWER, epoch):
             partition.truncate_to_epoch_end(diverging)
 
-    async def _restart_from_leader(self, partition: Partition, epoch: int) -> None:
-        """Our log end is outside the leader's log: cut to its end, or begin anew at its start."""
+    async def _handle_out_of_range(self, partition: Partition, epoch: int) -> None:
+        """Handle OFFSET_OUT_OF_RANGE: truncate to the leader's log end, or restart at the leader's log start."""
         ends = [await self._leader_offset(partition, timestamp) for timestamp in (EARLIEST, LATEST)]
         if None in ends or (partition.role, partition.leader_epoch) != (Role.FOLLOWER, epoch):
             return
@@ -132,12 +132,12 @@ class Fetcher:
             partition.high_watermark = earliest
 
     async def _leader_offset(self, partition: Partition, timestamp: int) -> int | None:
-        asked = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=partition.partition, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
             replica_id=self._context.broker_id,
-            topics=(ListOffsetsTopic(name=partition.topic, partitions=(asked,)),),
+            topics=(ListOffsetsTopic(name=partition.topic, partitions=(requested,)),),
         )
         reply = await self._peers.call(self._leader, request, LIST_OFFSETS_VERSION)
         if reply is None or reply.topics[0].partitions[0].error_code != ErrorCode.NONE:

@@ -1,13 +1,13 @@
-"""What is done to logs in the background: retention and compaction, each under its own timer."""
+"""Run log retention and log compaction in the background, on separate timers."""
 
-from reference.context import Context
-from reference.effects import Flush
-from reference.replication.partition import Partition
-from reference.replication.replica_manager import Key, ReplicaManager
-from reference.storage.checkpoints import Checkpoint
-from reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
-from reference.storage.retention import retain
-from reference.topic_configs import TopicConfigs
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context
+from highwater.reference.effects import Flush
+from highwater.reference.replication.partition import Partition
+from highwater.reference.replication.replica_manager import Key, ReplicaManager
+from highwater.reference.storage.checkpoints import Checkpoint
+from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
+from highwater.reference.storage.log import retain
 
 RETENTION = "log-retention"
 CLEANER = "log-cleaner"
@@ -15,7 +15,7 @@ CLEANED = "log-cleaned"
 
 
 class LogMaintenance:
-    """One partition is compacted at a time: the one with the largest dirty ratio (Kafka's log cleaner)."""
+    """Applies retention to all logs; compacts one log at a time, the one with the largest dirty ratio (LogCleaner)."""
 
     def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs) -> None:
         self._context, self._replicas, self._configs = context, replicas, configs
@@ -57,10 +57,12 @@ class LogMaintenance:
     def _clean_dirtiest(self) -> None:
         if self._cleaning is not None:
             return
-        found = [each for partition in self._replicas.partitions.values() for each in self._candidate(partition)]
-        if not found:
+        candidates = [
+            candidate for partition in self._replicas.partitions.values() for candidate in self._candidate(partition)
+        ]
+        if not candidates:
             return
-        _, key, end = max(found)
+        _, key, end = max(candidates)
         partition, wall_ms = self._replicas.partitions[key], self._context.now.wall_ms
         with partition.storage():
             cleaning = clean(partition.log, self._first_dirty(partition), end, wall_ms)
@@ -68,7 +70,7 @@ class LogMaintenance:
             self._context.out.add(Flush(cleaning.paths, CLEANED))
 
     def _first_dirty(self, partition: Partition) -> int:
-        """Where the part begins that was never cleaned; a truncation may have cut below it."""
+        """Return the first offset not cleaned yet; 0 if a truncation has removed cleaned records."""
         found = self._cleaned.get((partition.topic, partition.partition), 0)
         return found if found <= partition.log.log_end_offset else 0
 
@@ -83,7 +85,7 @@ class LogMaintenance:
 
     def complete(self, token: str) -> None:
         if token == self._checkpoint.token:
-            self._checkpoint.flushed()
+            self._checkpoint.complete_flush()
         if token != CLEANED or self._cleaning is None:
             return
         (key, cleaning), self._cleaning = self._cleaning, None

@@ -1,19 +1,17 @@
-"""ListOffsets (key 2): v1-7, and OffsetForLeaderEpoch (key 23): v0-4."""
+"""Serve ListOffsets (key 2), v1-7, and OffsetForLeaderEpoch (key 23), v0-4."""
 
-from reference.events import Request
-from reference.replication.partition import Partition
-from reference.replication.replica_manager import ReplicaManager
-from reference.wire.errors import ErrorCode
-from reference.wire.log_entries import decode_entry
-from reference.wire.messages.list_offsets import (
+from highwater.reference.effects import Request
+from highwater.reference.replication.partition import Partition
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.log_entries import decode_entry
+from highwater.reference.wire.messages.offsets import (
+    EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from reference.wire.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
@@ -21,7 +19,7 @@ from reference.wire.messages.offset_for_leader_epoch import (
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-NONE_FOUND = (-1, -1)
+NOT_FOUND = (-1, -1)
 READ_COMMITTED = 1
 OFFSET_NOT_AVAILABLE_SINCE = 5
 LEADER_EPOCH_SINCE = 4
@@ -38,7 +36,8 @@ class OffsetsHandler:
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=tuple(
-                        self._list_one(topic.name, asked, body, request.api_version) for asked in topic.partitions
+                        self._list_one(topic.name, requested, body, request.api_version)
+                        for requested in topic.partitions
                     ),
                 )
                 for topic in body.topics
@@ -52,24 +51,25 @@ class OffsetsHandler:
         return partition, partition.check_epoch(leader_epoch)
 
     def _list_one(
-        self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
+        self, topic: str, requested: ListOffsetsPartition, body: ListOffsetsRequest, version: int
     ) -> ListOffsetsPartitionResponse:
-        partition, error = self._leader(topic, asked.partition_index, asked.current_leader_epoch)
+        partition, error = self._leader(topic, requested.partition_index, requested.current_leader_epoch)
         offset, timestamp, epoch = -1, -1, -1
         if partition is not None and error is ErrorCode.NONE:
             consumer = body.replica_id < 0
             end = partition.high_watermark if consumer else partition.log.log_end_offset
-            if consumer and asked.timestamp != EARLIEST and end < partition.epoch_start_offset:
-                # A new leader's high watermark may lag; until it reaches the epoch's start, do not say (KIP-207).
+            if consumer and requested.timestamp != EARLIEST and end < partition.epoch_start_offset:
+                # A new leader's high watermark may lag behind an offset already returned by the old leader. Return an
+                # error until it reaches the start of the leader epoch (KIP-207).
                 known = version >= OFFSET_NOT_AVAILABLE_SINCE
                 error = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 if consumer and body.isolation_level == READ_COMMITTED:
                     end = partition.log.producers.last_stable_offset(end)
-                offset, timestamp = _find(partition, asked.timestamp, end)
+                offset, timestamp = _find(partition, requested.timestamp, end)
                 epoch = _epoch_of(partition, offset) if version >= LEADER_EPOCH_SINCE else -1
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=error,
             offset=offset,
             timestamp=timestamp,
@@ -82,22 +82,22 @@ class OffsetsHandler:
             topics=tuple(
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=tuple(self._epoch_end(topic.topic, asked) for asked in topic.partitions),
+                    partitions=tuple(self._epoch_end(topic.topic, requested) for requested in topic.partitions),
                 )
                 for topic in body.topics
             )
         )
 
-    def _epoch_end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-        partition, error = self._leader(topic, asked.partition, asked.current_leader_epoch)
+    def _epoch_end(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+        partition, error = self._leader(topic, requested.partition, requested.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and error is ErrorCode.NONE:
-            epoch, end = partition.log.epochs.end_offset_for(asked.leader_epoch, partition.log.log_end_offset)
-        return EpochEndOffset(partition=asked.partition, error_code=error, leader_epoch=epoch, end_offset=end)
+            epoch, end = partition.log.epochs.end_offset_for(requested.leader_epoch, partition.log.log_end_offset)
+        return EpochEndOffset(partition=requested.partition, error_code=error, leader_epoch=epoch, end_offset=end)
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
-    """(offset, timestamp) of what was asked for, below `end`; (-1, -1) when there is none."""
+    """Return (offset, timestamp) for a requested timestamp, below offset `end`; (-1, -1) if no record matches."""
     log = partition.log
     if timestamp == LATEST:
         return end, -1
@@ -111,11 +111,11 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
     )
     if timestamp == MAX_TIMESTAMP:
         largest = max(records, key=lambda record: record.timestamp, default=None)
-        return (largest.offset, largest.timestamp) if largest else NONE_FOUND
+        return (largest.offset, largest.timestamp) if largest else NOT_FOUND
     first = next((record for record in records if record.timestamp >= timestamp), None)
-    return (first.offset, first.timestamp) if first else NONE_FOUND
+    return (first.offset, first.timestamp) if first else NOT_FOUND
 
 
 def _epoch_of(partition: Partition, offset: int) -> int:
-    """The leader epoch in which an offset was or will be written; -1 when nothing was."""
+    """Return the leader epoch that contains an offset; -1 if the leader epoch cache has no entry at or below it."""
     return next((epoch for epoch, start in reversed(partition.log.epochs.entries) if start <= offset), -1)

@@ -1,7 +1,7 @@
-"""One replica of a partition: leader or follower, ISR, high watermark, truncation.
+"""One replica of a partition: leader and follower roles, ISR, high watermark and truncation.
 
-The rules that keep acknowledged records are guards (`spec/guards.toml`), each read here once, by name.
-Offsets: `log.log_end_offset` is the next to be written; the high watermark is the first not committed.
+The rules that protect acknowledged records are guards (`spec/guards.toml`); the code reads them by name.
+`log.log_end_offset` is the offset of the next record; the high watermark is the first offset not committed.
 """
 
 from collections import deque
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reference.context import Context
-from reference.procedures import Pending, spawn
-from reference.replication.isr_changes import Answer, IsrChanges, Outcome, Proposal
-from reference.replication.purgatory import Purgatory
-from reference.replication.states import NO_LEADER, PartitionState, Remote
-from reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from reference.storage.log import Log, OffsetOutOfRangeError
-from reference.wire.errors import ErrorCode
-from reference.wire.records import BatchHeader
+from highwater.reference.context import Context
+from highwater.reference.procedures import Pending, spawn
+from highwater.reference.replication.isr_changes import Answer, IsrChanges, Outcome, Proposal
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.states import NO_LEADER, PartitionState, Remote
+from highwater.reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from highwater.reference.storage.log import Log, OffsetOutOfRangeError
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.records import BatchHeader
 
 Waiter = Callable[[], None]
 RETRY_MS = 200
@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """The leader's answer to a follower whose last epoch is not a prefix of its log (KIP-595)."""
+    """The largest common epoch and its end offset, returned to a follower whose log diverges (KIP-595)."""
 
     epoch: int
     end_offset: int
@@ -40,7 +40,7 @@ class Diverging:
 
 @dataclass(slots=True)
 class AckWaiter:
-    """An acks=all produce: answered when the high watermark reaches `required_offset`."""
+    """A waiting Produce with acks=all: completes when the high watermark reaches `required_offset`."""
 
     required_offset: int
     pending: Pending[ErrorCode]
@@ -48,7 +48,10 @@ class AckWaiter:
 
 
 class Storage:
-    """Every append goes through it: a class of its own costs a third of a `contextmanager`."""
+    """Context manager that takes the partition offline on OSError.
+
+    It is a class because every append enters it: `contextlib.contextmanager` would cost three times as much.
+    """
 
     __slots__ = ("_partition",)
 
@@ -61,7 +64,7 @@ class Storage:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, OSError):
             return False
-        self._partition.disk_failed(error)
+        self._partition.take_offline(error)
         return True
 
 
@@ -90,22 +93,23 @@ class Partition:
         self.on_flush_due: Callable[[], None] = lambda: None
         self.remotes: dict[int, Remote] = {}
         self._acks: deque[AckWaiter] = deque()
-        self.append_waiters: dict[str, Waiter] = {}  # follower fetches: more was appended
-        self.commit_waiters: dict[str, Waiter] = {}  # consumer fetches: the high watermark moved
+        self.append_waiters: dict[str, Waiter] = {}  # follower fetches: called after an append
+        self.commit_waiters: dict[str, Waiter] = {}  # consumer fetches: called when the high watermark advances
 
     # -- roles -----------------------------------------------------------------------------------
 
     def accepts(self, leader_epoch: int) -> bool:
-        """A LeaderAndIsr request must be newer than what this replica has acted on."""
+        """Return whether a LeaderAndIsr request is newer than the last one that this replica applied."""
         return leader_epoch > self.leader_epoch or not self._context.guards.fence_stale_leader_and_isr
 
     def become_leader(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         now_ms = self._context.now.monotonic_ms
         self.role, self.leader, self.leader_epoch = Role.LEADER, self._context.broker_id, state.leader_epoch
-        self._take_over(state, replicas)
+        self._apply_state(state, replicas)
         self.epoch_start_offset = self.log.log_end_offset
         self.log.epochs.assign(state.leader_epoch, self.epoch_start_offset)
-        self.remotes = {  # who is being moved away is assigned no more, and counts until it is out of the ISR
+        # A replica that is being reassigned away is no longer assigned, but counts until it has left the ISR.
+        self.remotes = {
             replica: Remote(caught_up_ms=now_ms if replica in state.isr else 0)
             for replica in dict.fromkeys((*replicas, *state.isr))
             if replica != self.leader
@@ -122,14 +126,14 @@ class Partition:
             partition_epoch=self.partition_epoch,
         )
         if self._advance_high_watermark(trace=True):
-            self.settle()
+            self.complete_committed()
 
     def become_follower(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         self.role, self.leader, self.leader_epoch = Role.FOLLOWER, state.leader, state.leader_epoch
-        self._take_over(state, replicas)
+        self._apply_state(state, replicas)
         self.remotes = {}
         if not self._context.guards.truncate_by_epoch:
-            # Before KIP-101: whatever is past our own high watermark might not be the leader's.
+            # Before KIP-101: records above the own high watermark may be missing in the leader's log.
             self.log.truncate_to(self.high_watermark)
         self._context.trace(
             self.entity,
@@ -141,9 +145,9 @@ class Partition:
             controller_epoch=self.controller_epoch,
             partition_epoch=self.partition_epoch,
         )
-        self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _take_over(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+    def _apply_state(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         self.partition_epoch, self.isr, self.proposed_isr = state.partition_epoch, state.isr, None
         self.controller_epoch, self.replicas = state.controller_epoch, replicas
 
@@ -152,20 +156,20 @@ class Partition:
         return self.role is Role.OFFLINE
 
     def storage(self) -> "Storage":
-        """A disk that fails what is done in here takes this replica offline, until a restart, and not the broker."""
+        """Return a context manager: an OSError inside it takes only this replica offline, until a restart (KIP-112)."""
         return self._storage
 
-    def disk_failed(self, error: OSError) -> None:
-        self._context.log("log", f"{self.entity} is offline: {error}; mend the disk, then start again", "error")
+    def take_offline(self, error: OSError) -> None:
+        self._context.log("log", f"{self.entity} is offline: {error}. Fix the disk, then restart the broker.", "error")
         self.role, self.leader = Role.OFFLINE, NO_LEADER
-        self._refuse_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
         self.on_offline(self)
 
     def stop(self) -> None:
         self.role, self.leader = Role.NONE, NO_LEADER
-        self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _refuse_waiting(self, error: ErrorCode) -> None:
+    def _fail_waiting(self, error: ErrorCode) -> None:
         waiting, self._acks = self._acks, deque()
         for waiter in waiting:
             self._purgatory.finish(waiter.ticket)
@@ -177,15 +181,15 @@ class Partition:
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas can ask for no more replicas than there are."""
+        """Return min.insync.replicas, at most the number of assigned replicas."""
         return min(self.min_insync_replicas(), len(self.replicas))
 
-    def has_enough(self, isr: tuple[int, ...]) -> bool:
-        """Is it whole, or as large as min.insync.replicas asks for?"""
+    def has_min_isr(self, isr: tuple[int, ...]) -> bool:
+        """Return whether an ISR contains all replicas or at least min.insync.replicas."""
         return len(isr) >= len(self.replicas) or len(isr) >= self.min_insync_replicas()
 
     def append(self, batch: bytes, header: BatchHeader) -> int:
-        """Append one validated batch; returns its base offset, -1 when the disk failed."""
+        """Append one validated batch; return its base offset, or -1 if the disk failed."""
         base_offset = -1
         with self.storage():
             base_offset = self.log.append_as_leader(batch, header, self.leader_epoch)
@@ -201,16 +205,16 @@ class Partition:
         )
         self._wake(self.append_waiters)
         if self._advance_high_watermark(trace=True):
-            self.settle()
+            self.complete_committed()
         return base_offset
 
     def _flush_if_due(self) -> None:
-        """After so many messages (kafka-0.7-design, "Writes"); the flush by time is a timer."""
+        """Flush after log.flush.interval.messages (kafka-0.7-design, "Writes"); a timer does the flush by time."""
         if self.log.unflushed_messages >= self._context.config.log_flush_interval_messages:
             self.on_flush_due()
 
     def committed(self, required_offset: int, timeout_ms: int) -> Pending[ErrorCode]:
-        """Resolves when everything below `required_offset` is committed, or with an error code."""
+        """Resolve with NONE when all records below `required_offset` are committed, or with an error code."""
         pending: Pending[ErrorCode] = Pending()
         if self.offline:
             pending.resolve(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -232,20 +236,20 @@ class Partition:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR and whoever a pending proposal adds: they may count already (KIP-497)."""
+        """Return the committed ISR plus the replicas of a pending proposal, which may be in force (KIP-497)."""
         if self.proposed_isr is None:
             return self.isr
         return tuple(sorted({*self.isr, *self.proposed_isr}))
 
     def _advance_high_watermark(self, *, trace: bool) -> bool:
-        """The high watermark is the smallest log end over whom it waits for, and never falls."""
+        """Set the high watermark to the smallest log end of the replicas it waits for; return whether it advanced."""
         if self.role is not Role.LEADER or self.log.log_end_offset <= self.high_watermark:
             return False
-        if not self.has_enough(self.isr) and self._context.guards.hw_needs_min_isr:
+        if not self.has_min_isr(self.isr) and self._context.guards.hw_needs_min_isr:
             return False
         candidate = self.log.log_end_offset
         for replica, remote in self.remotes.items():
-            if remote.log_end_offset < candidate and self._is_awaited(replica, remote):
+            if remote.log_end_offset < candidate and self._blocks_high_watermark(replica, remote):
                 candidate = remote.log_end_offset
         if candidate <= self.high_watermark:
             return False
@@ -254,8 +258,11 @@ class Partition:
             self._context.trace(self.entity, "LeaderAdvanceHw", high_watermark=candidate)
         return True
 
-    def _is_awaited(self, replica: int, remote: Remote) -> bool:
-        """The maximal ISR, and who is about to join it: caught up, and fit to be let in (KIP-966, KAFKA-15021)."""
+    def _blocks_high_watermark(self, replica: int, remote: Remote) -> bool:
+        """Return whether the high watermark must wait for this follower.
+
+        It waits for the maximal ISR and for caught-up followers that may join the ISR (KIP-966, KAFKA-15021).
+        """
         guards = self._context.guards
         if not guards.hw_needs_whole_isr:
             return False
@@ -271,11 +278,11 @@ class Partition:
     def _oldest_ms(self) -> int:
         return self._context.now.monotonic_ms - self._context.config.replica_lag_time_max_ms
 
-    def settle(self) -> None:
-        """Answer whoever waited for what has been committed by now."""
+    def complete_committed(self) -> None:
+        """Complete every waiting Produce below the high watermark, and wake the waiting consumer fetches."""
         error = ErrorCode.NONE
-        waited_for = bool(self._acks) and self._acks[0].required_offset <= self.high_watermark
-        if waited_for and not self.has_enough(self.maximal_isr) and self._context.guards.ack_needs_min_isr:
+        reached = bool(self._acks) and self._acks[0].required_offset <= self.high_watermark
+        if reached and not self.has_min_isr(self.maximal_isr) and self._context.guards.ack_needs_min_isr:
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         while self._acks and self._acks[0].required_offset <= self.high_watermark:
             waiter = self._acks.popleft()
@@ -293,11 +300,14 @@ class Partition:
         return replica not in self.isr and caught_up and past_start and self.is_alive(replica)
 
     def check_isr(self) -> None:
-        """Now and then: drop members that lag, and commit what is awaited no longer."""
+        """Propose to remove lagging followers from the ISR. ReplicaManager calls this on a timer.
+
+        It advances the high watermark first: a follower that no longer blocks it may have timed out since.
+        """
         if self.role is not Role.LEADER:
             return
         if self._advance_high_watermark(trace=True):
-            self.settle()
+            self.complete_committed()
         if not self._may_propose:
             return
         lagging = {
@@ -307,7 +317,7 @@ class Partition:
             self._propose(tuple(replica for replica in self.isr if replica not in lagging))
 
     def _lags(self, remote: Remote) -> bool:
-        """It has not had all for replica.lag.time.max.ms, or (until 0.9) lacks more than replica.lag.max.messages."""
+        """Return whether a follower exceeds replica.lag.time.max.ms or, until 0.9, replica.lag.max.messages."""
         config, missing = self._context.config, self.log.log_end_offset - remote.log_end_offset
         by_messages = config.isr_lag == "messages_and_time" and missing > config.replica_lag_max_messages
         return missing > 0 and (by_messages or remote.caught_up_ms < self._oldest_ms)
@@ -323,28 +333,28 @@ class Partition:
         spawn(self._change_isr(isr, self.leader_epoch))
 
     async def _change_isr(self, isr: tuple[int, ...], epoch: int) -> None:
-        """Ask until the outcome is known; until then the maximal ISR counts."""
+        """Propose an ISR until the outcome is known; until then the maximal ISR counts."""
         guards = self._context.guards
-        while self._still(isr, epoch):
+        while self._is_current_proposal(isr, epoch):
             known = PartitionState(self.leader, epoch, self.isr, self.controller_epoch, self.partition_epoch)
             answer = await self._isr_changes.propose(Proposal(self.topic, self.partition, known, isr))
-            if not self._still(isr, epoch):
+            if not self._is_current_proposal(isr, epoch):
                 return
-            if answer.outcome in {Outcome.TAKEN, Outcome.REFUSED}:
-                self._learn_isr(answer)
+            if answer.outcome in {Outcome.ACCEPTED, Outcome.REJECTED}:
+                self._apply_answer(answer)
             elif answer.outcome is Outcome.CONFLICT:
                 if not guards.await_state_after_conflict:
                     self.proposed_isr = None
-                return  # another leader epoch has begun: keep the maximal ISR until LeaderAndIsr says so
+                return  # a newer leader epoch exists: keep the maximal ISR until LeaderAndIsr arrives
             elif not guards.keep_proposal_until_answered:
                 self.proposed_isr = None
             else:
                 await self._purgatory.sleep(RETRY_MS)
 
-    def _still(self, isr: tuple[int, ...], epoch: int) -> bool:
+    def _is_current_proposal(self, isr: tuple[int, ...], epoch: int) -> bool:
         return self.role is Role.LEADER and self.leader_epoch == epoch and self.proposed_isr == isr
 
-    def _learn_isr(self, answer: Answer) -> None:
+    def _apply_answer(self, answer: Answer) -> None:
         if answer.partition_epoch < self.partition_epoch and self._context.guards.ignore_stale_state:
             return
         self.isr, self.partition_epoch, self.proposed_isr = answer.isr, answer.partition_epoch, None
@@ -352,19 +362,19 @@ class Partition:
         self._context.trace(
             self.entity,
             "LeaderLearnIsr",
-            choices={"accepted": answer.outcome is Outcome.TAKEN},
+            choices={"accepted": answer.outcome is Outcome.ACCEPTED},
             isr=self.isr,
             partition_epoch=self.partition_epoch,
             high_watermark=self.high_watermark,
         )
-        self.settle()
+        self.complete_committed()
 
     # -- leader: serving followers -----------------------------------------------------------------
 
     def check_epoch(self, current_leader_epoch: int, *, from_follower: bool = False) -> ErrorCode:
-        """Is the asker's view of the leader epoch ours? -1 does not say (KIP-320).
+        """Compare the requester's leader epoch with this replica's; -1 skips the check (KIP-320).
 
-        Only the leader answers, unless the asker may read from a follower (KIP-392).
+        Only a leader passes, unless the requester may read from a follower (KIP-392).
         """
         if self.role is not Role.LEADER and not (self.role is Role.FOLLOWER and from_follower):
             return ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -375,35 +385,41 @@ class Partition:
         return ErrorCode.FENCED_LEADER_EPOCH if self._context.guards.fence_stale_fetch else ErrorCode.NONE
 
     def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> Diverging | None:
-        """Where the asker's log leaves ours, if it does. OffsetOutOfRangeError when we cannot tell."""
+        """Return where the requester's log diverges from this one, or None.
+
+        Raises OffsetOutOfRangeError if the leader epoch cache does not cover `last_fetched_epoch`.
+        """
         if last_fetched_epoch == UNDEFINED_EPOCH:
             return None
         epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
         if end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRangeError(fetch_offset)
-        # KIP-101 compared the leader's epochs only; an epoch that the leader never had diverges too (KIP-279).
+        # KIP-101 compared end offsets only; an epoch that the leader never had also means divergence (KIP-279).
         unknown_epoch = epoch < last_fetched_epoch and self._context.guards.truncate_to_common_epoch
         if unknown_epoch or end_offset < fetch_offset:
             return Diverging(epoch, end_offset)
         return None
 
-    def follower_fetched(self, replica: int, fetch_offset: int) -> None:
-        """A follower's fetch offset is its log end: everything below is stored there."""
+    def update_follower_state(self, replica: int, fetch_offset: int) -> None:
+        """Record a follower's log end, which is its fetch offset, and advance the high watermark."""
         remote = self.remotes.get(replica)
         if remote is None:
             return
-        remote.fetched(fetch_offset, self.log.log_end_offset, self._context.now.monotonic_ms)
+        remote.update_fetch_state(fetch_offset, self.log.log_end_offset, self._context.now.monotonic_ms)
         self._advance_high_watermark(trace=False)
 
-    def follower_settled(self, replica: int) -> None:
-        """After its fetch was traced: may it join the ISR, and who waited for the high watermark?"""
+    def maybe_expand_isr(self, replica: int) -> None:
+        """After the fetch is traced, expand the ISR if the follower may join, and complete waiting requests."""
         remote = self.remotes.get(replica)
         if remote is not None and self._may_propose and self._can_join(replica, remote):
             self._propose(tuple(sorted({*self.isr, replica})))
-        self.settle()
+        self.complete_committed()
 
     def preferred_read_replica(self, rack: str, fetch_offset: int, rack_of: Callable[[int], str | None]) -> int:
-        """The member of the ISR in the reader's rack that has most, if it is not the leader; else -1 (KIP-392)."""
+        """Return the ISR follower in the reader's rack with the largest log end offset, or -1 (KIP-392).
+
+        -1 also if the leader is in that rack, or if this replica is not the leader.
+        """
         if self.role is not Role.LEADER or rack_of(self.leader) == rack:
             return NO_LEADER
         near = [
@@ -416,7 +432,7 @@ class Partition:
     # -- follower --------------------------------------------------------------------------------
 
     def append_fetched(self, records: bytes, leader_high_watermark: int) -> None:
-        """Append what the leader sent; CorruptBatchError leaves the log as it was before the bad batch."""
+        """Append the fetched batches. Raises CorruptBatchError; the batches before the corrupt one stay appended."""
         count = 0
         with self.storage():
             count = self.log.append_as_follower(records) if records else 0
@@ -437,7 +453,7 @@ class Partition:
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
 
     def truncate_to_epoch_end(self, diverging: Diverging) -> None:
-        """Cut to where both logs end the largest common epoch (KIP-279); the next fetch says if that is enough."""
+        """Truncate to the end of the largest common epoch (KIP-279); the next fetch may report divergence again."""
         if not self._context.guards.truncate_to_common_epoch:
             self.truncate_to(min(diverging.end_offset, self.log.log_end_offset))
             return
@@ -445,7 +461,7 @@ class Partition:
         self.truncate_to(self.high_watermark if end == UNDEFINED_OFFSET else min(end, diverging.end_offset))
 
     def truncate_to(self, offset: int) -> None:
-        # The leader epoch cache forgets what is past the end even if no record goes (KAFKA-10706).
+        # The leader epoch cache drops entries past the end even if no record is removed (KAFKA-10706).
         if offset < self.log.log_end_offset or self._context.guards.forget_truncated_epochs:
             self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)

@@ -1,20 +1,20 @@
-"""Produce (key 0): v0-12. Validates one record batch for each partition, appends it, and waits as `acks` says.
+"""Serve Produce (key 0), v0-12: validate one record batch per partition, append it, and wait as `acks` requires.
 
-v0-2 carry message sets, which are stored as record batches.
+v0-2 carry message sets; the broker converts them to record batches.
 """
 
 from collections.abc import Callable, Sequence
 
-from reference.context import Context
-from reference.events import Request
-from reference.procedures import Pending, spawn
-from reference.replication.partition import Partition, Role
-from reference.replication.replica_manager import ReplicaManager
-from reference.topic_configs import TopicConfigs
-from reference.wire.compression import Compression
-from reference.wire.errors import ErrorCode, WireError
-from reference.wire.log_entries import up_convert
-from reference.wire.messages.produce import (
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.procedures import Pending, spawn
+from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import ErrorCode, WireError
+from highwater.reference.wire.log_entries import up_convert
+from highwater.reference.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -22,7 +22,7 @@ from reference.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from reference.wire.records import (
+from highwater.reference.wire.records import (
     BatchHeader,
     batch_headers,
     crc_valid,
@@ -33,7 +33,7 @@ from reference.wire.records import (
 
 ACKS = {0, 1, -1}
 BATCH_OVERHEAD = 12
-AS_PRODUCED = "producer"
+KEEP_PRODUCER_CODEC = "producer"
 CODECS = {"uncompressed": Compression.NONE, **{codec.name.lower(): codec for codec in Compression if codec}}
 ZSTD_SINCE = 7
 RECORD_BATCHES_SINCE = 3
@@ -44,7 +44,7 @@ Verify = Callable[..., Pending[ErrorCode]]
 
 
 class RefusedBatchError(Exception):
-    """`records` are the indexes of those at fault, where it is they."""
+    """The batch is rejected with an error code; `records` are the indexes of the invalid records, if known."""
 
     def __init__(self, error: ErrorCode, message: str = "", records: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -56,10 +56,13 @@ class ProduceHandler:
         self._context, self._replicas, self._configs, self._verify = context, replicas, configs, verify
 
     async def produce(self, request: Request) -> ProduceResponse:
-        """Every partition succeeds or fails alone; the answer waits for the slowest."""
+        """Append to every partition independently; the response waits for the slowest one."""
         body: ProduceRequest = request.body
         answers = [
-            (topic.name, [self._one(topic.name, data, body, request.api_version) for data in topic.partition_data])
+            (
+                topic.name,
+                [self._start_partition(topic.name, data, body, request.api_version) for data in topic.partition_data],
+            )
             for topic in body.topic_data
         ]
         responses = []
@@ -68,7 +71,7 @@ class ProduceHandler:
             responses.append(TopicProduceResponse(name=name, partition_responses=tuple(parts)))
         return ProduceResponse(responses=tuple(responses))
 
-    def _one(
+    def _start_partition(
         self, topic: str, data: PartitionProduceData, body: ProduceRequest, version: int
     ) -> Pending[PartitionProduceResponse]:
         answer: Pending[PartitionProduceResponse] = Pending()
@@ -86,7 +89,7 @@ class ProduceHandler:
                         log_append_time_ms=-1,
                         log_start_offset=-1,
                         error_message=str(refused) or None,
-                        record_errors=tuple(BatchIndexAndErrorMessage(batch_index=each) for each in refused.records),
+                        record_errors=tuple(BatchIndexAndErrorMessage(batch_index=index) for index in refused.records),
                     )
                 )
 
@@ -96,16 +99,16 @@ class ProduceHandler:
     async def _produce_one(
         self, topic: str, data: PartitionProduceData, body: ProduceRequest, version: int
     ) -> PartitionProduceResponse:
-        """RefusedBatchError says why not; after an append it can only be that the followers did not keep up."""
+        """Append the batch of one partition. Raises RefusedBatchError, after the append only if replication failed."""
         partition = self._leader(topic, data.index, body.acks)
-        batch, header = self._validated(topic, data.records, version)
+        batch, header = self._validate(topic, data.records, version)
         repeated = partition.log.producers.duplicate(header) if header.producer_id >= 0 else None
         append_time = -1
         if repeated is not None:
             base_offset, end_offset = repeated.base_offset, repeated.last_offset + 1
         else:
             if header.is_transactional:
-                await self._verified(partition, header, body.transactional_id, version)
+                await self._verify_transaction(partition, header, body.transactional_id, version)
             base_offset, append_time = self._append(partition, batch, header, body.acks, version)
             end_offset = partition.log.log_end_offset
         if body.acks == -1:
@@ -126,15 +129,18 @@ class ProduceHandler:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
             raise RefusedBatchError(self._replicas.not_leader(topic, number))
-        too_few = not partition.has_enough(partition.isr) and self._context.guards.append_needs_min_isr
+        too_few = not partition.has_min_isr(partition.isr) and self._context.guards.append_needs_min_isr
         if acks == -1 and too_few:
             raise RefusedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return partition
 
-    async def _verified(
+    async def _verify_transaction(
         self, partition: Partition, header: BatchHeader, transactional_id: str | None, version: int
     ) -> None:
-        """The batch belongs to an open transaction, which the first of them may begin; otherwise RefusedBatchError."""
+        """Verify with the coordinator that the partition is in the transaction (KIP-890), or raise RefusedBatchError.
+
+        From v12 on, the first batch adds the partition to the transaction.
+        """
         if transactional_id is None:
             raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         producers = partition.log.producers
@@ -149,19 +155,19 @@ class ProduceHandler:
             add=version >= ADDS_PARTITIONS_SINCE,
         )
         if error is ErrorCode.NONE and producers.last_marker(header.producer_id) != ended:
-            error = ErrorCode.TRANSACTION_ABORTABLE  # it ended while we asked
+            error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during the verification
         if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
             error = ErrorCode.INVALID_TXN_STATE
         if error is ErrorCode.PRODUCER_FENCED:
-            error = ErrorCode.INVALID_PRODUCER_EPOCH  # what Produce says, in every version
+            error = ErrorCode.INVALID_PRODUCER_EPOCH  # Produce returns this code in every version
         if error is not ErrorCode.NONE:
             raise RefusedBatchError(error, "the partition is not known to be in the transaction")
 
     def _append(
         self, partition: Partition, batch: bytes, header: BatchHeader, acks: int, version: int
     ) -> tuple[int, int]:
-        """Base offset, and the append time where that is the broker's."""
-        self._leader(partition.topic, partition.partition, acks)  # it may have changed while we asked
+        """Append; return the base offset, and the append time in ms (-1 unless LogAppendTime)."""
+        self._leader(partition.topic, partition.partition, acks)  # may have changed during the verification
         if header.producer_id >= 0:
             from_zero = header.is_transactional and version >= ADDS_PARTITIONS_SINCE
             error = partition.log.producers.check(header, from_zero=from_zero)
@@ -179,8 +185,11 @@ class ProduceHandler:
         self._context.meters.mark("BytesInPerSec", len(batch))
         return base_offset, append_time
 
-    def _validated(self, topic: str, records: bytes | None, version: int) -> tuple[bytes, BatchHeader]:
-        """Exactly one whole, well-formed v2 batch (KIP-98, KAFKA-6554), within the topic's limits."""
+    def _validate(self, topic: str, records: bytes | None, version: int) -> tuple[bytes, BatchHeader]:
+        """Return the batch, checked to be one complete valid v2 batch (KIP-98, KAFKA-6554) within the topic's limits.
+
+        Raises RefusedBatchError otherwise.
+        """
         batch = bytes(records or b"")
         if version < RECORD_BATCHES_SINCE:
             batch = _up_converted(batch)
@@ -193,22 +202,22 @@ class ProduceHandler:
             raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE)
         if header.compression == Compression.ZSTD and version < ZSTD_SINCE:
             raise RefusedBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        for broken, message in (
+        for invalid, message in (
             (header.is_control, "clients may not write control batches"),
             (header.base_offset != 0, "the base offset of a produced batch must be 0"),
-            (header.record_count < 1, "a batch must hold a record"),
+            (header.record_count < 1, "a batch must contain at least one record"),
             (header.record_count != header.last_offset_delta + 1, "record count and last offset delta disagree"),
-            (header.producer_id >= 0 and header.base_sequence < 0, "a producer id needs a sequence"),
-            (header.producer_id < 0 and header.is_transactional, "a transaction needs a producer id"),
+            (header.producer_id >= 0 and header.base_sequence < 0, "a batch with a producer id needs a base sequence"),
+            (header.producer_id < 0 and header.is_transactional, "a transactional batch needs a producer id"),
         ):
-            if broken:
+            if invalid:
                 raise RefusedBatchError(ErrorCode.INVALID_RECORD, message)
         self._check_records(topic, batch, header)
         codec = self._configs.value(topic, "compression.type")
-        return (batch, header) if codec == AS_PRODUCED else _in_codec(batch, header, CODECS[codec])
+        return (batch, header) if codec == KEEP_PRODUCER_CODEC else _recompress(batch, header, CODECS[codec])
 
     def _check_records(self, topic: str, batch: bytes, header: BatchHeader) -> None:
-        """Records are opaque unless the topic is compacted: then each needs a key (KIP-467)."""
+        """Check that every record of a compacted topic has a key (KIP-467); other topics are not decoded."""
         if "compact" not in self._configs.value(topic, "cleanup.policy"):
             return
         try:
@@ -219,8 +228,8 @@ class ProduceHandler:
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, "a compacted topic needs a key in every record", keyless)
 
 
-def _in_codec(batch: bytes, header: BatchHeader, codec: Compression) -> tuple[bytes, BatchHeader]:
-    """What a topic with a codec of its own stores."""
+def _recompress(batch: bytes, header: BatchHeader, codec: Compression) -> tuple[bytes, BatchHeader]:
+    """Return the batch compressed with the codec of the topic (`compression.type`)."""
     if header.compression is codec:
         return batch, header
     try:
@@ -231,7 +240,7 @@ def _in_codec(batch: bytes, header: BatchHeader, codec: Compression) -> tuple[by
 
 
 def _up_converted(message_set: bytes) -> bytes:
-    """What an old client sends is stored in today's format, as message.format.version asks for (KIP-724)."""
+    """Convert the message set of an old client to a record batch (KIP-724)."""
     try:
         return up_convert(message_set)
     except WireError as error:

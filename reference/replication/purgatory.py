@@ -1,15 +1,15 @@
-"""Requests that wait: for a high watermark, for bytes, or for time to pass."""
+"""Delayed operations: requests that wait for a high watermark, for bytes, or for a timeout."""
 
 from collections.abc import Callable
 
-from reference.context import Context
-from reference.procedures import Pending
+from highwater.reference.context import Context
+from highwater.reference.procedures import Pending
 
 PREFIX = "delayed:"
 
 
 class Purgatory:
-    """One timer for each waiting request; the first of `finish` and the timeout wins."""
+    """Holds one timer per waiting request. A request ends by `finish` or by its timeout, whichever comes first."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

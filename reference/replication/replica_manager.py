@@ -1,23 +1,27 @@
-"""All replicas of one broker: what the controller asks of them, and the checkpoints behind them."""
+"""Manage all replicas of one broker: the controller's requests, fetchers, and checkpoint files (ReplicaManager)."""
 
 from collections.abc import Callable, Mapping
 
-from reference.context import Context
-from reference.effects import Flush
-from reference.peers import Peers
-from reference.replication.fetcher import Fetcher
-from reference.replication.isr_changes import IsrChanges
-from reference.replication.partition import Partition, Role
-from reference.replication.purgatory import Purgatory
-from reference.replication.states import PartitionState
-from reference.storage.checkpoints import Checkpoint
-from reference.storage.log import Log
-from reference.storage.recovery import CorruptLogError
-from reference.topic_configs import TopicConfigs
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
-from reference.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.context import Context
+from highwater.reference.effects import Flush
+from highwater.reference.peers import Peers
+from highwater.reference.replication.fetcher import Fetcher
+from highwater.reference.replication.isr_changes import IsrChanges
+from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.storage.checkpoints import Checkpoint
+from highwater.reference.storage.log import Log
+from highwater.reference.storage.recovery import CorruptLogError
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
 
 ISR_CHECK = "isr-check"
 HIGH_WATERMARK_CHECKPOINT = "high-watermark-checkpoint"
@@ -38,36 +42,37 @@ class ReplicaManager:
         self.partitions: dict[Key, Partition] = {}
         self.controller_epoch = -1
         self.is_alive: Callable[[int], bool] = lambda broker_id: True
-        self.knows: Callable[[str, int], bool] = lambda topic, partition: False
-        self.refused: dict[Key, CorruptLogError] = {}  # logs that could not be opened (KIP-112: offline replicas)
+        self.partition_exists: Callable[[str, int], bool] = lambda topic, partition: False
+        self.corrupt_logs: dict[Key, CorruptLogError] = {}  # logs that could not be opened: offline (KIP-112)
         self.on_role_change: Callable[[Partition], None] = lambda partition: None
         self.on_disk_failure: Callable[[], None] = lambda: None
         self._fetchers: dict[int, Fetcher] = {}
         self._high_watermarks = Checkpoint(context.fs, context.out, "replication-offset-checkpoint")
         self._recovery_points = Checkpoint(context.fs, context.out, "recovery-point-offset-checkpoint")
         self._log_starts = Checkpoint(context.fs, context.out, "log-start-offset-checkpoint")
-        self._found: dict[str, dict[Key, int]] = {}
+        self._checkpointed: dict[str, dict[Key, int]] = {}  # offsets read at startup, by checkpoint path
         self._flushing: dict[Key, tuple[str, ...]] = {}
-        self._stopped: dict[Key, int] = {}  # leader epochs up to which a deleted replica stays deleted
+        self._stopped: dict[Key, int] = {}  # deleted replicas: requests up to this leader epoch are stale
         self.started_clean = True
 
     # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open what is on disk. Without the clean-shutdown marker the logs are checked and the tail may be gone."""
+        """Open all logs on disk. Without the clean-shutdown marker, recover them; their tails may be truncated."""
         fs, config = self._context.fs, self._context.config
         folders = [name for name in fs.names("") if fs.names(name) and "-" in name]
-        # An empty disk is no clean one: it may be what a crash left (KIP-903). A new broker is in no ISR anyway.
+        # An empty disk counts as unclean, because a crash may have emptied it (KIP-903). A new broker is in no ISR.
         self.started_clean = fs.exists(CLEAN_SHUTDOWN)
         if fs.exists(CLEAN_SHUTDOWN):
             fs.delete(CLEAN_SHUTDOWN)
         checkpoints = (self._high_watermarks, self._recovery_points, self._log_starts)
-        self._found = {checkpoint.path: checkpoint.read() for checkpoint in checkpoints}
+        self._checkpointed = {checkpoint.path: checkpoint.read() for checkpoint in checkpoints}
         if self._high_watermarks.damaged and not self._context.guards.truncate_by_epoch:
             raise UsageError(
-                "the high watermarks are damaged, and truncation = high_watermark would cut every log at its start",
+                "The high watermark checkpoint is damaged. With truncation = high_watermark, every log would be"
+                " truncated to its start.",
                 where=self._high_watermarks.path,
-                mend="restore the file, or start once with truncation = kip320",
+                hint="restore the file, or start once with truncation = kip320",
             )
         for folder in folders:
             topic, _, number = folder.rpartition("-")
@@ -80,33 +85,33 @@ class ReplicaManager:
         self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
 
     def not_leader(self, topic: str, number: int) -> ErrorCode:
-        """Why a partition that is not led here is not."""
+        """Return the error code for a partition that this broker does not lead: offline, not leader, or unknown."""
         partition = self.partitions.get((topic, number))
-        if (topic, number) in self.refused or (partition is not None and partition.offline):
+        if (topic, number) in self.corrupt_logs or (partition is not None and partition.offline):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        known = partition is not None or self.knows(topic, number)
+        known = partition is not None or self.partition_exists(topic, number)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _open(self, topic: str, number: int) -> Partition | None:
-        """None when the log is damaged where it was flushed: the replica is offline, and the reason is logged."""
+        """Open a replica's log. Return None, and log the reason, if flushed data is corrupt: the replica is offline."""
         key = (topic, number)
-        if key in self.refused:
+        if key in self.corrupt_logs:
             return None
         try:
-            partition = self._opened(topic, number)
-        except CorruptLogError as refused:
-            self._context.log("log", f"{topic}-{number} is offline: {refused}", "error")
-            self.refused[key] = refused
+            partition = self._load_partition(topic, number)
+        except CorruptLogError as error:
+            self._context.log("log", f"{topic}-{number} is offline: {error}", "error")
+            self.corrupt_logs[key] = error
             return None
         self.partitions[key] = partition
         return partition
 
-    def _opened(self, topic: str, number: int) -> Partition:
+    def _load_partition(self, topic: str, number: int) -> Partition:
         key = (topic, number)
-        found = [
-            self._found[c.path].get(key, 0) for c in (self._high_watermarks, self._recovery_points, self._log_starts)
-        ]
-        high_watermark, recovery_point, log_start = found
+        high_watermark, recovery_point, log_start = (
+            self._checkpointed[checkpoint.path].get(key, 0)
+            for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts)
+        )
         log = Log(
             self._context.fs,
             f"{topic}-{number}",
@@ -121,7 +126,7 @@ class ReplicaManager:
         partition.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         partition.is_alive = self.is_alive
         partition.min_insync_replicas = lambda: self._configs.min_insync_replicas(topic)
-        partition.on_offline, partition.on_flush_due = self._went_offline, self._flush_logs
+        partition.on_offline, partition.on_flush_due = self._handle_disk_failure, self._flush_logs
         return partition
 
     def _trace_restart(self, partition: Partition) -> None:
@@ -134,7 +139,7 @@ class ReplicaManager:
         )
 
     def close_cleanly(self) -> None:
-        """Checkpoint everything and leave the marker; the driver flushes all files when the process ends."""
+        """Write all checkpoints and the clean-shutdown marker; the driver fsyncs all files when the process ends."""
         for partition in self.partitions.values():
             partition.log.close()
         for checkpoint, offsets in self._checkpoints():
@@ -144,7 +149,7 @@ class ReplicaManager:
     # -- the controller's requests -------------------------------------------------------------------
 
     def check_controller(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Refuse a controller that was replaced, and what was meant for an earlier life of this broker (KIP-380)."""
+        """Reject requests of an old controller epoch, and requests for an older broker epoch (KIP-380)."""
         if controller_epoch < self.controller_epoch and self._context.guards.fence_stale_controller:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if 0 <= broker_epoch < self._context.broker_epoch and self._context.guards.fence_old_broker_epoch:
@@ -153,10 +158,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> list[tuple[str, int, ErrorCode]]:
-        """The seven steps of kafka-0.8-principles, behind the first (`check_controller`).
+        """Apply a LeaderAndIsr request; return an error code per partition.
 
-        Step 2 refuses what is stale or not ours; 3 to 5 make leaders and followers; the high watermark checkpoint
-        (6) runs from the start; 7, a fetcher that nobody needs ends by itself.
+        These are the steps of kafka-0.8-principles after step 1 (`check_controller`): step 2 rejects stale and foreign
+        partitions, steps 3 to 5 make leaders and followers. The high watermark checkpoint (6) runs from startup, and an
+        idle fetcher (7) stops by itself.
         """
         results = []
         changed: list[Partition] = []
@@ -175,7 +181,8 @@ class ReplicaManager:
         key = (topic, state.partition_index)
         if self._context.broker_id not in state.replicas:
             self._context.log(
-                "state.change", f"{topic}-{state.partition_index}: told of, though it is not assigned here"
+                "state.change",
+                f"{topic}-{state.partition_index}: LeaderAndIsr names a partition that is not assigned to this broker",
             )
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if key in self._stopped and state.leader_epoch <= self._stopped[key]:
@@ -183,7 +190,7 @@ class ReplicaManager:
         partition = self.partitions.get(key)
         if partition is None:
             partition = self._open(topic, state.partition_index)
-            if partition is not None and state.leader_epoch > 0:  # not new to the cluster: what we had of it is gone
+            if partition is not None and state.leader_epoch > 0:  # not a new partition: this replica lost its data
                 self._trace_restart(partition)
         if partition is None or partition.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -207,21 +214,22 @@ class ReplicaManager:
         return results
 
     def _stop(self, topic: str, state: StopReplicaPartitionState) -> ErrorCode:
-        """Refused when this replica has heard of a later leader epoch: it was given back since (KIP-570)."""
+        """Stop one replica; reject the request if a later LeaderAndIsr has assigned it again (KIP-570)."""
         key = (topic, state.partition_index)
         partition = self.partitions.get(key)
         known = partition.leader_epoch if partition is not None else self._stopped.get(key, -1)
         if 0 <= state.leader_epoch < known and self._context.guards.fence_stale_stop_replica:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if state.delete_partition and self.knows(topic, 0):  # when the topic goes, the next of its name begins anew
+        # Not for a deleted topic: a new topic of the same name begins with leader epoch 0 again.
+        if state.delete_partition and self.partition_exists(topic, 0):
             self._stopped[key] = max(state.leader_epoch, known)
         if partition is not None:
-            self._give_up(partition)
+            self._stop_partition(partition)
             if state.delete_partition:
                 self._delete(key)
         return ErrorCode.NONE
 
-    def _give_up(self, partition: Partition) -> None:
+    def _stop_partition(self, partition: Partition) -> None:
         self._unassign_fetcher(partition)
         partition.stop()
         self.on_role_change(partition)
@@ -231,30 +239,33 @@ class ReplicaManager:
         self._context.fs.delete_folder(f"{key[0]}-{key[1]}")
 
     def leader_epochs(self) -> dict[Key, int]:
-        """Of all replicas; -1 of one of which no controller has told this broker since it started."""
+        """Return the leader epoch of every replica; -1 if no LeaderAndIsr has named it since startup."""
         return {key: partition.leader_epoch for key, partition in self.partitions.items()}
 
-    def drop_strays(self, topic: str, assigned: Replicas, removing: Replicas, known: Mapping[Key, int]) -> bool:
-        """Delete what this broker has of a topic and others are assigned; True while one of its replicas is leaving.
+    def delete_strays(self, topic: str, assigned: Replicas, removing: Replicas, known: Mapping[Key, int]) -> bool:
+        """Delete replicas of a topic that are assigned to other brokers; return whether one is still being removed.
 
-        `known`: the leader epochs when it registered. Who has another now was told by a controller what to do.
+        `known`: the leader epochs when the broker registered. A replica with another epoch is skipped, because the
+        controller has sent LeaderAndIsr or StopReplica for it since.
         """
-        me, leaving = self._context.broker_id, False
+        broker_id, leaving = self._context.broker_id, False
         for key, partition in list(self.partitions.items()):
             if key[0] != topic or partition.leader_epoch != known.get(key):
                 continue
-            leaving |= me in removing.get(key[1], ())
-            if me not in assigned.get(key[1], (me,)):
-                self._context.log("log", f"{partition.entity}: moved to {assigned[key[1]]} meanwhile; deleted here")
-                self._give_up(partition)
+            leaving |= broker_id in removing.get(key[1], ())
+            if broker_id not in assigned.get(key[1], (broker_id,)):
+                self._context.log(
+                    "log", f"{partition.entity} was reassigned to {assigned[key[1]]} meanwhile; deleted its log here"
+                )
+                self._stop_partition(partition)
                 self._delete(key)
         return leaving
 
     def topic_deleted(self, topic: str) -> None:
-        """What comes under this name from now on is another topic, whose leader epochs begin anew."""
+        """Forget the stopped replicas of a deleted topic: a new topic of this name restarts its leader epochs."""
         self._stopped = {key: epoch for key, epoch in self._stopped.items() if key[0] != topic}
 
-    def _went_offline(self, partition: Partition) -> None:
+    def _handle_disk_failure(self, partition: Partition) -> None:
         self._unassign_fetcher(partition)
         self.on_disk_failure()
 
@@ -298,12 +309,12 @@ class ReplicaManager:
         ]
 
     def checkpoint_high_watermarks(self) -> None:
-        """All checkpoints: a truncation moves the recovery point back, which a later start must know."""
+        """Write all three checkpoints: a truncation also moves the recovery point back, and recovery depends on it."""
         for checkpoint, offsets in self._checkpoints():
             checkpoint.write(offsets)
 
     def _flush_logs(self) -> None:
-        """Flush what was written since the last time; one flush at a time."""
+        """Flush the files written since the last flush. Only one flush runs at a time."""
         if self._flushing:
             return
         for key, partition in self.partitions.items():
@@ -319,11 +330,11 @@ class ReplicaManager:
     def complete(self, token: str) -> None:
         for checkpoint in (self._high_watermarks, self._recovery_points, self._log_starts):
             if token == checkpoint.token:
-                checkpoint.flushed()
+                checkpoint.complete_flush()
         if token == LOGS_FLUSHED:
             flushed, self._flushing = self._flushing, {}
             for key in flushed:
                 if key in self.partitions:
                     with self.partitions[key].storage():
-                        self.partitions[key].log.flushed()
+                        self.partitions[key].log.complete_flush()
             self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})

@@ -1,19 +1,19 @@
-"""What a leader knows of each replica, and what the metadata store holds of a partition."""
+"""The partition state in the metadata store, and the leader's state of every follower."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from reference.context import from_json, to_json
-from reference.store_messages import TraceLabel
+from highwater.reference.context import from_json, to_json
+from highwater.reference.store.messages import TraceLabel
 
 NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The persisted state; `partition_epoch` is the version of its node in the store.
+    """The persisted state of one partition; `partition_epoch` is the version of its node in the store.
 
-    `elr` are the eligible leader replicas outside the ISR (KIP-966), kept only with `isr_update = alter_partition`.
+    `elr` lists the eligible leader replicas outside the ISR (KIP-966); only `isr_update = alter_partition` stores it.
     """
 
     leader: int
@@ -55,7 +55,7 @@ def state_path(topic: str, partition: int) -> str:
 
 @dataclass(slots=True)
 class Remote:
-    """A follower as its leader sees it; `log_end_offset` is -1 until it has fetched in this epoch."""
+    """The leader's state of one follower; `log_end_offset` is -1 until the follower fetches in this leader epoch."""
 
     log_end_offset: int = -1
     log_start_offset: int = -1
@@ -64,11 +64,14 @@ class Remote:
     leader_end_at_fetch: int = -1
 
     def caught_up_since(self, oldest_ms: int) -> bool:
-        """It has fetched in this epoch, and had all of the log at that time or later."""
+        """Return whether the follower has fetched in this leader epoch and was caught up at `oldest_ms` or later."""
         return self.log_end_offset >= 0 and self.caught_up_ms >= oldest_ms
 
-    def fetched(self, offset: int, leader_end: int, now_ms: int) -> None:
-        """Caught up now when it asks for our end; as of its last fetch when it asks for our end of then."""
+    def update_fetch_state(self, offset: int, leader_end: int, now_ms: int) -> None:
+        """Update the follower's state after a fetch at `offset`.
+
+        At the leader's log end it is caught up now. At the log end of the previous fetch it was caught up then.
+        """
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_end_at_fetch >= 0:

@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from typing import Final
 
-from reference.security.mechanisms import PLAIN
-from reference.security.scram import AuthenticationError, ScramClient
-from reference.wire.errors import ErrorCode
-from reference.wire.framing import decode_response, encode_request
-from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from reference.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from highwater.reference.security.mechanisms import PLAIN
+from highwater.reference.security.scram import AuthenticationError, ScramClient
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import decode_response, encode_request
+from highwater.reference.wire.messages.security import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 1

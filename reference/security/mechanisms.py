@@ -4,7 +4,14 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from reference.security.scram import HASHES, AuthenticationError, ScramCredential, ScramServer, decode_text, derive
+from highwater.reference.security.scram import (
+    HASHES,
+    AuthenticationError,
+    ScramCredential,
+    ScramServer,
+    decode_text,
+    derive,
+)
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *HASHES)

@@ -10,14 +10,18 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from reference.events import Request
-from reference.security.mechanisms import Credentials, Mechanism, start
-from reference.security.scram import AuthenticationError
-from reference.state_table import StateTable
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from reference.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from highwater.reference.effects import Request
+from highwater.reference.security.mechanisms import Credentials, Mechanism, start
+from highwater.reference.security.scram import AuthenticationError
+from highwater.reference.state_table import StateTable
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest
+from highwater.reference.wire.messages.security import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 MAX_TOKEN_FRAME: Final = 512 * 1024
 """The largest frame before authentication, in bytes (Apache Kafka: sasl.server.max.receive.size)."""

@@ -1,27 +1,27 @@
-"""Compaction: of each key the last record stays (kafka-0.8-principles).
+"""Compact a log: keep the last record of every key (kafka-0.8-principles; LogCleaner in Apache Kafka).
 
-Offsets and the bounds of batches stay as they were. A tombstone stays until its delete horizon, which the first
-cleaning writes into the batch (KIP-534). An empty batch stays where it holds a producer's last sequence. Records of
-aborted transactions go, their markers stay. Nothing at or past the last stable offset is touched, nor what was not
-flushed, nor the active segment.
+Offsets and batch boundaries do not change. A tombstone remains until its delete horizon, which the first cleaning
+writes into the batch (KIP-534). An empty batch remains if it holds the last sequence of a producer. Records of aborted
+transactions are removed, their markers remain. The cleaner never touches offsets at or past the last stable offset,
+data not flushed yet, or the active segment.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from reference.storage.log import Log
-from reference.storage.segment import Segment
-from reference.storage.swaps import CLEANED
-from reference.wire.log_entries import decode_entry
-from reference.wire.records import BatchHeader, Record, rebuild_batch
+from highwater.reference.storage.log import Log
+from highwater.reference.storage.recovery import CLEANED
+from highwater.reference.storage.segment import Segment
+from highwater.reference.wire.log_entries import decode_entry
+from highwater.reference.wire.records import BatchHeader, Record, rebuild_batch
 
 MAX_KEYS: Final = 1_000_000
-"""Keys remembered in one cleaning: what does not fit waits for the next one."""
+"""Limit of keys in the offset map of one cleaning; the remaining segments are left to the next cleaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """Cleaned copies of segments, to be fsynced and then put in place; `end` is the first dirty offset after it."""
+    """Cleaned copies of segments, to be fsynced and then installed; `end` is the first dirty offset afterwards."""
 
     segments: tuple[tuple[Segment, int], ...]
     end: int
@@ -32,7 +32,7 @@ class Cleaning:
 
 
 def cleanable_end(log: Log, wall_ms: int, high_watermark: int) -> int:
-    """Where the part ends that may be cleaned now."""
+    """Return the offset at which the cleanable part of the log ends (exclusive)."""
     end = min(log.segments[-1].base_offset, log.recovery_point, log.producers.last_stable_offset(high_watermark))
     for segment in log.segments:
         if segment.base_offset < end and segment.largest_timestamp > wall_ms - log.config.min_compaction_lag_ms:
@@ -42,7 +42,7 @@ def cleanable_end(log: Log, wall_ms: int, high_watermark: int) -> int:
 
 
 def dirty_ratio(log: Log, first_dirty: int, end: int) -> float:
-    """Bytes not cleaned yet of all that may be."""
+    """Return the share of uncleaned bytes among all cleanable bytes, 0 to 1."""
     clean = sum(segment.size for segment in log.segments if segment.base_offset < min(first_dirty, end))
     dirty = sum(segment.size for segment in log.segments if first_dirty <= segment.base_offset < end)
     return dirty / (clean + dirty) if dirty else 0.0
@@ -60,7 +60,7 @@ def clean(log: Log, first_dirty: int, end: int, wall_ms: int) -> Cleaning:
 
 
 def install(log: Log, cleaning: Cleaning) -> None:
-    """The copies are on the platter: each takes the place of its segment, unless that changed meanwhile."""
+    """Replace every segment by its fsynced copy, unless the segment has changed meanwhile."""
     for segment, size in cleaning.segments:
         if segment in log.segments and segment.size == size:
             log.replace(segment, segment.path + CLEANED)
@@ -69,7 +69,7 @@ def install(log: Log, cleaning: Cleaning) -> None:
 
 
 def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, int], int]:
-    """Of each key the offset of its last record in the dirty part, and where that part ends."""
+    """Return the last offset of every key in the dirty part, and the end of the part that was indexed."""
     latest: dict[bytes, int] = {}
     for segment in log.segments:
         if not first_dirty <= segment.base_offset < end:
@@ -79,7 +79,7 @@ def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, i
                 continue
             latest.update((record.key, record.offset) for record in records if record.key is not None)
         if len(latest) > MAX_KEYS:
-            following = [each.base_offset for each in log.segments if each.base_offset > segment.base_offset]
+            following = [other.base_offset for other in log.segments if other.base_offset > segment.base_offset]
             return latest, following[0]
     return latest, end
 
@@ -90,8 +90,8 @@ def _entries(segment: Segment) -> list[tuple[BatchHeader, list[Record]]]:
 
 def _is_aborted(log: Log, header: BatchHeader) -> bool:
     return header.is_transactional and any(
-        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-        for each in log.producers.aborted
+        aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset <= aborted.last_offset
+        for aborted in log.producers.aborted
     )
 
 
@@ -105,18 +105,18 @@ def _cleaned(log: Log, segment: Segment, latest: dict[bytes, int], wall_ms: int)
 
 def _cleaned_batch(log: Log, data: bytes, latest: dict[bytes, int], wall_ms: int) -> bytes:
     header, records = decode_entry(data)
-    kept = [] if _is_aborted(log, header) else [r for r in records if _stays(r, header, latest, wall_ms)]
+    retained = [] if _is_aborted(log, header) else [r for r in records if _should_retain(r, header, latest, wall_ms)]
     horizon = header.delete_horizon_ms
-    if horizon is None and any(record.value is None for record in kept):
+    if horizon is None and any(record.value is None for record in retained):
         horizon = wall_ms + log.config.delete_retention_ms
-    if len(kept) == len(records) and horizon == header.delete_horizon_ms:
+    if len(retained) == len(records) and horizon == header.delete_horizon_ms:
         return data
-    if kept or _holds_last_sequence(log, header):
-        return rebuild_batch(header, kept, horizon)
+    if retained or _holds_last_sequence(log, header):
+        return rebuild_batch(header, retained, horizon)
     return b""
 
 
-def _stays(record: Record, header: BatchHeader, latest: dict[bytes, int], wall_ms: int) -> bool:
+def _should_retain(record: Record, header: BatchHeader, latest: dict[bytes, int], wall_ms: int) -> bool:
     if record.key is None or latest.get(record.key, -1) > record.offset:
         return False
     horizon = header.delete_horizon_ms

@@ -1,7 +1,7 @@
-"""The file-system port: all that the core may ask of a disk.
+"""The file-system interface of the core; the drivers implement it on a real or a simulated disk.
 
-Writes go to a page cache at once; only the `Flush` effect makes them durable.  Paths are relative,
-slash-separated strings.  An implementation raises OSError as the operating system would.
+Writes go to a page cache at once; only the `Flush` effect makes them durable. Paths are relative and separated by
+slashes. An implementation raises OSError as the operating system would.
 """
 
 from typing import Protocol
@@ -13,14 +13,14 @@ class FileSystem(Protocol):
     def read(self, path: str, position: int, size: int) -> bytes: ...
     def append(self, path: str, data: bytes) -> None: ...
     def write(self, path: str, data: bytes) -> None:
-        """Replace the whole content."""
+        """Replace the whole content of a file."""
         ...
 
     def truncate(self, path: str, size: int) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def delete(self, path: str) -> None: ...
     def names(self, folder: str) -> list[str]:
-        """Sorted names inside a folder; empty when there is none."""
+        """Return the sorted names in a folder; empty if the folder does not exist."""
         ...
 
     def delete_folder(self, folder: str) -> None: ...

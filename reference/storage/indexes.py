@@ -1,15 +1,15 @@
 """Sparse indexes of a segment: last offset of a batch -> its position, and timestamp -> offset.
 
-Both are hints: a look-up gives a place at or before the answer, from which batches are scanned, and what disagrees
-with the log is built anew from it.  File formats as Apache Kafka's: big-endian (relative offset, position) and
-(largest timestamp so far, relative offset of the batch that carries it).
+Both are hints: a lookup returns a position at or before the result, from which the reader scans batches. An index that
+disagrees with its log is rebuilt. The file formats are Apache Kafka's, big-endian: (relative offset, position) and
+(largest timestamp so far, relative offset of the batch with that timestamp).
 """
 
 import struct
 from bisect import bisect_right
 from itertools import pairwise
 
-from reference.storage.filesystem import FileSystem
+from highwater.reference.storage.filesystem import FileSystem
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -17,9 +17,9 @@ Pairs = list[tuple[int, int]]
 
 
 def read_entries(fs: FileSystem, path: str, entry: struct.Struct) -> Pairs | None:
-    """What an index file holds, without the zeros that Kafka reserves at its end; None when it is no index.
+    """Return the entries of an index file without the zeros that Kafka preallocates at its end.
 
-    None also for one that does not ascend.
+    None if the file is missing, is not an index, or is not in ascending order.
     """
     if not fs.exists(path):
         return None
@@ -29,12 +29,12 @@ def read_entries(fs: FileSystem, path: str, entry: struct.Struct) -> Pairs | Non
     found = [(first, second) for first, second in entry.iter_unpack(data)]
     while found and found[-1] == (0, 0):
         found.pop()
-    ascends = all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(found))
+    ascends = all(left[0] < right[0] and left[1] <= right[1] for left, right in pairwise(found))
     return found if ascends and all(first >= 0 <= second for first, second in found) else None
 
 
 class OffsetIndex:
-    """Entries (last offset of a batch, position of the batch), ascending; one about every `index_interval_bytes`."""
+    """Entries (last offset of a batch, its position), ascending, about one per `index_interval_bytes`."""
 
     __slots__ = ("_base", "_fs", "_offsets", "_positions", "path")
 
@@ -62,25 +62,25 @@ class OffsetIndex:
         self._fs.append(self.path, OFFSET_ENTRY.pack(offset - self._base, position))
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """(last offset, position) of the last indexed batch that ends at or below `offset`; (-1, 0) when none does."""
+        """Return (last offset, position) of the last indexed batch that ends at or below `offset`; (-1, 0) if none."""
         slot = bisect_right(self._offsets, offset)
         return (self._offsets[slot - 1], self._positions[slot - 1]) if slot else (-1, 0)
 
     def truncate(self, position: int) -> None:
-        """Forget entries at or past a log position."""
+        """Remove the entries at or past a log position."""
         keep = bisect_right(self._positions, position - 1)
         if keep < len(self._positions):
             del self._offsets[keep:], self._positions[keep:]
             self._fs.truncate(self.path, keep * OFFSET_ENTRY.size)
 
     def reset(self) -> None:
-        """Forget all, in memory and on disk; recovery then adds the entries anew."""
+        """Remove all entries, in memory and on disk, before recovery adds them again."""
         self._offsets, self._positions = [], []
         self._fs.write(self.path, b"")
 
 
 class TimeIndex:
-    """Entries (largest timestamp so far, last offset of the batch that carries it); ascending in both."""
+    """Entries (largest timestamp so far, last offset of the batch with that timestamp), ascending in both."""
 
     __slots__ = ("_base", "_fs", "_offsets", "_timestamps", "path")
 
@@ -101,7 +101,7 @@ class TimeIndex:
 
     @property
     def last(self) -> tuple[int, int]:
-        """(largest timestamp, its offset) of the last entry; (-1, base offset) when there is none."""
+        """Return (largest timestamp in ms, its offset) of the last entry; (-1, base offset) if there is none."""
         return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else (-1, self._base)
 
     def add(self, timestamp: int, offset: int) -> None:
@@ -112,7 +112,7 @@ class TimeIndex:
         self._fs.append(self.path, TIME_ENTRY.pack(timestamp, offset - self._base))
 
     def floor(self, timestamp: int) -> int:
-        """An offset at or before the first record with this timestamp or a later one."""
+        """Return an offset at or before the first record with this timestamp or a later one."""
         slot = bisect_right(self._timestamps, timestamp - 1)
         return self._offsets[slot - 1] if slot else self._base
 

@@ -1,4 +1,4 @@
-"""The leader epoch cache: where each leader epoch began in this log (KIP-101)."""
+"""The leader epoch cache: the start offset of every leader epoch in a log (KIP-101, LeaderEpochFileCache)."""
 
 from bisect import bisect_right
 from itertools import pairwise
@@ -10,18 +10,18 @@ VERSION = "0"
 
 
 def format_epochs(entries: list[tuple[int, int]]) -> bytes:
-    """`epoch start_offset` lines under a version and a count, as Apache Kafka writes them."""
+    """Return the content of a leader-epoch-checkpoint file: a version, a count, and `epoch start_offset` lines."""
     return "".join(f"{line}\n" for line in (VERSION, len(entries), *(f"{e} {s}" for e, s in entries))).encode()
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]] | None:
-    """None when this is not a whole checkpoint whose entries ascend."""
+    """Return the entries of a leader-epoch-checkpoint file; None if it is incomplete or not in ascending order."""
     try:
         version, count, *lines = data.decode().splitlines()
         entries = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines)]
     except ValueError:
         return None
-    ascends = all(one[0] < two[0] and one[1] <= two[1] for one, two in pairwise(entries))
+    ascends = all(left[0] < right[0] and left[1] <= right[1] for left, right in pairwise(entries))
     return entries if ascends and (version, count) == (VERSION, str(len(entries))) else None
 
 
@@ -39,18 +39,18 @@ class LeaderEpochCache:
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`, unless it is known already."""
+        """Record that `epoch` begins at `start_offset`, unless the epoch is known already."""
         if epoch > self.latest_epoch:
-            # An epoch that wrote nothing leaves no trace: its start is the next one's.
+            # Remove epochs without records: they start where the new epoch starts.
             while self.entries and self.entries[-1][1] >= start_offset:
                 self.entries.pop()
             self.entries.append((epoch, start_offset))
             self.dirty = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above the asked one, and where it ended; (-1, -1) when unknown (KIP-279).
+        """Return the largest known epoch <= `epoch` and its end offset; (-1, -1) if unknown (KIP-279).
 
-        The current epoch ends at the log end.
+        The latest epoch ends at the log end.
         """
         if epoch == UNDEFINED_EPOCH or not self.entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -59,7 +59,7 @@ class LeaderEpochCache:
         slot = bisect_right(self.entries, epoch, key=lambda entry: entry[0])
         if slot == len(self.entries):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        if slot == 0:  # older than anything here: the log begins where the next epoch does
+        if slot == 0:  # older than all known epochs: it ended where the first known epoch starts
             return epoch, self.entries[0][1]
         return self.entries[slot - 1][0], self.entries[slot][1]
 

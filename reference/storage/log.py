@@ -1,22 +1,32 @@
-"""The log of one replica: segments, leader epochs and producer state of one topic partition.
+"""The log of one replica: segments, leader epochs and producer state of one topic partition (UnifiedLog).
 
-Appended bytes are in the page cache; `recovery_point` is the offset below which they were flushed.
+Appended bytes are in the page cache; all records below `recovery_point` have been flushed.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reference.storage.filesystem import FileSystem
-from reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCache, format_epochs
-from reference.storage.producer_snapshots import forget_above, restore_latest, snapshot_path
-from reference.storage.producer_state import ProducerStates
-from reference.storage.recovery import load_segment, read_epochs, recover_segment, refuse_gap, segment_bases
-from reference.storage.segment import Segment
-from reference.storage.swaps import recover_swaps
-from reference.storage.transaction_index import add_entry, read_entries
-from reference.wire.log_entries import entries, entry_crc_valid
-from reference.wire.records import BatchHeader, read_batch_header, stamp
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCache, format_epochs
+from highwater.reference.storage.producer_state import (
+    ProducerStates,
+    delete_snapshots_above,
+    restore_latest,
+    snapshot_path,
+)
+from highwater.reference.storage.recovery import (
+    gap_error,
+    load_segment,
+    read_epochs,
+    recover_segment,
+    recover_swaps,
+    segment_bases,
+)
+from highwater.reference.storage.segment import Segment
+from highwater.reference.storage.transaction_index import add_entry, read_entries
+from highwater.reference.wire.log_entries import entries, entry_crc_valid
+from highwater.reference.wire.records import BatchHeader, read_batch_header, stamp
 
 
 class OffsetOutOfRangeError(Exception):
@@ -24,12 +34,12 @@ class OffsetOutOfRangeError(Exception):
 
 
 class CorruptBatchError(Exception):
-    """A fetched batch fails its CRC or does not follow the log end; nothing of it was appended."""
+    """A fetched batch fails its CRC check or does not follow the log end; the batch was not appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds; -1 is without limit. Names are those of the topic settings."""
+    """Settings of one log, named like the topic configs. Sizes in bytes, times in milliseconds; -1 is no limit."""
 
     segment_bytes: int = 1 << 30
     index_interval_bytes: int = 4096
@@ -44,7 +54,7 @@ class LogConfig:
 
 
 class Log:
-    """Offsets ascend; they may have gaps after compaction, so the next offset comes from batch headers."""
+    """One replica's log. Compaction leaves gaps between offsets, so the next offset is read from batch headers."""
 
     def __init__(
         self,
@@ -62,13 +72,13 @@ class Log:
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates(self._bytes_of)
         self.segments: list[Segment] = []
-        self.warnings: list[str] = []  # what opening it found, and mended
+        self.warnings: list[str] = []  # damage found and repaired while opening the log
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
         self.unflushed_messages = 0
-        self._flushing_to = 0  # log end when the flush under way began, or where a truncation cut since then
+        self._flush_end = 0  # log end when the current flush began, or the offset of a later truncation
         self._load(recovery_point, clean=clean)
         if recovery_point > self.log_end_offset and not clean:
-            # A truncation that the checkpoint has not heard of, or lost data: nothing is to be trusted.
+            # The checkpoint is older than a truncation, or data was lost: check the whole log.
             self.segments, self.log_end_offset = [], log_start_offset
             self._load(0, clean=False)
         self.recovery_point = min(recovery_point, self.log_end_offset)
@@ -76,7 +86,7 @@ class Log:
     # -- opening ---------------------------------------------------------------------------------
 
     def _load(self, recovery_point: int, *, clean: bool) -> None:
-        """Trust what lies below the recovery point, walk the rest; after an unclean stop every CRC there is checked."""
+        """Open all segments: trust those below the recovery point, scan the rest (and check CRCs unless `clean`)."""
         recover_swaps(self.fs, self.folder)
         bases = segment_bases(self.fs, self.folder)
         if clean:
@@ -87,16 +97,20 @@ class Log:
             load_segment(self.segments[-1], self.warnings.append)
         self._restore(bases[first] if bases else self.log_start_offset)
         for slot, base in enumerate(bases[first:], first):
-            # Compaction leaves holes between segments, but only in what is flushed; this one a crash left.
+            # Compaction leaves gaps only between flushed segments; a gap past the recovery point is from a crash.
             if slot > first and base > max(self.log_end_offset, recovery_point):
                 self._drop_unwritten(bases[slot:], recovery_point)
                 break
             self.segments.append(self._segment(base))
-            self.segments[-1].forget_transactions()
-            if not clean:  # a process that died leaves in the page cache what a machine that dies would lose
+            self.segments[-1].delete_transaction_index()
+            if not clean:  # the data may be only in the page cache of the crashed process: flush it again
                 self.dirty[self.segments[-1].path] = None
             if recover_segment(
-                self.segments[-1], recovery_point, check_crc=not clean, note=self._note, warn=self.warnings.append
+                self.segments[-1],
+                recovery_point,
+                check_crc=not clean,
+                note=self._track_batch,
+                warn=self.warnings.append,
             ):
                 self._drop_unwritten(bases[slot + 1 :], recovery_point)
                 break
@@ -107,48 +121,48 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.log_end_offset = max(self.log_end_offset, self.log_start_offset, self.segments[-1].base_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
-        forget_above(self.fs, self.folder, self.log_end_offset)
+        delete_snapshots_above(self.fs, self.folder, self.log_end_offset)
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(self.fs, self.folder, base_offset, self.config.index_interval_bytes)
 
     def _restore(self, base_offset: int) -> None:
-        """Leader epochs and producers as they were at `base_offset`, where the walk over the batches begins."""
+        """Restore leader epochs and producer states as of `base_offset`, where the scan of the batches begins."""
         epochs = read_epochs(self.fs, self.folder, self.warnings.append)
         if epochs is None:
             for header in self.headers(self.log_start_offset):
-                self._note_epoch(header)
+                self._track_epoch(header)
         else:
             self.epochs = epochs
             self.epochs.truncate_from_end(base_offset)
         self._restore_producers(base_offset)
 
     def _drop_unwritten(self, bases: list[int], recovery_point: int) -> None:
-        """What follows a cut is no continuation of the log; unless it was flushed, then the cut must not be."""
+        """Delete the segments after a truncated one. Raises CorruptLogError if one of them was flushed."""
         for base in bases:
             segment = self._segment(base)
             if segment.size and base < recovery_point:
-                raise refuse_gap(self.segments[-1], self.log_end_offset)
+                raise gap_error(self.segments[-1], self.log_end_offset)
             segment.delete()
 
-    def _note(self, header: BatchHeader) -> None:
-        self._note_epoch(header)
-        self._remember_producer(header)
+    def _track_batch(self, header: BatchHeader) -> None:
+        self._track_epoch(header)
+        self._track_producer(header)
         self.log_end_offset = header.next_offset
 
-    def _note_epoch(self, header: BatchHeader) -> None:
+    def _track_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch >= 0:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
-    def _remember_producer(self, header: BatchHeader) -> None:
-        aborted = self.producers.note(header)
+    def _track_producer(self, header: BatchHeader) -> None:
+        aborted = self.producers.update(header)
         if aborted is not None:
             path = self.segments[self._segment_of(header.base_offset)].transactions_path
             add_entry(self.fs, path, aborted)
             self.dirty[path] = None
 
     def _bytes_of(self, header: BatchHeader) -> bytes:
-        """A whole batch of this log."""
+        """Return a complete batch of this log."""
         segment = self.segments[self._segment_of(header.base_offset)]
         found = segment.locate(header.base_offset)
         assert found is not None, header
@@ -157,7 +171,7 @@ class Log:
     # -- rolling ---------------------------------------------------------------------------------
 
     def _roll(self, base_offset: int) -> None:
-        """Begin a new segment, with a snapshot of the producers beside it."""
+        """Start a new segment, and write a producer snapshot for its base offset."""
         if self.segments:
             self.segments[-1].close()
             path = snapshot_path(self.folder, base_offset)
@@ -170,14 +184,17 @@ class Log:
         self.segments.append(segment)
 
     def roll(self) -> None:
-        """Close the active segment, unless it is empty, so that it may be deleted or compacted."""
+        """Close the active segment unless it is empty, so that it can be deleted or compacted."""
         if self.segments[-1].size:
             self._roll(self.log_end_offset)
 
     def _must_roll(self, header: BatchHeader) -> bool:
-        """By size, index or time; time is that of the records, so that a clock that jumps rolls nothing."""
+        """Return whether size, index size or time require a new segment.
+
+        Time is measured by record timestamps, so a jump of the broker's clock does not roll segments.
+        """
         active, config = self.segments[-1], self.config
-        if not active.has_room(header, config.segment_bytes, config.segment_index_bytes):
+        if not active.fits(header, config.segment_bytes, config.segment_index_bytes):
             return True
         if config.segment_ms < 0 or not active.size:
             return False
@@ -187,18 +204,18 @@ class Log:
     # -- appending -------------------------------------------------------------------------------
 
     def append_as_leader(self, batch: bytes, header: BatchHeader, leader_epoch: int) -> int:
-        """Give one batch the next offsets and the leader epoch; returns its base offset."""
+        """Assign the next offsets and the leader epoch to one batch and append it; return its base offset."""
         stamped = bytearray(batch)
         stamp(stamped, 0, self.log_end_offset, leader_epoch)
-        placed = read_batch_header(stamped)
-        self._append(bytes(stamped), placed)
-        return placed.base_offset
+        stamped_header = read_batch_header(stamped)
+        self._append(bytes(stamped), stamped_header)
+        return stamped_header.base_offset
 
     def append_as_follower(self, data: bytes) -> int:
-        """Append the whole batches of a fetch reply as they are; a batch that was cut is left out.
+        """Append the complete batches of a fetch response unchanged; return the number of records.
 
-        Returns the number of records. Batches at or below the log end are skipped, so a repeated
-        reply does no harm; CorruptBatchError for a bad CRC or a hole.
+        A truncated last batch is ignored. Batches below the log end are skipped, so a repeated response is harmless.
+        Raises CorruptBatchError for a wrong CRC or an overlap with the log.
         """
         count = 0
         for position, header in entries(data):
@@ -217,33 +234,33 @@ class Log:
         active.append(batch, header)
         self.dirty[active.path] = None
         self.unflushed_messages += header.last_offset_delta + 1
-        self._note(header)
+        self._track_batch(header)
 
     # -- flushing --------------------------------------------------------------------------------
 
     def begin_flush(self) -> tuple[str, ...]:
-        """The files to fsync; empty when nothing was written since the last time. One flush at a time."""
+        """Return the files to fsync; empty if nothing was written since the last flush. One flush at a time."""
         if self.epochs.dirty:
-            hidden = f"{self.folder}/{CHECKPOINT}.tmp"
-            self.fs.write(hidden, format_epochs(self.epochs.entries))
-            self.dirty[hidden] = None
+            temporary = f"{self.folder}/{CHECKPOINT}.tmp"
+            self.fs.write(temporary, format_epochs(self.epochs.entries))
+            self.dirty[temporary] = None
             self.epochs.dirty = False
         paths = tuple(self.dirty)
         self.dirty.clear()
-        self.unflushed_messages, self._flushing_to = 0, self.log_end_offset
+        self.unflushed_messages, self._flush_end = 0, self.log_end_offset
         return paths
 
-    def flushed(self) -> None:
-        """What `begin_flush` named is on the platter: what lies below needs no check after a crash."""
-        hidden = f"{self.folder}/{CHECKPOINT}.tmp"
-        if self.fs.exists(hidden):
-            self.fs.rename(hidden, f"{self.folder}/{CHECKPOINT}")
-        self.recovery_point = max(self.recovery_point, min(self._flushing_to, self.log_end_offset))
+    def complete_flush(self) -> None:
+        """Advance the recovery point: the files returned by `begin_flush` are durable now."""
+        temporary = f"{self.folder}/{CHECKPOINT}.tmp"
+        if self.fs.exists(temporary):
+            self.fs.rename(temporary, f"{self.folder}/{CHECKPOINT}")
+        self.recovery_point = max(self.recovery_point, min(self._flush_end, self.log_end_offset))
 
     def close(self) -> None:
-        """A clean stop: what a start would have to work out is written down; the driver flushes all files."""
+        """Prepare a clean shutdown: write the leader epochs; the driver fsyncs all files afterwards."""
         self.begin_flush()
-        self.flushed()
+        self.complete_flush()
         self.recovery_point = self.log_end_offset
 
     # -- reading ---------------------------------------------------------------------------------
@@ -254,9 +271,10 @@ class Log:
         return max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
     def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> bytes:
-        """Batches from the one that holds `offset`, below offset `until`, at most `max_bytes`.
+        """Return at most `max_bytes` of batches, from the batch with `offset` up to offset `until` (exclusive).
 
-        The first batch comes whole even if it is larger when `at_least_one` (KIP-74); the last may be cut.
+        With `at_least_one` the first batch is complete even if it is larger (KIP-74); the last one may be truncated.
+        Raises OffsetOutOfRangeError.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(offset)
@@ -275,14 +293,14 @@ class Log:
         return segment.read(position, min(self._end_position(segment, until) - position, max_bytes))
 
     def _end_position(self, segment: Segment, until: int) -> int:
-        """Position in a segment of the first batch at or past `until`."""
+        """Return the position in a segment of the first batch at or past offset `until`."""
         if until >= self.log_end_offset:
             return segment.size
         found = segment.locate(until)
         return found[0] if found else segment.size
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """All batch headers from the batch that holds `offset`."""
+        """Yield all batch headers, starting with the batch that contains `offset`."""
         for segment in self.segments[self._segment_of(offset) :]:
             start = segment.floor(offset) if offset > segment.base_offset else 0
             for _, header in segment.headers(start):
@@ -290,7 +308,7 @@ class Log:
                     yield header
 
     def batches_from_timestamp(self, timestamp: int) -> Iterator[bytes]:
-        """Whole batches, oldest first, whose largest timestamp is `timestamp` or later."""
+        """Yield complete batches in offset order whose largest timestamp is `timestamp` or later."""
         for segment in self.segments:
             start = segment.floor(segment.times.floor(timestamp))
             for position, header in segment.headers(start):
@@ -300,7 +318,7 @@ class Log:
     # -- compacting ------------------------------------------------------------------------------
 
     def replace(self, segment: Segment, path: str) -> None:
-        """A cleaned copy takes the place of a closed segment; one without a batch goes, unless the log begins there."""
+        """Replace a closed segment by its cleaned copy at `path`; delete it if empty, unless it is the first."""
         self.fs.rename(path, segment.path)
         for _ in segment.rebuild(check_crc=False):
             pass
@@ -312,9 +330,9 @@ class Log:
     # -- truncating ------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop every batch that reaches `offset` or beyond; True if anything went."""
+        """Remove every batch with records at or past `offset`; return whether anything was removed."""
         if offset >= self.log_end_offset:
-            # An epoch that this replica led without writing may begin here, and is no part of the log (KAFKA-10706).
+            # Remove an epoch that this replica led without writing: it may start here (KAFKA-10706).
             self.epochs.truncate_from_end(offset)
             return False
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
@@ -327,18 +345,18 @@ class Log:
         else:
             self.log_end_offset = max(offset, self.segments[0].base_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._flushing_to = min(self._flushing_to, self.log_end_offset)
+        self._flush_end = min(self._flush_end, self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
-        forget_above(self.fs, self.folder, self.log_end_offset)
+        delete_snapshots_above(self.fs, self.folder, self.log_end_offset)
         self._restore_producers(self.log_end_offset)
         return True
 
     def truncate_fully(self, offset: int) -> None:
-        """Start anew at `offset`: the leader's log begins past ours."""
+        """Delete all segments and restart the log at `offset`, because the leader's log starts past this log's end."""
         while self.segments:
             self._drop_last_segment()
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
-        self._flushing_to = offset
+        self._flush_end = offset
         self.epochs = LeaderEpochCache()
         self.epochs.dirty = True
         self.producers.clear()
@@ -353,22 +371,53 @@ class Log:
         segment.delete()
 
     def _restore_producers(self, at_most: int) -> None:
-        """From the newest snapshot, and the batches behind it."""
+        """Rebuild the producer states from the newest snapshot at or below `at_most` and the batches after it."""
         self.producers.clear()
         snapshot = restore_latest(self.fs, self.folder, self.producers, at_most)
         for segment in self.segments:
             if segment.base_offset < snapshot:
                 self.producers.aborted += read_entries(self.fs, segment.transactions_path)
             else:
-                segment.forget_transactions()
+                segment.delete_transaction_index()
                 self.dirty.pop(segment.transactions_path, None)
         for header in self.headers(max(snapshot, self.log_start_offset)):
-            self._remember_producer(header)
+            self._track_producer(header)
 
     def advance_log_start(self, offset: int) -> None:
-        """DeleteRecords and retention: whole segments below go, the rest is hidden (KIP-107)."""
+        """Advance the log start offset and delete the segments completely below it (KIP-107)."""
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
             self._delete(self.segments.pop(0))
         self.epochs.truncate_from_start(self.log_start_offset)
         self.producers.forget_aborted_below(self.log_start_offset)
+
+
+# --------------------------------------------------------------------------------------------------
+# Retention: delete whole segments by age or by total size (kafka-0.7-design, "Deletes").
+#
+# The age comes from record timestamps, so file dates and broker restarts have no effect.
+
+
+def retention_bound(log: Log, wall_ms: int, high_watermark: int) -> int:
+    """Return the offset below which segments may be deleted, at most the high watermark; the log start if none may."""
+    config = log.config
+    excess = sum(segment.size for segment in log.segments) - config.retention_bytes
+    ends = [*(segment.base_offset for segment in log.segments[1:]), log.log_end_offset]
+    bound = log.log_start_offset
+    for segment, end in zip(log.segments, ends, strict=True):
+        too_old = 0 <= config.retention_ms < wall_ms - segment.largest_timestamp and segment.largest_timestamp >= 0
+        too_much = config.retention_bytes >= 0 and excess >= segment.size
+        if not segment.size or end > high_watermark or not (too_old or too_much):
+            break
+        excess -= segment.size
+        bound = end
+    return bound
+
+
+def retain(log: Log, wall_ms: int, high_watermark: int) -> None:
+    """Delete the expired segments. An expired active segment is rolled first, as in Apache Kafka."""
+    bound = retention_bound(log, wall_ms, high_watermark)
+    if bound > log.log_start_offset:
+        if bound == log.log_end_offset:
+            log.roll()
+        log.advance_log_start(bound)

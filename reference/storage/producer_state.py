@@ -1,6 +1,7 @@
-"""What a partition remembers of producers: their last five batches, open and ended transactions (KIP-98, KIP-360).
+"""Producer state of a partition: the last five batches of every producer, and its transactions (KIP-98, KIP-360).
 
-Everything here follows from the batches of the log, so that each replica builds it for itself, and a new leader has it.
+The state is derived from the batches of the log, so every replica builds it, and a new leader has it at once
+(ProducerStateManager).
 """
 
 import struct
@@ -10,11 +11,12 @@ from typing import Final
 
 from crc32c import crc32c
 
-from reference.storage.transaction_index import AbortedTransaction
-from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.records import BatchHeader, decode_records
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.storage.transaction_index import AbortedTransaction
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.records import BatchHeader, decode_records
 
-BATCHES_KEPT: Final = 5
+BATCHES_TO_RETAIN: Final = 5
 SEQUENCE_MODULUS: Final = 1 << 31
 NO_SEQUENCE: Final = -1
 ABORT: Final = 0
@@ -29,7 +31,9 @@ SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedBatch:
+class BatchMetadata:
+    """Sequences, offsets and timestamp of one batch, for the detection of duplicates."""
+
     base_sequence: int
     last_sequence: int
     base_offset: int
@@ -39,7 +43,7 @@ class RememberedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a transaction, as its control record tells it."""
+    """The end of a transaction, decoded from its control record."""
 
     committed: bool
     coordinator_epoch: int
@@ -48,7 +52,7 @@ class Marker:
 @dataclass(slots=True)
 class ProducerEntry:
     epoch: int
-    batches: list[RememberedBatch] = field(default_factory=list)
+    batches: list[BatchMetadata] = field(default_factory=list)
     coordinator_epoch: int = -1
     transaction_start: int | None = None  # the first offset of the open transaction
     last_marker: int = -1  # the offset of the end of the transaction before
@@ -60,12 +64,12 @@ class ProducerEntry:
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Sequences wrap from 2^31 - 1 to 0."""
+    """Return the last sequence of a batch; sequences wrap from 2^31 - 1 to 0."""
     return (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
 
 
 def read_marker(batch: bytes) -> Marker | None:
-    """What the record of a control batch says of a transaction; None when it is about something else."""
+    """Decode the transaction marker of a control batch; None if the batch is another kind of control record."""
     try:
         record = decode_records(batch)[1][0]
         _, kind = MARKER_KEY.unpack_from(record.key or b"")
@@ -76,25 +80,25 @@ def read_marker(batch: bytes) -> Marker | None:
 
 
 def marker_record(marker: Marker) -> tuple[bytes, bytes]:
-    """Key and value of the control record."""
+    """Return key and value of the control record."""
     return MARKER_KEY.pack(0, int(marker.committed)), MARKER_VALUE.pack(0, marker.coordinator_epoch)
 
 
 class ProducerStates:
-    """By producer id. `read_batch` gives the bytes of a batch of this log: a marker's record tells its outcome."""
+    """The state of every producer, by producer id; `read_batch` returns the bytes of a batch of this log."""
 
-    __slots__ = ("_ended", "_read_batch", "aborted", "entries")
+    __slots__ = ("_completed", "_read_batch", "aborted", "entries")
 
     def __init__(self, read_batch: Callable[[BatchHeader], bytes]) -> None:
         self._read_batch = read_batch
         self.entries: dict[int, ProducerEntry] = {}
         self.aborted: list[AbortedTransaction] = []  # by the offset of their marker
-        self._ended: list[tuple[int, int]] = []  # first offset and marker of ended transactions, by marker
+        self._completed: list[tuple[int, int]] = []  # first offset and marker of ended transactions, by marker
 
     # -- before an append ------------------------------------------------------------------------
 
-    def duplicate(self, header: BatchHeader) -> RememberedBatch | None:
-        """The remembered batch that this one repeats, if it is among the last five."""
+    def duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """Return the batch that this one repeats, if it is among the producer's last five."""
         entry = self.entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             return None
@@ -102,10 +106,10 @@ class ProducerStates:
         return next((b for b in entry.batches if (b.base_sequence, b.last_sequence) == span), None)
 
     def check(self, header: BatchHeader, *, from_zero: bool = False) -> ErrorCode:
-        """May this batch be appended next?
+        """Check the producer epoch and sequence of the next batch to append.
 
-        An unknown producer id may begin anywhere (KIP-360), unless `from_zero`: under transaction version 2 the
-        producer knows by its epoch where it is (KIP-890).
+        An unknown producer id may start with any sequence (KIP-360), unless `from_zero`: under transaction version 2
+        every transaction has a new epoch and starts with sequence 0 (KIP-890).
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -114,14 +118,14 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if entry.transaction_start is not None and not header.is_transactional:
             return ErrorCode.INVALID_TXN_STATE
-        if header.base_sequence == NO_SEQUENCE:  # a coordinator writes for the producer
+        if header.base_sequence == NO_SEQUENCE:  # written by a coordinator on behalf of the producer
             return ErrorCode.NONE
         last = entry.last_sequence if header.producer_epoch == entry.epoch else NO_SEQUENCE
         expected = (last + 1) % SEQUENCE_MODULUS
         return ErrorCode.NONE if header.base_sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> ErrorCode:
-        """May this marker end the producer's transaction, or has it or its coordinator been replaced?"""
+        """Check that neither the producer epoch nor the coordinator epoch of a marker is outdated."""
         entry = self.entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -130,7 +134,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def last_marker(self, producer_id: int) -> int:
-        """Where the producer's last transaction ended, -1 if none did: tells whether one ended meanwhile (KIP-890)."""
+        """Return the offset of the producer's last marker, or -1; it changes when a transaction ends (KIP-890)."""
         entry = self.entries.get(producer_id)
         return -1 if entry is None else entry.last_marker
 
@@ -140,8 +144,8 @@ class ProducerStates:
 
     # -- after an append -------------------------------------------------------------------------
 
-    def note(self, header: BatchHeader) -> AbortedTransaction | None:
-        """Remember an appended batch; returns the transaction that it aborts, for the transaction index."""
+    def update(self, header: BatchHeader) -> AbortedTransaction | None:
+        """Update the state after an append; return the transaction that the batch aborts, for the transaction index."""
         if header.producer_id < 0:
             return None
         entry = self.entries.get(header.producer_id)
@@ -153,10 +157,10 @@ class ProducerStates:
         entry.last_timestamp = header.max_timestamp
         if header.is_control:
             marker = read_marker(self._read_batch(header))
-            return None if marker is None else self._end(entry, header, marker)
+            return None if marker is None else self._end_transaction(entry, header, marker)
         if header.base_sequence != NO_SEQUENCE:
             entry.batches.append(
-                RememberedBatch(
+                BatchMetadata(
                     header.base_sequence,
                     last_sequence(header),
                     header.base_offset,
@@ -164,67 +168,70 @@ class ProducerStates:
                     header.max_timestamp,
                 )
             )
-            del entry.batches[:-BATCHES_KEPT]
+            del entry.batches[:-BATCHES_TO_RETAIN]
         if header.is_transactional and entry.transaction_start is None:
             entry.transaction_start = header.base_offset
         return None
 
-    def _end(self, entry: ProducerEntry, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
+    def _end_transaction(self, entry: ProducerEntry, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
         entry.coordinator_epoch, entry.last_marker = marker.coordinator_epoch, header.base_offset
         first_offset, entry.transaction_start = entry.transaction_start, None
         if first_offset is None:
             return None
-        self._ended.append((first_offset, header.last_offset))
+        self._completed.append((first_offset, header.last_offset))
         if marker.committed:
             return None
         aborted = AbortedTransaction(
-            header.producer_id, first_offset, header.last_offset, min(self._starts(), default=header.next_offset)
+            header.producer_id,
+            first_offset,
+            header.last_offset,
+            min(self._open_transaction_starts(), default=header.next_offset),
         )
         self.aborted.append(aborted)
         return aborted
 
-    def _starts(self) -> Iterator[int]:
+    def _open_transaction_starts(self) -> Iterator[int]:
         return (entry.transaction_start for entry in self.entries.values() if entry.transaction_start is not None)
 
     # -- for readers -----------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction is decided, and its marker committed: read_committed reads up to there."""
-        while self._ended and self._ended[0][1] < high_watermark:
-            del self._ended[0]
-        if not self.entries and not self._ended:
+        """Return the end of the read_committed data: all transactions below it have a committed marker."""
+        while self._completed and self._completed[0][1] < high_watermark:
+            del self._completed[0]
+        if not self.entries and not self._completed:
             return high_watermark
-        return min([high_watermark, *self._starts(), *(first for first, _ in self._ended)])
+        return min([high_watermark, *self._open_transaction_starts(), *(first for first, _ in self._completed)])
 
     def aborted_between(self, offset: int, until: int) -> list[AbortedTransaction]:
-        """The aborted transactions of which a reader of these offsets may meet records."""
-        return [each for each in self.aborted if each.last_offset >= offset and each.first_offset < until]
+        """Return the aborted transactions that overlap the offsets from `offset` to `until` (exclusive)."""
+        return [txn for txn in self.aborted if txn.last_offset >= offset and txn.first_offset < until]
 
     # -- forgetting ------------------------------------------------------------------------------
 
     def expire(self, oldest_ms: int) -> None:
-        """Forget who wrote nothing since then, unless a transaction is open."""
-        gone = [
+        """Remove the producers without a batch since `oldest_ms` and without an open transaction."""
+        expired = [
             producer_id
             for producer_id, entry in self.entries.items()
             if entry.transaction_start is None and entry.last_timestamp < oldest_ms
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self.entries[producer_id]
 
     def forget_aborted_below(self, offset: int) -> None:
-        """The log begins at this offset now."""
-        self.aborted = [each for each in self.aborted if each.last_offset >= offset]
+        """Remove the aborted transactions that end below the new log start."""
+        self.aborted = [txn for txn in self.aborted if txn.last_offset >= offset]
 
     def clear(self) -> None:
         self.entries.clear()
         self.aborted.clear()
-        self._ended.clear()
+        self._completed.clear()
 
     # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """All producers in the format of Apache Kafka's `.snapshot` files, which keep the last batch of each."""
+        """Encode all producers as an Apache Kafka `.snapshot` file, which has only the last batch of a producer."""
         body: bytes = len(self.entries).to_bytes(4, "big") + b"".join(
             _pack_entry(producer_id, entry) for producer_id, entry in self.entries.items()
         )
@@ -232,13 +239,13 @@ class ProducerStates:
         return SNAPSHOT_VERSION.to_bytes(2, "big") + checksum.to_bytes(4, "big") + body
 
     def restore(self, data: bytes) -> bool:
-        """Begin from a snapshot; False, and nothing remembered, when it is not a whole one."""
+        """Load a snapshot; return False, with an empty state, if it is incomplete or its CRC is wrong."""
         self.clear()
         if len(data) < SNAPSHOT_HEAD.size:
             return False
         version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
-        whole = len(data) == SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size
-        if version != SNAPSHOT_VERSION or not whole or crc32c(data[SNAPSHOT_HEAD.size - 4 :]) != crc:
+        complete = len(data) == SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size
+        if version != SNAPSHOT_VERSION or not complete or crc32c(data[SNAPSHOT_HEAD.size - 4 :]) != crc:
             return False
         for fields in SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEAD.size :]):
             self._restore_entry(*fields)
@@ -251,15 +258,52 @@ class ProducerStates:
         entry = ProducerEntry(epoch, [], coordinator_epoch, start if start >= 0 else None, last_timestamp=timestamp)
         if sequence != NO_SEQUENCE:
             base_sequence = (sequence - delta) % SEQUENCE_MODULUS
-            entry.batches.append(RememberedBatch(base_sequence, sequence, offset - delta, offset, timestamp))
+            entry.batches.append(BatchMetadata(base_sequence, sequence, offset - delta, offset, timestamp))
         self.entries[producer_id] = entry
 
 
 def _pack_entry(producer_id: int, entry: ProducerEntry) -> bytes:
-    last = entry.batches[-1] if entry.batches else RememberedBatch(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
     start = -1 if entry.transaction_start is None else entry.transaction_start
     packed: bytes = SNAPSHOT_ENTRY.pack(
         producer_id, entry.epoch, last.last_sequence, last.last_offset, last.last_offset - last.base_offset,
         entry.last_timestamp, entry.coordinator_epoch, start,
     )  # fmt: skip
     return packed
+
+
+# --------------------------------------------------------------------------------------------------
+# Producer snapshots: `<offset>.snapshot` is the producer state of the log below that offset.
+#
+# One is written whenever a segment is rolled, so that a restart replays only the last segment.
+
+
+SUFFIX = ".snapshot"
+
+
+def snapshot_path(folder: str, offset: int) -> str:
+    return f"{folder}/{offset:020d}{SUFFIX}"
+
+
+def _offsets(fs: FileSystem, folder: str) -> Iterator[int]:
+    for name in fs.names(folder):
+        stem = name.removesuffix(SUFFIX)
+        if name.endswith(SUFFIX) and stem.isdigit():
+            yield int(stem)
+
+
+def restore_latest(fs: FileSystem, folder: str, states: ProducerStates, at_most: int) -> int:
+    """Load the newest valid snapshot at or below an offset; return its offset, or 0 if there is none."""
+    for offset in sorted((offset for offset in _offsets(fs, folder) if offset <= at_most), reverse=True):
+        path = snapshot_path(folder, offset)
+        if states.restore(fs.read(path, 0, fs.size(path))):
+            return offset
+        fs.delete(path)  # damaged: try an older one
+    return 0
+
+
+def delete_snapshots_above(fs: FileSystem, folder: str, offset: int) -> None:
+    """Delete the snapshots above an offset, because a truncation has removed the batches they cover."""
+    for snapshot_offset in list(_offsets(fs, folder)):
+        if snapshot_offset > offset:
+            fs.delete(snapshot_path(folder, snapshot_offset))

@@ -1,13 +1,13 @@
-"""One segment: `<base offset, 20 digits>.log` with its two indexes."""
+"""One segment of a log: `<base offset, 20 digits>.log` with its offset index and time index (LogSegment)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from reference.storage.filesystem import FileSystem
-from reference.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
-from reference.wire.errors import WireError
-from reference.wire.log_entries import MIN_ENTRY, entry_crc_valid, read_entry_header
-from reference.wire.records import HEADER_SIZE, BatchHeader
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
+from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.log_entries import MIN_ENTRY, entry_crc_valid, read_entry_header
+from highwater.reference.wire.records import HEADER_SIZE, BatchHeader
 
 SCAN_BYTES = 16 * 1024
 RECENT_BATCHES = 512
@@ -44,7 +44,7 @@ class Segment:
         self.times = TimeIndex(fs, f"{stem}.timeindex", base_offset)
         self.transactions_path = f"{stem}.txnindex"
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
-        self.first_timestamp = -1  # of the first batch: what rolling by time counts from
+        self.first_timestamp = -1  # of the first batch: the start for rolling by time
         self.largest_timestamp = -1
         self._largest_at = base_offset
         self._interval_bytes = index_interval_bytes
@@ -54,8 +54,8 @@ class Segment:
 
     # -- appending -------------------------------------------------------------------------------
 
-    def has_room(self, header: BatchHeader, segment_bytes: int, index_bytes: int) -> bool:
-        """May this batch go here: by size, by the room in the index, by what a relative offset can hold?"""
+    def fits(self, header: BatchHeader, segment_bytes: int, index_bytes: int) -> bool:
+        """Return whether a batch fits: by segment size, index size and the range of relative offsets."""
         return not self.size or (
             self.size + header.size <= segment_bytes
             and (len(self.offsets) + 1) * OFFSET_ENTRY.size <= index_bytes
@@ -63,7 +63,7 @@ class Segment:
         )
 
     def append(self, data: bytes, header: BatchHeader) -> None:
-        """Append one whole batch. OSError leaves the segment as it was."""
+        """Append one complete batch. An OSError leaves the segment unchanged."""
         self.fs.append(self.path, data)
         self._index(header, self.size)
         self.size += len(data)
@@ -75,25 +75,25 @@ class Segment:
             del self._recent_offsets[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
         if not position:
             self.first_timestamp = header.max_timestamp
-        self._note_timestamp(header)
+        self._track_timestamp(header)
         if self._since_entry > self._interval_bytes:
             self.offsets.add(header.last_offset, position)
             self.times.add(self.largest_timestamp, self._largest_at)
             self._since_entry = 0
         self._since_entry += header.size
 
-    def _note_timestamp(self, header: BatchHeader) -> None:
+    def _track_timestamp(self, header: BatchHeader) -> None:
         if header.max_timestamp > self.largest_timestamp:
             self.largest_timestamp, self._largest_at = header.max_timestamp, header.last_offset
 
     def close(self) -> None:
-        """No more is appended: the time index ends with the largest timestamp, so that no start has to look for it."""
+        """Add the largest timestamp to the time index, so that a restart does not need to search for it."""
         self.times.add(self.largest_timestamp, self._largest_at)
 
     # -- reading ---------------------------------------------------------------------------------
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Walk headers from a batch boundary; stops where the file has no whole batch left. Raises `DecodeError`."""
+        """Yield (position, header) from a batch boundary up to the last complete batch. Raises `DecodeError`."""
         window, start = b"", position
         while position + MIN_ENTRY <= self.size:
             if position + HEADER_SIZE > start + len(window) or position < start:
@@ -108,24 +108,24 @@ class Segment:
             position = end
 
     def floor(self, offset: int) -> int:
-        """Position of a batch at or before `offset`; exact near the end of the log, where most readers are."""
+        """Return the position of a batch at or before `offset`; exact near the log end, where most readers are."""
         if self._recent_offsets and offset >= self._recent_offsets[0]:
             return self._recent_positions[bisect_right(self._recent_offsets, offset) - 1]
         last_offset, position = self.offsets.floor(offset)
-        if not position or self._holds(position, last_offset):
+        if not position or self._has_batch_at(position, last_offset):
             return position
         for _ in self.rebuild(check_crc=False):  # the index disagrees with its log
             pass
         return self.offsets.floor(offset)[1]
 
-    def _holds(self, position: int, last_offset: int) -> bool:
+    def _has_batch_at(self, position: int, last_offset: int) -> bool:
         try:
             return read_entry_header(self.fs.read(self.path, position, HEADER_SIZE)).last_offset == last_offset
         except WireError:
             return False
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends at or past `offset`."""
+        """Return (position, header) of the first batch that ends at or past `offset`, or None."""
         for position, header in self.headers(self.floor(offset)):
             if header.last_offset >= offset:
                 return position, header
@@ -149,22 +149,25 @@ class Segment:
         self._find_largest_timestamp()
 
     def _find_largest_timestamp(self) -> int:
-        """From the indexes and the batches behind their last entries; returns the position behind the last batch."""
+        """Find the largest timestamp from the time index and the batches after its last entry.
+
+        Returns the position after the last batch.
+        """
         self.largest_timestamp, self._largest_at = self.times.last
         end = self.offsets.floor(MAX_RELATIVE_OFFSET + self.base_offset)[1]
         for position, header in self.headers(end):
-            self._note_timestamp(header)
+            self._track_timestamp(header)
             end = position + header.size
         return end
 
     def load(self) -> bool:
-        """Trust the indexes; False if they, or the batches behind their last entries, disagree with the file."""
+        """Load the indexes; return False if they, or the batches after their last entries, disagree with the log."""
         if not self.offsets.load() or not self.times.load():
             return False
         last_offset, position = self.offsets.floor(MAX_RELATIVE_OFFSET + self.base_offset)
         if position >= self.size if last_offset >= 0 else self.size > 2 * self._interval_bytes:
             return False
-        if last_offset >= 0 and not self._holds(position, last_offset):
+        if last_offset >= 0 and not self._has_batch_at(position, last_offset):
             return False
         try:
             return self._find_largest_timestamp() == self.size
@@ -172,7 +175,10 @@ class Segment:
             return False
 
     def rebuild(self, *, check_crc: bool) -> Iterator[BatchHeader]:
-        """Build the indexes anew, yielding every good batch; `size` ends at the first bad one, the file as it is."""
+        """Rebuild the indexes and yield every valid batch header.
+
+        `size` becomes the position of the first invalid batch; the file itself is not changed.
+        """
         end = self.fs.size(self.path)
         self.offsets.reset()
         self.times.reset()
@@ -181,7 +187,7 @@ class Segment:
         self._recent_positions.clear()
         self.size, next_offset = 0, self.base_offset
         while self.size + MIN_ENTRY <= end:
-            header = self.checked(self.size, next_offset, end, check_crc=check_crc)
+            header = self.read_valid_header(self.size, next_offset, end, check_crc=check_crc)
             if header is None:
                 return
             self._index(header, self.size)
@@ -189,8 +195,8 @@ class Segment:
             next_offset = header.next_offset
             yield header
 
-    def checked(self, position: int, next_offset: int, end: int, *, check_crc: bool) -> BatchHeader | None:
-        """The batch at a position if it is whole, follows what came before, and (if asked) is what was written."""
+    def read_valid_header(self, position: int, next_offset: int, end: int, *, check_crc: bool) -> BatchHeader | None:
+        """Return the header of the batch at a position, or None if it is incomplete, out of order, or fails its CRC."""
         try:
             header = read_entry_header(self.fs.read(self.path, position, HEADER_SIZE))
         except WireError:
@@ -203,13 +209,13 @@ class Segment:
             return None
         return header
 
-    def forget_transactions(self) -> None:
+    def delete_transaction_index(self) -> None:
         if self.fs.exists(self.transactions_path):
             self.fs.delete(self.transactions_path)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file that belongs to this segment."""
+        """Return the paths of all files that belong to this segment."""
         stem = self.path.removesuffix(".log")
         return tuple(stem + suffix for suffix in SUFFIXES)
 

@@ -1,14 +1,14 @@
-"""The transaction index: aborted transactions, in a `.txnindex` beside the segment that holds their marker.
+"""The transaction index: the aborted transactions of a segment, in its `.txnindex` file (TransactionIndex).
 
-Entries are Apache Kafka's, big-endian: version 0, producer id, first offset, offset of the marker, and the last stable
-offset at that moment.
+An entry belongs to the segment with the abort marker. Its format is Apache Kafka's, big-endian: version 0, producer id,
+first offset, offset of the marker, and the last stable offset at that time.
 """
 
 import struct
 from dataclasses import dataclass
 from typing import Final
 
-from reference.storage.filesystem import FileSystem
+from highwater.reference.storage.filesystem import FileSystem
 
 VERSION: Final = 0
 ENTRY: Final = struct.Struct(">hqqqq")
@@ -30,7 +30,7 @@ def add_entry(fs: FileSystem, path: str, entry: AbortedTransaction) -> None:
 
 
 def read_entries(fs: FileSystem, path: str) -> list[AbortedTransaction]:
-    """The entries up to the first that is cut or of another version; none when there is no file."""
+    """Return the entries up to the first truncated one or one of another version; empty if there is no file."""
     if not fs.exists(path):
         return []
     data = fs.read(path, 0, fs.size(path))

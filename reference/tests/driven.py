@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from reference.config import StoreConfig
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.effects import Effect, Flush, Send
-from reference.events import Instant
-from reference.metadata_store import MetadataStore
-from reference.store_messages import Connect, StoreReply, StoreRequest, WatchEvent
+from highwater.reference.configuration.broker import StoreConfig
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.effects import Effect, Flush, Instant, Send
+from highwater.reference.store.messages import Connect, StoreReply, StoreRequest, WatchEvent
+from highwater.reference.store.metadata_store import MetadataStore
 
 
 class Driven:

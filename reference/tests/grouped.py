@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from reference.clients.application import Application
-from reference.clients.judge import quarrels
-from reference.clients.member import MemberConfig
-from reference.drivers.simulation.world import Host
-from reference.groups.group import Group, GroupState
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
+from highwater.reference.clients.application import Application
+from highwater.reference.clients.judge import ownership_conflicts
+from highwater.reference.clients.member import MemberConfig
+from highwater.reference.drivers.simulation.world import Host
+from highwater.reference.groups.group import Group, GroupState
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
 
 TOPIC = "t"
 GROUP = "g"
@@ -16,7 +16,7 @@ SETTLE_MS = 60_000
 
 
 class Grouped(Simulated):
-    """`partitions` of one topic; members come by `join`. `quarrels` holds what two members of the group had at once."""
+    """`partitions` of one topic; `join` adds members. `ownership_conflicts` lists partitions with two owners at once."""
 
     def __init__(self, brokers: int = 1, partitions: int = 3, seed: int = 0, **settings: Any) -> None:
         quick = {"group_min_session_timeout_ms": 500, "offsets_topic_num_partitions": 1}
@@ -25,7 +25,7 @@ class Grouped(Simulated):
         self.coordinator(GROUP, 0)
         self.partitions = partitions
         self.members: dict[str, Application] = {}
-        self.quarrels: list[str] = []
+        self.ownership_conflicts: list[str] = []
         self.world.after_event = self._judge
 
     def join(self, name: str, *assignors: str, poll_ms: int = 50, **config: Any) -> Application:
@@ -72,7 +72,7 @@ class Grouped(Simulated):
 
     def _judge(self, host: Host) -> None:
         if host.name in self.members and self.group is not None:
-            self.quarrels += quarrels(self.members, self.group)
+            self.ownership_conflicts += ownership_conflicts(self.members, self.group)
 
     @property
     def settled(self) -> bool:

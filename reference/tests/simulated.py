@@ -2,20 +2,18 @@
 
 from typing import Any
 
-from reference.broker import Broker
-from reference.config import BrokerConfig, StoreConfig
-from reference.drivers.simulation.world import WALL_CLOCK_START_MS, World
-from reference.effects import Effect, Send
-from reference.events import STORE, Instant, Request, Response, broker_peer
-from reference.metadata_store import MetadataStore
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.broker import Broker
+from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
+from highwater.reference.drivers.simulation.world import WALL_CLOCK_START_MS, World
+from highwater.reference.effects import STORE, Effect, Instant, Request, Response, Send, broker_peer
+from highwater.reference.store.metadata_store import MetadataStore
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
 CLIENT = "client"
 STEP_MS = 5

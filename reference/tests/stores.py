@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 
-from reference.drivers.zookeeper import ZooKeeperLink
-from reference.store_messages import Connect, Operation, StoreReply, StoreRequest, WatchEvent
-from reference.tests.apache_kafka.write_segments import command, process, wait_for
-from reference.tests.driven import Driven
-from spec.ports import Ports
+from highwater.ports import Ports
+from highwater.reference.drivers.zookeeper import ZooKeeperLink
+from highwater.reference.store.messages import Connect, Operation, StoreReply, StoreRequest, WatchEvent
+from highwater.reference.tests.apache_kafka.write_segments import command, process, wait_for
+from highwater.reference.tests.driven import Driven
 
 PATIENCE_S = 30.0
 TIMEOUT_MS = 2_000

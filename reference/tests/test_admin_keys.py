@@ -2,40 +2,48 @@
 
 import pytest
 
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages import alter_configs as whole
-from reference.wire.messages import incremental_alter_configs as incremental
-from reference.wire.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
-from reference.wire.messages.create_acls import AclCreation, CreateAclsRequest
-from reference.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from reference.wire.messages.describe_acls import DescribeAclsRequest
-from reference.wire.messages.describe_configs import (
+from highwater.reference.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
-from reference.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from reference.wire.messages.describe_topic_partitions import (
+from highwater.reference.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
 )
-from reference.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
+from highwater.reference.wire.messages.replicas import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
 )
-from reference.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
+from highwater.reference.wire.messages.security import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
 )
-from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 TOPIC = "t"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -59,9 +67,9 @@ def change(
     world: Simulated, operation: int, name: str, value: str | None = None, *, kind: int = TOPIC_RESOURCE,
     topic: str = TOPIC, validate_only: bool = False,
 ) -> ErrorCode:  # fmt: skip
-    config = incremental.AlterableConfig(name=name, config_operation=operation, value=value)
-    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=topic, configs=(config,))
-    body = incremental.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    config = IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
+    resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=topic, configs=(config,))
+    body = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
     return ErrorCode(world.ask(body, 1).responses[0].error_code)
 
 
@@ -99,9 +107,9 @@ def test_faulty_changes_are_refused(world: Simulated) -> None:
 def test_alter_configs_replaces_all_settings(world: Simulated) -> None:
     default = setting(world, "retention.ms")
     change(world, SET, "retention.ms", "1000")
-    config = whole.AlterableConfig(name="retention.bytes", value="7")
-    resource = whole.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
-    answer = world.ask(whole.AlterConfigsRequest(resources=(resource,)), 2)
+    config = AlterableConfig(name="retention.bytes", value="7")
+    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
+    answer = world.ask(AlterConfigsRequest(resources=(resource,)), 2)
     assert answer.responses[0].error_code == ErrorCode.NONE
     assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == (default, "7")
 
@@ -224,19 +232,17 @@ def test_a_broker_tells_its_own_settings_only(world: Simulated) -> None:
 def test_a_change_that_is_not_clear_is_refused(world: Simulated) -> None:
     assert change(world, SET, "retention.ms", None) is ErrorCode.INVALID_REQUEST
     assert change(world, APPEND, "cleanup.policy", None) is ErrorCode.INVALID_REQUEST
-    config = incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="1000")
-    twice = incremental.AlterConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config, config)
-    )
-    once = incremental.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
+    config = IncrementalAlterableConfig(name="retention.ms", config_operation=SET, value="1000")
+    twice = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config, config))
+    once = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,))
     for resources in ((twice,), (once, once)):
-        reply = world.ask(incremental.IncrementalAlterConfigsRequest(resources=resources), 1)
+        reply = world.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
         assert {each.error_code for each in reply.responses} == {ErrorCode.INVALID_REQUEST}
-    null = whole.AlterConfigsResource(
+    null = AlterConfigsResource(
         resource_type=TOPIC_RESOURCE,
         resource_name=TOPIC,
-        configs=(whole.AlterableConfig(name="retention.ms", value=None),),
+        configs=(AlterableConfig(name="retention.ms", value=None),),
     )
-    reply = world.ask(whole.AlterConfigsRequest(resources=(null,)), 1)
+    reply = world.ask(AlterConfigsRequest(resources=(null,)), 1)
     assert reply.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert setting(world, "retention.ms") == "604800000"

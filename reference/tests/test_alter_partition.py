@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from reference.controller.alter_partition import validate_proposal
-from reference.controller.cluster import BrokerInfo, Cluster, TopicInfo
-from reference.controller.eligible import next_elr, trusted_isr
-from reference.guards import Guards
-from reference.replication.states import PartitionState
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.alter_partition import AlterPartitionRequestPartitionData, BrokerState
+from highwater.reference.controller.alter_partition import validate_proposal
+from highwater.reference.controller.cluster import BrokerInfo, Cluster, TopicInfo
+from highwater.reference.controller.election import next_elr, trusted_isr
+from highwater.reference.guards import Guards
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import AlterPartitionRequestPartitionData, BrokerState
 
 KEY = ("t", 0)
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=1, partition_epoch=7)

@@ -6,10 +6,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reference.clients.assignors import ASSIGNORS, Assignor, Counts, in_order, wanted
-from reference.clients.claims import Claims
-from reference.clients.subscriptions import Assignment, Subscription, pack_assignment, unpack_assignment
-from reference.guards import Guards
+from highwater.reference.clients.assignors import (
+    ASSIGNORS,
+    Assignor,
+    Claims,
+    Counts,
+    in_assignment_order,
+    subscribed_partitions,
+)
+from highwater.reference.clients.subscriptions import Assignment, Subscription, pack_assignment, unpack_assignment
+from highwater.reference.guards import Guards
 
 ON = Guards()
 TOPICS = ("a", "b", "c")
@@ -70,8 +76,8 @@ def test_every_partition_has_one_member_that_wants_it(
     assert shares.keys() == members.keys()
     assert len(given_out) == len(set(given_out))
     assert all(topic in members[member_id].topics for member_id, share in shares.items() for topic, _ in share)
-    withheld = set(wanted(members, partitions)) - set(given_out)
-    assert set(given_out) <= set(wanted(members, partitions))
+    withheld = set(subscribed_partitions(members, partitions)) - set(given_out)
+    assert set(given_out) <= set(subscribed_partitions(members, partitions))
     assert assignor.is_cooperative or not withheld
     assert all(any(each in claim.owned for claim in members.values()) for each in withheld)
 
@@ -95,7 +101,9 @@ def test_range_gives_neighbours_and_differs_by_one_in_a_topic(
 ) -> None:
     shares = ASSIGNORS["range"].assign(members, partitions, ON)
     for topic in partitions:
-        runs = [sorted(number for name, number in shares[each] if name == topic) for each in in_order(members)]
+        runs = [
+            sorted(number for name, number in shares[each] if name == topic) for each in in_assignment_order(members)
+        ]
         assert [number for run in runs for number in run] == (
             list(range(partitions[topic])) if any(topic in each.topics for each in members.values()) else []
         )
@@ -131,7 +139,7 @@ def test_sticky_leaves_no_member_that_could_take_from_one_with_two_more(
 @settings(max_examples=200, deadline=None)
 def test_sticky_moves_as_little_as_balance_allows(members: dict[str, Subscription], partitions: Counts) -> None:
     shares = ASSIGNORS["sticky"].assign(members, partitions, ON)
-    everything = set(wanted(members, partitions))
+    everything = set(subscribed_partitions(members, partitions))
     owned = sorted((len(each.owned & everything) for each in members.values()), reverse=True)
     least, extra = divmod(len(everything), len(members))
     best = sum(min(count, least + (place < extra)) for place, count in enumerate(owned))
@@ -155,7 +163,7 @@ def test_cooperative_leaves_nothing_out_once_all_have_revoked(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = settle(ASSIGNORS["cooperative-sticky"], members, partitions)
-    assert sorted(each for share in shares.values() for each in share) == wanted(members, partitions)
+    assert sorted(each for share in shares.values() for each in share) == subscribed_partitions(members, partitions)
 
 
 @given(owned=st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 9))), generation=st.integers(-1, 99))

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from reference.drivers.files import Disk
-from reference.drivers.tcp import Driver
-from reference.effects import HandlerFailed, Send
-from reference.events import Request
-from reference.procedures import Pending
-from reference.tests.simulated import Hand, Simulated
-from reference.wire.errors import DecodeError
-from reference.wire.messages.list_offsets import ListOffsetsRequest
-from reference.wire.messages.metadata import MetadataRequest
+from highwater.reference.drivers.files import Disk
+from highwater.reference.drivers.tcp import Driver
+from highwater.reference.effects import HandlerFailed, Request, Send
+from highwater.reference.procedures import Pending
+from highwater.reference.tests.simulated import Hand, Simulated
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.messages.metadata import MetadataRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 
 LIST_OFFSETS, METADATA = 2, 3
 

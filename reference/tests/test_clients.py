@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from reference.drivers.cluster import Cluster
+from highwater.reference.drivers.cluster import Cluster
 
 pytestmark = pytest.mark.xdist_group("cluster")
 NAMES = itertools.count()
@@ -148,17 +148,17 @@ async def _aiokafka(bootstrap: str, topic: str) -> list[int]:
     return found
 
 
-def test_nothing_is_lost_when_the_leader_is_killed(cluster: Cluster, bootstrap: str) -> None:
+def test_nothing_is_lost_when_the_leader_is_killed(shared_cluster: Cluster, bootstrap: str) -> None:
     topic = create(bootstrap)
     produce(bootstrap, topic, **{"enable.idempotence": True})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     leader = admin.list_topics(topic, 10).topics[topic].partitions[0].leader
-    cluster.kill(str(leader))
+    shared_cluster.kill(str(leader))
     try:
         produce(bootstrap, topic, **{"enable.idempotence": True})
     finally:
-        cluster.start(str(leader))
-        cluster.wait_until_ready()
+        shared_cluster.start(str(leader))
+        shared_cluster.wait_until_ready()
     consumer = group_consumer(bootstrap, f"group-{topic}")
     consumer.subscribe([topic])
     assert consume(consumer, 2 * RECORDS) == [*range(RECORDS), *range(RECORDS)]

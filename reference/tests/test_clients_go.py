@@ -6,8 +6,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from reference.tests.clients.build import built, expected, run
-from reference.tools import groups
+from highwater.reference.tests.clients.build import built, expected, run
+from highwater.reference.tools import groups
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 NAMES = itertools.count()

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from reference.tests.test_clients import create
+from highwater.reference.tests.test_clients import create
 
 pytestmark = pytest.mark.xdist_group("cluster")
 GROUPS = itertools.count()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reference.tests.apache_kafka.write_segments import command
-from spec.formats.verdict import UsageError
-from spec.releases import fetch_release
-from spec.toolchain import java
+from highwater.errors import UsageError
+from highwater.reference.tests.apache_kafka.write_segments import command
+from highwater.releases import fetch_release
+from highwater.toolchain import java
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 VERSION = "4.3.1"

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from reference.tests.clients.build import built, expected, run
+from highwater.reference.tests.clients.build import built, expected, run
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 NAMES = itertools.count()

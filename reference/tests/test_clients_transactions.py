@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from reference.tests.test_clients import create
-from spec.formats.verdict import UsageError
-from spec.releases import fetch_release
-from spec.toolchain import java
+from highwater.errors import UsageError
+from highwater.reference.tests.test_clients import create
+from highwater.releases import fetch_release
+from highwater.toolchain import java
 
 pytestmark = pytest.mark.xdist_group("cluster")
 IDS = itertools.count()

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from reference.drivers.files import Disk
-from reference.storage.cleaner import clean, install
-from reference.storage.log import Log, LogConfig
-from reference.tests.apache_kafka.write_segments import CODECS, lines
-from reference.wire.compression import Compression
-from reference.wire.log_entries import decode_entry, entries, entry_crc_valid
-from reference.wire.message_sets import build_message_set
-from reference.wire.records import Record, TimestampType, batch_headers, build_batch
-from spec.formats.verdict import UsageError
-from spec.releases import fetch_release
-from spec.toolchain import java
+from highwater.errors import UsageError
+from highwater.reference.drivers.files import Disk
+from highwater.reference.storage.cleaner import clean, install
+from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.tests.apache_kafka.write_segments import CODECS, lines
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
+from highwater.reference.wire.message_sets import build_message_set
+from highwater.reference.wire.records import Record, TimestampType, batch_headers, build_batch
+from highwater.releases import fetch_release
+from highwater.toolchain import java
 
 SEGMENTS = Path(__file__).parent / "apache_kafka" / "segments"
 WRITTEN = [(version, codec) for version, codecs in CODECS.items() for codec in codecs]

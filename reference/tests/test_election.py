@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.controller.election import (
+from highwater.reference.controller.election import (
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
     elect_reassigned,
     shrink,
 )
-from reference.controller.placement import assign_replicas
-from reference.replication.states import NO_LEADER, PartitionState
+from highwater.reference.controller.topic_changes import assign_replicas
+from highwater.reference.replication.states import NO_LEADER, PartitionState
 
 STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=1, partition_epoch=7)
 

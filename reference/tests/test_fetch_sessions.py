@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from reference.replication.fetch_sessions import LAST_EPOCH, Session
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.fetch import (
+from highwater.reference.replication.fetch_sessions import MAX_EPOCH, Session
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -14,8 +14,8 @@ from reference.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from reference.wire.records import build_batch
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.records import build_batch
 
 PARTITIONS = 3
 
@@ -76,7 +76,7 @@ def test_what_is_given_up_while_a_fetch_waits_is_not_told() -> None:
     session.update(request({0: 0, 1: 0}))
     answers = (PartitionData(partition_index=0, high_watermark=1), PartitionData(partition_index=1, high_watermark=1))
     session.update(request({}, forget=(0,)))
-    (told,) = session.news((FetchableTopicResponse(topic="t", partitions=answers),))
+    (told,) = session.changed_partitions((FetchableTopicResponse(topic="t", partitions=answers),))
     assert told.partitions == answers[1:]
 
 
@@ -113,6 +113,6 @@ def test_there_are_only_so_many_and_the_one_silent_longest_gives_way() -> None:
 def test_after_the_last_epoch_comes_the_first() -> None:
     cluster = Cluster()
     session = cluster.fetch({0: 0}, epoch=0).session_id
-    cluster.broker().served[1].handler.__self__._sessions._sessions[session].epoch = LAST_EPOCH  # type: ignore[attr-defined]
-    assert cluster.fetch({}, session=session, epoch=LAST_EPOCH).error_code == ErrorCode.NONE
+    cluster.broker().served[1].handler.__self__._sessions._sessions[session].epoch = MAX_EPOCH  # type: ignore[attr-defined]
+    assert cluster.fetch({}, session=session, epoch=MAX_EPOCH).error_code == ErrorCode.NONE
     assert cluster.fetch({}, session=session, epoch=1).error_code == ErrorCode.NONE

@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.wire.compression import Compression, compress, decompress, mend_lz4, spoil_lz4
-from reference.wire.errors import CompressionError, DecodeError, EncodeError
-from reference.wire.log_entries import MessageCrcError, decode_entry, down_convert, entries, entry_crc_valid, up_convert
-from reference.wire.message_sets import build_message_set
-from reference.wire.records import Record, TimestampType, build_batch, decode_records
+from highwater.reference.wire.compression import Compression, compress, decompress, mend_lz4, spoil_lz4
+from highwater.reference.wire.errors import CompressionError, DecodeError, EncodeError
+from highwater.reference.wire.log_entries import (
+    MessageCrcError,
+    decode_entry,
+    down_convert,
+    entries,
+    entry_crc_valid,
+    up_convert,
+)
+from highwater.reference.wire.message_sets import build_message_set
+from highwater.reference.wire.records import Record, TimestampType, build_batch, decode_records
 
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 RECORDS = [Record(7, 1_000, b"k", b"v" * 50), Record(9, 1_005, None, b"w"), Record(10, 1_002, b"gone", None)]

@@ -4,25 +4,30 @@ from typing import Any
 
 import pytest
 
-from reference.events import STORE, broker_peer
-from reference.groups.group import GroupState
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.framing import encode_response
-from reference.wire.messages.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
-from reference.wire.messages.delete_groups import DeleteGroupsRequest
-from reference.wire.messages.describe_groups import DescribeGroupsRequest
-from reference.wire.messages.heartbeat import HeartbeatRequest
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from reference.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from reference.wire.messages.list_groups import ListGroupsRequest
-from reference.wire.messages.offset_commit import (
+from highwater.reference.effects import STORE, broker_peer
+from highwater.reference.groups.group import GroupState
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import encode_response
+from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
 )
-from reference.wire.messages.offset_fetch import OffsetFetchRequest
-from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSubscription, encode_subscription
+from highwater.reference.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 
 GROUP, TOPIC = "g", "t"
 MINUTE_MS = 60_000

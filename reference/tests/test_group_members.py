@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reference.events import broker_peer
-from reference.tests.grouped import TOPIC, Grouped
-from reference.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from highwater.reference.effects import broker_peer
+from highwater.reference.tests.grouped import TOPIC, Grouped
+from highwater.reference.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 
 EAGER, COOPERATIVE = ("range",), ("cooperative-sticky",)
 
@@ -23,7 +23,7 @@ def test_one_to_four_consumers_on_three_partitions_and_back(assignors: tuple[str
         world.leave(name)
         sizes.append(sorted((len(share) for share in world.settle().values()), reverse=True))
     assert sizes == [[3], [2, 1], [1, 1, 1], [1, 1, 1, 0], [1, 1, 1], [2, 1], [3]]
-    assert not world.quarrels
+    assert not world.ownership_conflicts
 
 
 def test_a_cooperative_member_that_loses_nothing_notices_nothing() -> None:
@@ -37,7 +37,7 @@ def test_a_cooperative_member_that_loses_nothing_notices_nothing() -> None:
     world.settle()
     assert len(two.revoked_ever - given_up[two.name]) == 1
     assert one.revoked_ever == given_up[one.name]
-    assert not world.quarrels
+    assert not world.ownership_conflicts
 
 
 @pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=lambda names: names[0])
@@ -50,7 +50,7 @@ def test_the_leader_notices_new_partitions(assignors: tuple[str, ...]) -> None:
     world.ask(CreatePartitionsRequest(topics=(topic,), timeout_ms=2_000), 2, world.up[0])
     world.partitions = 6
     assert sorted(map(len, world.settle().values())) == [3, 3]
-    assert not world.quarrels
+    assert not world.ownership_conflicts
 
 
 def test_the_session_of_a_dead_member_expires() -> None:
@@ -72,7 +72,7 @@ def test_an_application_that_hangs_loses_its_share_and_gets_it_back() -> None:
     assert world.shares() == {"A": [], "B": [0, 1, 2]}
     hanging.polling = True
     assert sorted(map(len, world.settle().values())) == [1, 2]
-    assert not world.quarrels
+    assert not world.ownership_conflicts
 
 
 def test_a_static_member_that_restarts_has_its_share_again_and_nobody_rebalances() -> None:
@@ -123,7 +123,7 @@ def test_one_owner_at_a_time_and_all_owned_in_the_end(assignors: tuple[str, ...]
         else:
             world.members[name].polling = True
     world.settle()
-    assert not world.quarrels
+    assert not world.ownership_conflicts
 
 
 def live(world: Grouped, step: str, name: str, assignors: tuple[str, ...]) -> None:

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from reference.guards import Guards
-from spec.formats.verdict import UsageError
-from spec.guards import Guard, load_guards
+from highwater.errors import UsageError
+from highwater.reference.guards import Guards
+from highwater.spec.guards import Guard, load_guards
 
 SWITCHES = {field.name for field in dataclasses.fields(Guards)}
 SWITCHED = [guard for guard in load_guards().values() if guard.switch in SWITCHES]

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from reference.events import broker_peer
-from reference.storage.producer_state import BATCHES_KEPT, SEQUENCE_MODULUS, ProducerStates
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.init_producer_id import InitProducerIdRequest
-from reference.wire.messages.produce import PartitionProduceResponse
-from reference.wire.records import BatchHeader, build_batch, read_batch_header
+from highwater.reference.effects import broker_peer
+from highwater.reference.storage.producer_state import BATCHES_TO_RETAIN, SEQUENCE_MODULUS, ProducerStates
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.produce import PartitionProduceResponse
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest
+from highwater.reference.wire.records import BatchHeader, build_batch, read_batch_header
 
 TOPIC = "t"
 PRODUCER = {"producer_id": 77, "producer_epoch": 0}
@@ -54,7 +54,7 @@ def test_any_of_the_last_five_batches_is_answered_from_memory(world: Simulated) 
     offsets = [write(world, sequence).base_offset for sequence in range(7)]
     assert offsets == list(range(7))
     again = [write(world, sequence) for sequence in range(7)]
-    remembered = 7 - BATCHES_KEPT
+    remembered = 7 - BATCHES_TO_RETAIN
     assert [answer.base_offset for answer in again[remembered:]] == offsets[remembered:]
     assert {answer.error_code for answer in again[:remembered]} == {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
     assert world.end_offset(TOPIC) == 7
@@ -157,8 +157,8 @@ def states() -> ProducerStates:
 def test_a_snapshot_keeps_the_last_batch_of_each_producer_and_open_transactions() -> None:
     before, after = states(), states()
     for sequence in range(3):
-        before.note(header(sequence, sequence))
-    before.note(header(0, 3, producer_id=2, attributes=0x10))
+        before.update(header(sequence, sequence))
+    before.update(header(0, 3, producer_id=2, attributes=0x10))
     assert after.restore(before.snapshot())
     assert after.entries[1].last_sequence == 2
     assert after.entries[2].transaction_start == 3
@@ -169,7 +169,7 @@ def test_a_snapshot_keeps_the_last_batch_of_each_producer_and_open_transactions(
 
 def test_a_damaged_snapshot_is_refused() -> None:
     written = states()
-    written.note(header(0, 0))
+    written.update(header(0, 0))
     whole = written.snapshot()
     for damaged in (b"", whole[:-1], whole + b"\0", whole[:20] + b"\xff" + whole[21:]):
         other = states()
@@ -184,6 +184,6 @@ def test_a_control_batch_that_is_no_marker_ends_nothing() -> None:
             [(0, key, value, ())], base_offset=1, producer_id=1, producer_epoch=0, transactional=True, control=True
         )
         known = ProducerStates(lambda marker, batch=batch: batch)  # type: ignore[misc]
-        known.note(header(0, 0, attributes=0x10))
-        assert known.note(read_batch_header(batch)) is None
+        known.update(header(0, 0, attributes=0x10))
+        assert known.update(read_batch_header(batch)) is None
         assert known.entries[1].transaction_start == 0

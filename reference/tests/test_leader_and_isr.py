@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-from reference.replication.partition import Role
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.leader_and_isr import (
+from highwater.reference.replication.partition import Role
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
 )
-from reference.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 
 EPOCH = 9  # of a controller that is newer than the one there
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.legacy.broker import LegacyBroker
-from reference.legacy.delivery import Delivery, PositionLostError, SimpleConsumer, deliver
-from reference.legacy.log import EARLIEST, LATEST, LegacyLog, LegacyLogConfig, OutOfRangeError
-from reference.legacy.messages import MAX_NESTING, Message, entries, message_set, payloads, read_message
-from reference.legacy.requests import (
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.legacy.broker import LegacyBroker
+from highwater.reference.legacy.delivery import Delivery, PositionLostError, SimpleConsumer, deliver
+from highwater.reference.legacy.log import EARLIEST, LATEST, LegacyLog, LegacyLogConfig, OutOfRangeError
+from highwater.reference.legacy.messages import MAX_NESTING, Message, entries, message_set, payloads, read_message
+from highwater.reference.legacy.requests import (
     INVALID_FETCH_SIZE,
     NO_ERROR,
     OFFSET_OUT_OF_RANGE,
@@ -25,8 +25,8 @@ from reference.legacy.requests import (
     decode_send,
     encode_request,
 )
-from reference.wire.compression import Compression, compress
-from reference.wire.errors import CompressionError, DecodeError
+from highwater.reference.wire.compression import Compression, compress
+from highwater.reference.wire.errors import CompressionError, DecodeError
 
 some_payloads = st.lists(st.binary(max_size=60), min_size=1, max_size=12)
 codecs = st.sampled_from([Compression.NONE, Compression.GZIP, Compression.SNAPPY])

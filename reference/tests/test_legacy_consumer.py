@@ -7,17 +7,16 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reference.config import BrokerConfig, StoreConfig
-from reference.context import Context, from_json
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.drivers.simulation.world import World
-from reference.effects import Effect, Outbox
-from reference.events import STORE, Instant
-from reference.legacy.consumer import GroupConsumer
-from reference.legacy.registry import BrokerPartition, range_of, register_broker
-from reference.metadata_store import MetadataStore
-from reference.procedures import spawn
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
+from highwater.reference.context import Context, from_json
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.drivers.simulation.world import World
+from highwater.reference.effects import STORE, Effect, Instant, Outbox
+from highwater.reference.legacy.consumer import GroupConsumer
+from highwater.reference.legacy.registry import BrokerPartition, range_of, register_broker
+from highwater.reference.procedures import spawn
+from highwater.reference.store.metadata_store import MetadataStore
 
 SESSION_MS = 900
 SETTLE_MS = 4_000

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from reference.drivers.client import ClusterClient
-from reference.drivers.cluster import Cluster
-from reference.wire.framing import encode_request
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.client.cluster import ClusterClient
+from highwater.reference.drivers.cluster import Cluster
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest
+from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.xdist_group("limits")
 MIB = 1 << 20

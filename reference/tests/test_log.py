@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from reference.drivers.files import Disk
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.effects import Flush, Outbox
-from reference.storage.checkpoints import Checkpoint, parse_offsets
-from reference.storage.filesystem import FileSystem
-from reference.storage.leader_epochs import LeaderEpochCache
-from reference.storage.log import CorruptBatchError, Log, LogConfig, OffsetOutOfRangeError
-from reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.drivers.files import Disk
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.effects import Flush, Outbox
+from highwater.reference.storage.checkpoints import Checkpoint, parse_offsets
+from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.storage.leader_epochs import LeaderEpochCache
+from highwater.reference.storage.log import CorruptBatchError, Log, LogConfig, OffsetOutOfRangeError
+from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
@@ -182,7 +182,7 @@ def test_a_checkpoint_is_whole_or_the_old_one(fs: FileSystem) -> None:
     assert checkpoint.read() == {}
     (flush,) = out.drain()
     assert isinstance(flush, Flush)
-    checkpoint.flushed()
+    checkpoint.complete_flush()
     assert Checkpoint(fs, out, "points").read() == {("t", 0): 5}
 
 

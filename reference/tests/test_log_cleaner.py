@@ -5,13 +5,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
-from reference.storage.log import Log, LogConfig
-from reference.wire.compression import Compression
-from reference.wire.log_entries import decode_entry, entries
-from reference.wire.message_sets import build_message_set
-from reference.wire.records import BatchHeader, Record, batch_headers, build_batch
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
+from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.log_entries import decode_entry, entries
+from highwater.reference.wire.message_sets import build_message_set
+from highwater.reference.wire.records import BatchHeader, Record, batch_headers, build_batch
 
 COMPACT = LogConfig(segment_bytes=400, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))
 HORIZON_MS = COMPACT.delete_retention_ms
@@ -32,7 +32,7 @@ def append(log: Log, rows: list[Row], *, timestamp: int = 1_000, **batch: Any) -
 
 def flush(log: Log) -> None:
     log.begin_flush()
-    log.flushed()
+    log.complete_flush()
 
 
 def compact(log: Log, wall_ms: int = NOW, first_dirty: int = 0) -> Cleaning:

@@ -4,10 +4,9 @@ import struct
 
 import pytest
 
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.storage.log import Log, LogConfig
-from reference.storage.retention import retain
-from reference.wire.records import batch_headers, build_batch
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.storage.log import Log, LogConfig, retain
+from highwater.reference.wire.records import batch_headers, build_batch
 
 DAY_MS = 86_400_000
 

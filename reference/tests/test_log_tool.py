@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from reference.drivers.files import Disk
-from reference.storage.log import Log, LogConfig
-from reference.tools.log import app
-from reference.wire.records import batch_headers, build_batch
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.drivers.files import Disk
+from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.tools.log import app
+from highwater.reference.wire.records import batch_headers, build_batch
 
 SEGMENTS = Path(__file__).parent / "apache_kafka" / "segments"
 FOLDERS = sorted(path.parent for path in SEGMENTS.glob("*/*/*.log"))

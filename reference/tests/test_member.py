@@ -4,30 +4,35 @@ from typing import Any
 
 import pytest
 
-from reference.clients.member import GroupMember, MemberConfig
-from reference.clients.member_states import MemberState
-from reference.clients.subscriptions import Partition, Subscription, pack_assignment, unpack_assignment
-from reference.effects import Send
-from reference.events import Instant, Request, Response, broker_peer
-from reference.guards import Guards
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from reference.wire.messages.leave_group import LeaveGroupRequest
-from reference.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
-from reference.wire.messages.offset_commit import (
+from highwater.reference.clients.member import GroupMember, MemberConfig, MemberState
+from highwater.reference.clients.subscriptions import Partition, Subscription, pack_assignment, unpack_assignment
+from highwater.reference.effects import Instant, Request, Response, Send, broker_peer
+from highwater.reference.guards import Guards
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from highwater.reference.wire.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from highwater.reference.wire.messages.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 TOPIC = "t"
 EAGER, COOPERATIVE, BOTH = ("range",), ("cooperative-sticky",), ("cooperative-sticky", "range")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reference.metadata_store import FLUSHED, SNAPSHOT
-from reference.store_messages import (
+from highwater.reference.store.messages import (  # fmt: skip
     AddWatch,
     Connect,
     Create,
@@ -12,8 +11,9 @@ from reference.store_messages import (
     SetData,
     Stat,
     StoreRequest,
-)  # fmt: skip
-from reference.tests.driven import Driven
+)
+from highwater.reference.store.metadata_store import FLUSHED, SNAPSHOT
+from highwater.reference.tests.driven import Driven
 
 
 def test_ephemerals_end_with_their_session_and_only_with_it() -> None:

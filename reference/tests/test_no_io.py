@@ -44,7 +44,7 @@ def test_the_core_is_there() -> None:
 def test_the_core_imports_no_io(path: Path) -> None:
     assert not imported(path) & BANNED
     if path.parent != CORE / "wire":
-        assert not any(name.startswith("reference.drivers") for name in path.read_text().split())
+        assert not any(name.startswith("highwater.reference.drivers") for name in path.read_text().split())
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CORE)))

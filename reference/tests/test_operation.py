@@ -20,15 +20,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from reference.config import BrokerConfig
-from reference.config_checks import CONTRADICTIONS
-from reference.config_file import broker_config, read_config
-from reference.drivers.cluster import Cluster
-from reference.drivers.logs import STATE_CHANGE_FILE
-from reference.tests.conftest import QUICK
-from reference.tools import state_changes
-from spec.formats.verdict import UsageError
-from spec.ports import Ports
+from highwater.errors import UsageError
+from highwater.ports import Ports
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.checks import CONTRADICTIONS
+from highwater.reference.configuration.properties import broker_config, read_config
+from highwater.reference.drivers.cluster import Cluster
+from highwater.reference.drivers.logs import STATE_CHANGE_FILE
+from highwater.reference.tests.fixtures import QUICK
+from highwater.reference.tools import state_changes
 
 pytestmark = pytest.mark.xdist_group("operation")
 SAMPLE = re.compile(r'(kafka_\w+)(?:\{(\w+="[^"]*"(?:,\w+="[^"]*")*)\})? (\d+)')

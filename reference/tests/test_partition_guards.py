@@ -4,19 +4,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reference.config import BrokerConfig
-from reference.context import Context
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.effects import Outbox
-from reference.events import Instant
-from reference.procedures import Pending
-from reference.replication.isr_changes import Answer, Outcome, Proposal
-from reference.replication.partition import Partition
-from reference.replication.purgatory import Purgatory
-from reference.replication.states import PartitionState
-from reference.storage.log import Log, LogConfig
-from reference.wire.errors import ErrorCode
-from reference.wire.records import batch_headers, build_batch
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.context import Context
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.effects import Instant, Outbox
+from highwater.reference.procedures import Pending
+from highwater.reference.replication.isr_changes import Answer, Outcome, Proposal
+from highwater.reference.replication.partition import Partition
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.states import PartitionState
+from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.records import batch_headers, build_batch
 
 LAG_MS = 1_000
 
@@ -56,8 +55,8 @@ class Leader:
         self.partition.append(batch, header)
 
     def fetched(self, replica: int, offset: int) -> None:
-        self.partition.follower_fetched(replica, offset)
-        self.partition.follower_settled(replica)
+        self.partition.update_follower_state(replica, offset)
+        self.partition.maybe_expand_isr(replica)
 
     def later(self, wait_ms: int) -> None:
         now = self.context.now
@@ -97,7 +96,7 @@ def test_ack_needs_min_isr(on: bool) -> None:
     pending = leader.partition.committed(1, 60_000)
     pending.add_done_callback(lambda: heard.append(pending._value))  # type: ignore[arg-type]
     leader.later(2 * LAG_MS)
-    leader.asked.answer(Outcome.TAKEN, (1,), 8)
+    leader.asked.answer(Outcome.ACCEPTED, (1,), 8)
     assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if on else ErrorCode.NONE]
 
 
@@ -126,7 +125,7 @@ def test_await_state_after_conflict(on: bool) -> None:
 def test_ignore_stale_state(on: bool) -> None:
     leader = Leader(*off("IgnoreStaleState", on))
     leader.fetched(3, 0)
-    leader.asked.answer(Outcome.TAKEN, (1,), 6)
+    leader.asked.answer(Outcome.ACCEPTED, (1,), 6)
     assert (leader.partition.isr, leader.partition.partition_epoch) == (((1, 2), 7) if on else ((1,), 6))
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from reference.procedures import Pending, start_procedure
+from highwater.reference.procedures import Pending, start_procedure
 
 
 async def wait_for_ever() -> None:

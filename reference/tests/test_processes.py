@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reference.config import BrokerConfig
-from reference.config_file import read_config
-from reference.drivers.files import Disk
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.properties import read_config
+from highwater.reference.drivers.files import Disk
 
 pytestmark = pytest.mark.xdist_group("cluster")
 

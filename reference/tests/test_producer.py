@@ -8,21 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.clients.partitioners import StickyPartitioner, murmur2, partition_of_key
-from reference.clients.producer import Delivery, Producer, ProducerConfig
-from reference.effects import Send
-from reference.events import Instant, Response, broker_peer
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.wire.messages.metadata import (
+from highwater.reference.clients.producer import (
+    Delivery,
+    Producer,
+    ProducerConfig,
+    StickyPartitioner,
+    murmur2,
+    partition_of_key,
+)
+from highwater.reference.effects import Instant, Response, Send, broker_peer
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from reference.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from reference.wire.records import batch_headers, decode_records
+from highwater.reference.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from highwater.reference.wire.records import batch_headers, decode_records
 
 TOPIC = "t"
 NAME = "producer"

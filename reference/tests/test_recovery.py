@@ -8,12 +8,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.storage.leader_epochs import CHECKPOINT
-from reference.storage.log import Log, LogConfig
-from reference.storage.recovery import CorruptLogError
-from reference.wire.log_entries import entries
-from reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.storage.leader_epochs import CHECKPOINT
+from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.storage.recovery import CorruptLogError
+from highwater.reference.wire.log_entries import entries
+from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
 FOLDER = "t-0"
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=150)
@@ -51,7 +51,7 @@ def write(batches: list[int], *, epoch_every: int = 4) -> Written:
         sequences[producer] += count
         values += [value for _, _, value, _ in rows]
     log.begin_flush()
-    log.flushed()
+    log.complete_flush()
     return Written(fs, log, values)
 
 
@@ -168,7 +168,7 @@ def test_rot_below_the_recovery_point_is_refused_and_nothing_is_cut(offset: int)
     if path != written.log.segments[slot].path:  # below the segment of the recovery point nothing is read
         Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
         return
-    with pytest.raises(CorruptLogError, match=re.escape(f"{path}: a bad batch at offset {offset // 2 * 2}, byte ")):
+    with pytest.raises(CorruptLogError, match=re.escape(f"{path}: corrupt batch at offset {offset // 2 * 2}, byte ")):
         Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
     assert written.fs.read(path, 0, written.fs.size(path)) == before
 
@@ -240,7 +240,7 @@ def test_a_damaged_epoch_checkpoint_is_told_and_built_anew(data: bytes) -> None:
     written.fs.write(f"{FOLDER}/{CHECKPOINT}", data)
     log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=True)
     assert log.epochs.entries == [(0, 0), (1, 8), (2, 16), (3, 24), (4, 32)]
-    assert log.warnings == [f"{FOLDER}/{CHECKPOINT} is damaged: the leader epochs are read from the whole log"]
+    assert log.warnings == [f"{FOLDER}/{CHECKPOINT} is damaged; the leader epochs are rebuilt from the whole log"]
 
 
 def test_what_a_truncation_took_no_snapshot_or_epoch_brings_back() -> None:

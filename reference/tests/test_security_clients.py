@@ -14,18 +14,18 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from typer.testing import CliRunner
 
-from reference.config_file import broker_config
-from reference.drivers.access import Access
-from reference.drivers.client import ClusterClient
-from reference.drivers.cluster import Cluster
-from reference.security.login import Account
-from reference.tests.certificates import self_signed
-from reference.tests.conftest import QUICK
-from reference.tools import topics
-from reference.wire.framing import encode_request
-from reference.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from reference.wire.messages.metadata import MetadataRequest
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.client.access import Access
+from highwater.reference.client.cluster import ClusterClient
+from highwater.reference.configuration.properties import broker_config
+from highwater.reference.drivers.cluster import Cluster
+from highwater.reference.security.login import Account
+from highwater.reference.tests.certificates import self_signed
+from highwater.reference.tests.fixtures import QUICK
+from highwater.reference.tools import topics
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.metadata import MetadataRequest
+from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = pytest.mark.xdist_group("security")
 NAMES = itertools.count()

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.events import Request
-from reference.security.login import Account, Login
-from reference.security.mechanisms import MECHANISMS, Credentials
-from reference.security.sasl import SASL, Authenticator, SaslState
-from reference.security.scram import AuthenticationError, ScramClient, ScramServer, derive
-from reference.wire.errors import ErrorCode
-from reference.wire.framing import decode_request, encode_response
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.metadata import MetadataRequest
-from reference.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from reference.wire.messages.sasl_handshake import SaslHandshakeRequest
+from highwater.reference.effects import Request
+from highwater.reference.security.login import Account, Login
+from highwater.reference.security.mechanisms import MECHANISMS, Credentials
+from highwater.reference.security.sasl import SASL, Authenticator, SaslState
+from highwater.reference.security.scram import AuthenticationError, ScramClient, ScramServer, derive
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import decode_request, encode_response
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
+from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 
 USERS = {"alice": "secret", "bob,=": "pass=word"}
 

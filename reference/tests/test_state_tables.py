@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from reference import draw_states
-from reference.clients.member import GroupMember
-from reference.clients.member_states import MemberState
-from reference.draw_states import TABLES, all_states, draw, reachable, states_of
-from reference.groups.group import GROUP_TABLE, Group, GroupState
-from reference.state_table import InvalidTransitionError, StateTable
-from reference.tests.grouped import Grouped
+from highwater.reference import state_diagrams as draw_states
+from highwater.reference.clients.member import GroupMember, MemberState
+from highwater.reference.groups.group import GROUP_TABLE, Group, GroupState
+from highwater.reference.state_diagrams import TABLES, all_states, draw, reachable, states_of
+from highwater.reference.state_table import InvalidTransitionError, StateTable
+from highwater.reference.tests.grouped import Grouped
 
 each_table = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 
@@ -42,7 +41,7 @@ def test_every_step_is_drawn(table: StateTable[Any]) -> None:
 
 
 def test_the_document_is_fresh() -> None:
-    assert draw_states.FILE.read_text() == draw_states.document(), "run: python -m reference.draw_states"
+    assert draw_states.FILE.read_text() == draw_states.document(), "run: python -m highwater.reference.state_diagrams"
 
 
 def test_no_table_stands_undrawn() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.drivers.files import Disk
+from highwater.reference.drivers.files import Disk
 
 
 @pytest.fixture

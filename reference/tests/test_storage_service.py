@@ -5,28 +5,23 @@ from typing import Any
 
 import pytest
 
-from reference.broker import Broker
-from reference.config import BrokerConfig, StoreConfig
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.drivers.simulation.world import World
-from reference.effects import Send
-from reference.events import STORE, Request, broker_peer
-from reference.metadata_store import MetadataStore
-from reference.tests.simulated import Hand
-from reference.wire.compression import Compression
-from reference.wire.errors import ErrorCode
-from reference.wire.log_entries import decode_entry, entries
-from reference.wire.message_sets import build_message_set
-from reference.wire.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from reference.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from reference.wire.records import Record, build_batch
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.broker import Broker
+from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.drivers.simulation.world import World
+from highwater.reference.effects import STORE, Request, Send, broker_peer
+from highwater.reference.store.metadata_store import MetadataStore
+from highwater.reference.tests.simulated import Hand
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.log_entries import decode_entry, entries
+from highwater.reference.wire.message_sets import build_message_set
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from highwater.reference.wire.records import Record, build_batch
 
 CLIENT = "client"
 ONE = broker_peer(1)
@@ -149,7 +144,7 @@ def test_rot_in_what_was_flushed_keeps_one_replica_offline() -> None:
     data[70] ^= 0xFF
     cluster.disk.write(path, bytes(data))
     cluster.crash_and_start()
-    told = f"t-0 is offline: {path}: a bad batch at offset 0, byte 0, where everything was flushed; "
+    told = f"t-0 is offline: {path}: corrupt batch at offset 0, byte 0, in flushed data; "
     assert any(told in line.text for _, line in cluster.world.logged)
     cluster.until(lambda: led(cluster, "other"))
     assert cluster.values("other") == [b"sound"]
@@ -169,7 +164,7 @@ def test_a_damaged_checkpoint_is_told_and_costs_nothing(name: str, data: bytes) 
     assert cluster.disk.exists(path)
     cluster.disk.write(path, data)
     cluster.crash_and_start()
-    assert f"{path} is damaged and counts as empty" in [line.text for _, line in cluster.world.logged]
+    assert f"{path} is damaged; the broker treats it as empty" in [line.text for _, line in cluster.world.logged]
     cluster.until(lambda: led(cluster, "t"))
     assert cluster.values("t") == [b"one", b"two"]
 
@@ -179,7 +174,7 @@ def test_under_truncation_by_high_watermark_a_damaged_one_is_refused() -> None:
     cluster = Cluster(truncation="high_watermark")
     cluster.disk.write("replication-offset-checkpoint", b"0\n7\n")
     cluster.world.crash(ONE, lose_unflushed=False)
-    with pytest.raises(UsageError, match="replication-offset-checkpoint: the high watermarks are damaged"):
+    with pytest.raises(UsageError, match="replication-offset-checkpoint: The high watermark checkpoint is damaged"):
         cluster.world.start(ONE)
 
 

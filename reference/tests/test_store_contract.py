@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reference.drivers.cluster import Cluster
-from reference.store_messages import (
+from highwater.errors import UsageError
+from highwater.reference.drivers.cluster import Cluster
+from highwater.reference.store.messages import (
     AddWatch,
     Check,
     Children,
@@ -18,9 +19,8 @@ from reference.store_messages import (
     Ping,
     SetData,
 )
-from reference.tests.driven import Driven
-from reference.tests.stores import EmbeddedSession, Session, ZooKeeperSession, missing, zookeeper
-from spec.formats.verdict import UsageError
+from highwater.reference.tests.driven import Driven
+from highwater.reference.tests.stores import EmbeddedSession, Session, ZooKeeperSession, missing, zookeeper
 
 pytestmark = [pytest.mark.xdist_group("zookeeper"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 Sessions = Callable[[], Session]

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-from reference.effects import Effect
-from reference.events import STORE, Instant, broker_peer
-from reference.metadata_store import MetadataStore
-from reference.store_messages import Create, Operation
-from reference.tests.simulated import Simulated
+from highwater.reference.effects import STORE, Effect, Instant, broker_peer
+from highwater.reference.store.messages import Create, Operation
+from highwater.reference.store.metadata_store import MetadataStore
+from highwater.reference.tests.simulated import Simulated
 
 # The examples of the source document; ours may say more.
 FIELDS = {

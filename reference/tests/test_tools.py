@@ -13,13 +13,13 @@ import typer
 from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner, Result
 
-from conformance.targets.apache_kafka import apache_kafka
-from reference.drivers.client import ClusterClient
-from reference.drivers.cluster import Cluster
-from reference.tools import elect, groups, reassign, replicas, state_changes, topics
-from reference.tools.plans import Plan, propose, read_plan
-from spec.formats.verdict import ExitCode, UsageError
-from spec.toolchain import java
+from highwater.conformance.targets.apache_kafka import apache_kafka
+from highwater.errors import ExitCode, UsageError
+from highwater.reference.client.cluster import ClusterClient
+from highwater.reference.drivers.cluster import Cluster
+from highwater.reference.tools import elect, groups, reassign, replicas, state_changes, topics
+from highwater.reference.tools.plans import Plan, propose, read_plan
+from highwater.toolchain import java
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 HIGHWATER = typer.Typer()
@@ -166,12 +166,12 @@ def test_sound_copies_are_the_same(brokers: str) -> None:
     assert seen["batches"] >= 1
 
 
-def test_a_copy_that_differs_is_found(cluster: Cluster, bootstrap: str) -> None:
+def test_a_copy_that_differs_is_found(shared_cluster: Cluster, bootstrap: str) -> None:
     """One byte of a record that one broker holds is turned over, behind its back."""
     topic = create(bootstrap, "--replica-assignment", "1:2")
     fill(bootstrap, topic)
     eventually(lambda: run_json(bootstrap, "replicas", "verify", topic)["partitions"][0]["until"] == 30)
-    segment = cluster.folder / "broker-2" / f"{topic}-0" / f"{0:020}.log"
+    segment = shared_cluster.folder / "broker-2" / f"{topic}-0" / f"{0:020}.log"
     data = bytearray(segment.read_bytes())
     data[17] ^= 1  # in the checksum: the batch still reads
     segment.write_bytes(bytes(data))

@@ -2,20 +2,23 @@
 
 import pytest
 
-from reference.replication.partition import Role
-from reference.tests.simulated import Simulated
-from reference.topic_configs import TopicConfigs
-from reference.topic_values import SETTINGS
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.create_partitions import (
+from highwater.reference.configuration.topic_values import SETTINGS
+from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.replication.partition import Role
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from highwater.reference.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from reference.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from reference.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from reference.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TOPIC = "t"
 NOBODY = b"\x11" * 16

@@ -2,22 +2,24 @@
 
 import pytest
 
-from reference.api_versions import TRANSACTION_VERSION
-from reference.events import broker_peer
-from reference.tests.simulated import Simulated
-from reference.tests.transactional import Producer
-from reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
-from reference.transactions.states import STEPS, TABLE, TransactionState
-from reference.transactions.transaction import MAX_EPOCH, Transaction
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from reference.wire.messages.describe_transactions import DescribeTransactionsRequest
-from reference.wire.messages.init_producer_id import InitProducerIdRequest
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from reference.wire.messages.list_transactions import ListTransactionsRequest
-from reference.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from reference.wire.messages.sync_group import SyncGroupRequest
+from highwater.reference.api_versions import TRANSACTION_VERSION
+from highwater.reference.effects import broker_peer
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.tests.transactional import Producer
+from highwater.reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
+from highwater.reference.transactions.states import STEPS, TABLE, TransactionState
+from highwater.reference.transactions.transaction import MAX_EPOCH, Transaction
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from highwater.reference.wire.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol, SyncGroupRequest
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest
+from highwater.reference.wire.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    TopicRequest,
+)
 
 TOPIC = "t"
 BOTH = pytest.mark.parametrize("newest", [False, True], ids=["classic", "version 2"])

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from reference.drivers.simulation.disk import SimulatedDisk
-from reference.events import broker_peer
-from reference.tests.simulated import Simulated
-from reference.tests.transactional import Producer
-from spec.formats.verdict import UsageError
-from spec.releases import fetch_release
-from spec.toolchain import java
+from highwater.errors import UsageError
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.effects import broker_peer
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.tests.transactional import Producer
+from highwater.releases import fetch_release
+from highwater.toolchain import java
 
 TOPIC = "t"
 

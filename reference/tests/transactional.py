@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from reference.tests.simulated import Simulated
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from reference.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from reference.wire.messages.end_txn import EndTxnRequest
-from reference.wire.messages.init_producer_id import InitProducerIdRequest
-from reference.wire.messages.txn_offset_commit import (
+from highwater.reference.tests.simulated import Simulated
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

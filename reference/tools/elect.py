@@ -4,11 +4,18 @@ from typing import Annotated
 
 import typer
 
-from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from spec.formats.verdict import ExitCode, UsageError
+from highwater.errors import ExitCode, UsageError
+from highwater.reference.client.cluster import ClusterClient, refuse
+from highwater.reference.tools.output import (
+    BootstrapOption,
+    CommandConfigOption,
+    JsonOption,
+    connect,
+    print_json,
+    print_table,
+)
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.replicas import ElectLeadersRequest, TopicPartitions
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -75,5 +82,5 @@ def _elect(wanted: Wanted, client: ClusterClient, election_type: int, *, json_: 
 def _parse(text: str) -> TopicPartitions:
     topic, _, number = text.rpartition("-")
     if not topic or not number.isdigit():
-        raise UsageError("expected TOPIC-PARTITION", where=text, mend="e.g. orders-0")
+        raise UsageError("expected TOPIC-PARTITION", where=text, hint="e.g. orders-0")
     return TopicPartitions(topic=topic, partitions=(int(number),))

@@ -5,21 +5,35 @@ from typing import Annotated
 
 import typer
 
-from reference.drivers.client import ClusterClient, Connection, refuse
-from reference.tools.offsets import EARLIEST, LATEST, Offsets, offsets_at
-from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
-from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.messages.consumer_protocol import decode_assignment
-from reference.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.list_groups import ListGroupsRequest
-from reference.wire.messages.offset_commit import (
+from highwater.errors import UsageError
+from highwater.reference.client.cluster import BrokerConnection, ClusterClient, refuse
+from highwater.reference.tools.output import (
+    EARLIEST,
+    LATEST,
+    BootstrapOption,
+    CommandConfigOption,
+    JsonOption,
+    Offsets,
+    connect,
+    offsets_at,
+    print_json,
+    print_table,
+)
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
 )
-from reference.wire.messages.offset_fetch import OffsetFetchRequest
-from spec.formats.verdict import UsageError
+from highwater.reference.wire.messages.consumer_groups import decode_assignment
+from highwater.reference.wire.messages.groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -105,7 +119,7 @@ def reset_command(
         coordinator = _coordinator(cluster, group)
         state = _described(coordinator, group, known=False).group_state
         if state not in NOBODY:
-            raise UsageError(f"the group is {state}", where=group, mend="stop its members first")
+            raise UsageError(f"the group is {state}", where=group, hint="stop its members first")
         metadata = cluster.metadata(*topic)
         keys = [(str(each.name), part.partition_index) for each in metadata.topics for part in each.partitions]
         wanted = _targets(cluster, dict.fromkeys(keys, 0), to)
@@ -123,7 +137,7 @@ def reset_command(
             print("nothing was changed; add --execute")
 
 
-def _coordinator(cluster: ClusterClient, group: str) -> Connection:
+def _coordinator(cluster: ClusterClient, group: str) -> BrokerConnection:
     deadline = time.monotonic() + COORDINATOR_WAIT_S  # the first question may create the offsets topic
     while True:
         reply = cluster.call(FindCoordinatorRequest(key=group))
@@ -139,17 +153,17 @@ def _coordinator(cluster: ClusterClient, group: str) -> Connection:
         time.sleep(0.2)
 
 
-def _described(coordinator: Connection, group: str, *, known: bool = True) -> DescribedGroup:
+def _described(coordinator: BrokerConnection, group: str, *, known: bool = True) -> DescribedGroup:
     described: DescribedGroup
     (described,) = coordinator.call(DescribeGroupsRequest(groups=(group,))).groups
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         refuse(described.error_code, group)
     if known and described.group_state == "Dead":
-        raise UsageError("no such group", where=group, mend="see highwater groups list")
+        raise UsageError("no such group", where=group, hint="see highwater groups list")
     return described
 
 
-def _committed(coordinator: Connection, group: str) -> Offsets:
+def _committed(coordinator: BrokerConnection, group: str) -> Offsets:
     reply = coordinator.call(OffsetFetchRequest(group_id=group, topics=None))
     refuse(reply.error_code, group)
     return {
@@ -180,10 +194,10 @@ def _targets(cluster: ClusterClient, partitions: Offsets, to: str) -> Offsets:
         return {key: end[key] if offset < 0 else offset for key, offset in found.items()}
     if to.isdigit():
         return {key: min(max(int(to), first[key]), end[key]) for key in partitions}
-    raise UsageError(f"no place in a log: {to!r}", where="--to", mend="earliest, latest, 42 or @1760000000000")
+    raise UsageError(f"no place in a log: {to!r}", where="--to", hint="earliest, latest, 42 or @1760000000000")
 
 
-def _commit(coordinator: Connection, group: str, offsets: Offsets) -> None:
+def _commit(coordinator: BrokerConnection, group: str, offsets: Offsets) -> None:
     topics = tuple(
         OffsetCommitRequestTopic(
             name=name,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from reference.tools.segment_files import Batch, Finding, find_segments, read_batches, verify_segment
-from spec.formats.verdict import ExitCode
+from highwater.errors import ExitCode
+from highwater.reference.tools.segment_files import Batch, Finding, find_segments, read_batches, verify_segment
 
 app = typer.Typer(no_args_is_help=True)
 

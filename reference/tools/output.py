@@ -4,13 +4,14 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from reference.drivers.access import Access
-from reference.drivers.client import ClusterClient
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.client.access import Access
+from highwater.reference.client.cluster import ClusterClient, refuse
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 BootstrapOption = Annotated[
     str, typer.Option("--bootstrap-server", help="Brokers to begin with, HOST:PORT[,HOST:PORT].")
@@ -62,3 +63,40 @@ def numbers(text: str, where: str) -> tuple[int, ...]:
     if not all(part.strip().isdigit() for part in parts):
         raise UsageError(f"expected numbers like 1,2,3, not {text!r}", where=where)
     return tuple(int(part) for part in parts)
+
+
+# --------------------------------------------------------------------------------------------------
+# ListOffsets (key 2) for many partitions, each asked of its leader.
+
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+CONSUMER: Final = -1
+Offsets = dict[tuple[str, int], int]
+
+
+def leaders(cluster: ClusterClient, topics: Iterable[str]) -> Offsets:
+    """The broker that leads each partition; UsageError for one without a leader."""
+    found: Offsets = {}
+    names = sorted(set(topics))
+    for topic in cluster.metadata(*names).topics if names else ():
+        for part in topic.partitions:
+            if part.leader_id < 0:
+                raise UsageError("no leader", where=f"{topic.name}-{part.partition_index}", hint="see highwater elect")
+            found[str(topic.name), part.partition_index] = part.leader_id
+    return found
+
+
+def offsets_at(cluster: ClusterClient, partitions: Iterable[tuple[str, int]], timestamp: int) -> Offsets:
+    """The first offset at or after a time in milliseconds, -1 if none is; or the ends, `LATEST` and `EARLIEST`."""
+    keys = sorted(partitions)
+    led_by = leaders(cluster, (topic for topic, _ in keys))
+    found: Offsets = {}
+    for key in keys:
+        topic, number = key
+        part = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+        request = ListOffsetsRequest(replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic, partitions=(part,)),))
+        (answer,) = cluster.broker(led_by[key]).call(request).topics[0].partitions
+        refuse(answer.error_code, f"{topic}-{number}")
+        found[key] = answer.offset
+    return found

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from reference.controller.placement import assign_replicas
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.controller.topic_changes import assign_replicas
 
 VERSION: Final = 1
 Key = tuple[str, int]
@@ -32,7 +32,7 @@ def read_plan(path: Path) -> Plan:
     except OSError as error:
         raise UsageError(f"cannot read this plan ({error.strerror})", where=str(path)) from error
     except msgspec.DecodeError as error:
-        raise UsageError(f"no plan: {error}", where=str(path), mend="see highwater reassign generate --help") from error
+        raise UsageError(f"no plan: {error}", where=str(path), hint="see highwater reassign generate --help") from error
     if found.version != VERSION or not found.partitions:
         raise UsageError("expected version 1 and at least one partition", where=str(path))
     plan = {(each.topic, each.partition): each.replicas for each in found.partitions}

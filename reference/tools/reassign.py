@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import (
+from highwater.errors import ExitCode, UsageError
+from highwater.reference.client.cluster import ClusterClient, refuse
+from highwater.reference.tools.output import (
     BootstrapOption,
     CommandConfigOption,
     JsonOption,
@@ -17,14 +18,13 @@ from reference.tools.output import (
     print_json,
     print_table,
 )
-from reference.tools.plans import Key, Plan, plan_json, propose, read_plan, to_text
-from reference.wire.messages.alter_partition_reassignments import (
+from highwater.reference.tools.plans import Key, Plan, plan_json, propose, read_plan, to_text
+from highwater.reference.wire.messages.replicas import (
     AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from reference.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from spec.formats.verdict import ExitCode, UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -53,7 +53,7 @@ def generate_command(
         current = _assigned(metadata)
     missing = sorted(set(wanted) - set(racks))
     if missing:
-        raise UsageError(f"brokers {missing} are not alive", where="--brokers", mend=f"alive: {sorted(racks)}")
+        raise UsageError(f"brokers {missing} are not alive", where="--brokers", hint=f"alive: {sorted(racks)}")
     proposed = propose(current, {broker: racks[broker] for broker in wanted})
     if json_:
         print_json({"current": plan_json(current), "proposed": plan_json(proposed)})

@@ -12,12 +12,20 @@ from typing import Annotated, Final
 
 import typer
 
-from reference.drivers.client import Connection, refuse
-from reference.tools.offsets import EARLIEST, offsets_at
-from reference.tools.output import BootstrapOption, CommandConfigOption, JsonOption, connect, print_json, print_table
-from reference.wire.log_entries import entries
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from spec.formats.verdict import ExitCode
+from highwater.errors import ExitCode
+from highwater.reference.client.cluster import BrokerConnection, refuse
+from highwater.reference.tools.output import (
+    EARLIEST,
+    BootstrapOption,
+    CommandConfigOption,
+    JsonOption,
+    connect,
+    offsets_at,
+    print_json,
+    print_table,
+)
+from highwater.reference.wire.log_entries import entries
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -61,7 +69,7 @@ def verify_command(
     raise typer.Exit(ExitCode.VIOLATED if any(each.differing for each in found) else ExitCode.HELD)
 
 
-def _compare(replicas: dict[int, Connection], key: tuple[str, int], start: int) -> Comparison:
+def _compare(replicas: dict[int, BrokerConnection], key: tuple[str, int], start: int) -> Comparison:
     until = min(_fetch(each, key, start).high_watermark for each in replicas.values())
     streams = [_batches(each, key, start, until) for each in replicas.values()]
     same, ids = 0, tuple(replicas)
@@ -74,7 +82,7 @@ def _compare(replicas: dict[int, Connection], key: tuple[str, int], start: int) 
     return Comparison(*key, ids, until, same)
 
 
-def _batches(replica: Connection, key: tuple[str, int], start: int, until: int) -> Iterator[Batch]:
+def _batches(replica: BrokerConnection, key: tuple[str, int], start: int, until: int) -> Iterator[Batch]:
     """Whole batches below `until`; a replica whose log ends earlier just ends."""
     offset = start
     while offset < until:
@@ -87,7 +95,7 @@ def _batches(replica: Connection, key: tuple[str, int], start: int, until: int) 
         offset = headers[-1].next_offset
 
 
-def _fetch(replica: Connection, key: tuple[str, int], offset: int) -> PartitionData:
+def _fetch(replica: BrokerConnection, key: tuple[str, int], offset: int) -> PartitionData:
     part = FetchPartition(partition=key[1], fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
     topic = FetchTopic(topic=key[0], partitions=(part,))
     reply = replica.call(FetchRequest(replica_id=DEBUGGING_CONSUMER, min_bytes=0, topics=(topic,)))

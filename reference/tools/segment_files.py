@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from reference.storage.indexes import OFFSET_ENTRY, TIME_ENTRY
-from reference.wire.errors import WireError
-from reference.wire.log_entries import decode_entry, entry_crc_valid, read_entry_header
-from reference.wire.records import BatchHeader, Record
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.storage.indexes import OFFSET_ENTRY, TIME_ENTRY
+from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.log_entries import decode_entry, entry_crc_valid, read_entry_header
+from highwater.reference.wire.records import BatchHeader, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def find_segments(path: Path) -> list[Path]:
     found = sorted([*path.glob("*.log"), *path.glob("*/*.log")]) if path.is_dir() else []
     segments = [each for each in found if each.stem.isdigit()]
     if not segments:
-        mend = "name a segment's .log file, a partition's folder or a broker's data folder"
-        raise UsageError("no log segments here", where=str(path), mend=mend)
+        hint = "name a segment's .log file, a partition's folder or a broker's data folder"
+        raise UsageError("no log segments here", where=str(path), hint=hint)
     return segments
 
 

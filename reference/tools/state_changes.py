@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from reference.drivers.client import ClusterClient, refuse
-from reference.tools.output import (
+from highwater.errors import UsageError
+from highwater.reference.client.cluster import ClusterClient, refuse
+from highwater.reference.tools.output import (
     BootstrapOption,
     CommandConfigOption,
     JsonOption,
@@ -15,21 +16,22 @@ from reference.tools.output import (
     print_json,
     print_table,
 )
-from reference.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from reference.wire.messages.create_topics import (
+from highwater.reference.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from highwater.reference.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
-from reference.wire.messages.delete_topics import DeleteTopicsRequest
-from reference.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from reference.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from spec.formats.verdict import UsageError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -153,10 +155,14 @@ def alter_command(
     Example: highwater topics alter orders --partitions 6 --config retention.ms=3600000
     --bootstrap-server localhost:9092
     """
-    changes = [AlterableConfig(name=k, config_operation=SET, value=v) for k, v in pairs(config, "--config").items()]
-    changes += [AlterableConfig(name=key, config_operation=DELETE, value=None) for key in delete_config or []]
+    changes = [
+        IncrementalAlterableConfig(name=k, config_operation=SET, value=v) for k, v in pairs(config, "--config").items()
+    ]
+    changes += [
+        IncrementalAlterableConfig(name=key, config_operation=DELETE, value=None) for key in delete_config or []
+    ]
     if partitions is None and not changes:
-        raise UsageError("nothing to alter", where=topic, mend="give --partitions, --config or --delete-config")
+        raise UsageError("nothing to alter", where=topic, hint="give --partitions, --config or --delete-config")
     with connect(bootstrap, command_config) as cluster:
         replies: list[Any] = []
         if partitions is not None:
@@ -164,7 +170,9 @@ def alter_command(
             request = CreatePartitionsRequest(topics=(grown,), timeout_ms=TIMEOUT_MS)
             replies += cluster.controller().call(request).results
         if changes:
-            resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=tuple(changes))
+            resource = IncrementalAlterConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=topic, configs=tuple(changes)
+            )
             replies += cluster.controller().call(IncrementalAlterConfigsRequest(resources=(resource,))).responses
         for result in replies:
             refuse(result.error_code, topic, result.error_message)

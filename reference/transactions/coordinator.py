@@ -6,25 +6,69 @@ cannot affect a later transaction (KIP-890).  Up to EndTxn 4 it can end a later 
 
 from collections.abc import Iterable
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.store import OFFSETS_TOPIC, GroupStore
-from reference.procedures import spawn
-from reference.transactions.markers import MarkerSender
-from reference.transactions.producer_ids import ProducerIds
-from reference.transactions.states import IDLE, PREPARED, TransactionState
-from reference.transactions.store import Entry, TransactionStore
-from reference.transactions.transaction import (
+from highwater.reference.context import Context, from_json, to_json
+from highwater.reference.effects import Request
+from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
+from highwater.reference.procedures import spawn
+from highwater.reference.store.client import StoreClient
+from highwater.reference.transactions.markers import MarkerSender
+from highwater.reference.transactions.states import IDLE, PREPARED, TransactionState
+from highwater.reference.transactions.store import Entry, TransactionStore
+from highwater.reference.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     NO_EPOCH,
     NO_PRODUCER_ID,
     TopicPartition,
     Transaction,
 )
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from reference.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from reference.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+# --------------------------------------------------------------------------------------------------
+# Allocate producer ids that are unique in the cluster: each broker reserves blocks of them in the metadata store.
+
+
+PRODUCER_IDS = "/latest_producer_id_block"
+PRODUCER_ID_BLOCK = 1_000
+
+
+class ProducerIds:
+    """The block of producer ids that this broker has reserved (Apache Kafka: ProducerIdManager)."""
+
+    def __init__(self, store: StoreClient) -> None:
+        self._store = store
+        self._block = range(0)
+
+    async def take(self) -> int | None:
+        """Return an unused producer id, or None if the metadata store is not available."""
+        while not self._block:
+            block = await self._next_block()
+            if block is None:
+                return None
+            self._block = block
+        producer_id, self._block = self._block[0], self._block[1:]
+        return producer_id
+
+    async def _next_block(self) -> range | None:
+        while True:
+            stored = await self._store.get(PRODUCER_IDS)
+            if stored.error or stored.stat is None:
+                return None
+            start = int(from_json(stored.data))
+            end = to_json(start + PRODUCER_ID_BLOCK)
+            reply = await self._store.set(PRODUCER_IDS, end, stored.stat.version)
+            if not reply.error:
+                return range(start, start + PRODUCER_ID_BLOCK)
+            if reply.error != "BadVersion":
+                return None
+
 
 PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """By API key: older versions know INVALID_PRODUCER_EPOCH only (KIP-588)."""

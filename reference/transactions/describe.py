@@ -2,21 +2,26 @@
 
 import re
 
-from reference.context import Context
-from reference.events import Request
-from reference.replication.partition import Role
-from reference.replication.replica_manager import ReplicaManager
-from reference.transactions.states import TransactionState as State
-from reference.transactions.store import TransactionStore
-from reference.wire.errors import ErrorCode
-from reference.wire.messages import describe_transactions as described
-from reference.wire.messages import list_transactions as listed
-from reference.wire.messages.describe_producers import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.replication.partition import Role
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.transactions.states import TransactionState as State
+from highwater.reference.transactions.store import TransactionStore
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
     PartitionResponse,
     ProducerState,
+    TopicData,
     TopicResponse,
+    TransactionState,
 )
 
 
@@ -42,7 +47,7 @@ class DescribeHandler:
     def _partition(self, topic: str, number: int) -> PartitionResponse:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.knows(topic, number)
+            known = partition is not None or self._replicas.partition_exists(topic, number)
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition_index=number, error_code=error)
         return PartitionResponse(
@@ -60,22 +65,22 @@ class DescribeHandler:
             ),
         )
 
-    async def transactions(self, request: Request) -> described.DescribeTransactionsResponse:
+    async def transactions(self, request: Request) -> DescribeTransactionsResponse:
         """Return the state of each transactional id."""
-        body: described.DescribeTransactionsRequest = request.body
-        return described.DescribeTransactionsResponse(
+        body: DescribeTransactionsRequest = request.body
+        return DescribeTransactionsResponse(
             transaction_states=tuple(self._transaction(name) for name in body.transactional_ids)
         )
 
-    def _transaction(self, transactional_id: str) -> described.TransactionState:
+    def _transaction(self, transactional_id: str) -> TransactionState:
         error = self._store.check(transactional_id)
         entry = self._store.entries.get(transactional_id)
         if error is ErrorCode.NONE and entry is None:
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         if error is not ErrorCode.NONE or entry is None:
-            return described.TransactionState(error_code=error, transactional_id=transactional_id)
+            return TransactionState(error_code=error, transactional_id=transactional_id)
         current = entry.current
-        return described.TransactionState(
+        return TransactionState(
             transactional_id=transactional_id,
             transaction_state=current.state,
             transaction_timeout_ms=current.timeout_ms,
@@ -83,18 +88,17 @@ class DescribeHandler:
             producer_id=current.producer_id,
             producer_epoch=current.producer_epoch,
             topics=tuple(
-                described.TopicData(topic=topic, partitions=tuple(numbers))
-                for topic, numbers in current.by_topic.items()
+                TopicData(topic=topic, partitions=tuple(numbers)) for topic, numbers in current.by_topic.items()
             ),
         )
 
-    async def list(self, request: Request) -> listed.ListTransactionsResponse:
+    async def list(self, request: Request) -> ListTransactionsResponse:
         """Return the transactions that match every filter of the request."""
-        body: listed.ListTransactionsRequest = request.body
+        body: ListTransactionsRequest = request.body
         try:
             pattern = re.compile(body.transactional_id_pattern or "")
         except re.error:
-            return listed.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         known = set(State)
         oldest_ms = self._context.now.wall_ms - body.duration_filter
         matching = [
@@ -105,10 +109,10 @@ class DescribeHandler:
             and (body.duration_filter < 0 or 0 <= entry.current.started_ms < oldest_ms)
             and (not body.transactional_id_pattern or pattern.fullmatch(entry.current.transactional_id))
         ]
-        return listed.ListTransactionsResponse(
+        return ListTransactionsResponse(
             unknown_state_filters=tuple(state for state in body.state_filters if state not in known),
             transaction_states=tuple(
-                listed.TransactionState(
+                ListedTransactionState(
                     transactional_id=transaction.transactional_id,
                     producer_id=transaction.producer_id,
                     transaction_state=transaction.state,

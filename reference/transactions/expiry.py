@@ -3,13 +3,13 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from reference.context import Context
-from reference.procedures import spawn
-from reference.replication.purgatory import Purgatory
-from reference.replication.replica_manager import ReplicaManager
-from reference.transactions.coordinator import TransactionCoordinator
-from reference.transactions.states import IDLE, TransactionState
-from reference.transactions.store import TransactionStore
+from highwater.reference.context import Context
+from highwater.reference.procedures import spawn
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.transactions.coordinator import TransactionCoordinator
+from highwater.reference.transactions.states import IDLE, TransactionState
+from highwater.reference.transactions.store import TransactionStore
 
 
 class Expiry:

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from reference.context import Context
-from reference.events import Request
-from reference.groups.store import OFFSETS_TOPIC, GroupStore
-from reference.metadata_cache import MetadataCache
-from reference.peers import Peers
-from reference.procedures import Pending, start_procedure
-from reference.replication.partition import Role
-from reference.replication.purgatory import Purgatory
-from reference.replication.replica_manager import ReplicaManager
-from reference.storage.producer_state import Marker, marker_record
-from reference.transactions.states import TransactionState
-from reference.transactions.transaction import TopicPartition, Transaction
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.write_txn_markers import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.peers import Peers
+from highwater.reference.procedures import Pending, start_procedure
+from highwater.reference.replication.partition import Role
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.storage.producer_state import Marker, marker_record
+from highwater.reference.transactions.states import TransactionState
+from highwater.reference.transactions.transaction import TopicPartition, Transaction
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -25,7 +25,7 @@ from reference.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from reference.wire.records import batch_headers, build_batch
+from highwater.reference.wire.records import batch_headers, build_batch
 
 MARKERS_VERSION = 1
 RETRY_MS = 50
@@ -66,9 +66,9 @@ class MarkerWriter:
     async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.knows(topic, number)
+            known = partition is not None or self._replicas.partition_exists(topic, number)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not partition.has_enough(partition.isr):
+        if not partition.has_min_isr(partition.isr):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         key, value = marker_record(Marker(marker.transaction_result, marker.coordinator_epoch))
         batch = build_batch(

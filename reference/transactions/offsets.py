@@ -3,14 +3,14 @@
 Member and generation are checked as for OffsetCommit (KIP-447): a zombie whose partitions were reassigned is fenced.
 """
 
-from reference.events import Request
-from reference.groups.coordinator import GroupCoordinator
-from reference.groups.group import CommittedOffset
-from reference.groups.offsets import OffsetsCoordinator
-from reference.groups.store import OFFSETS_TOPIC, GroupStore
-from reference.transactions.verification import TransactionVerifier
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.txn_offset_commit import (
+from highwater.reference.effects import Request
+from highwater.reference.groups.coordinator import GroupCoordinator
+from highwater.reference.groups.group import CommittedOffset
+from highwater.reference.groups.offsets import OffsetsCoordinator
+from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
+from highwater.reference.transactions.verification import TransactionVerifier
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

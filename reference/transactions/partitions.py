@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.transactions.coordinator import CLASSIC_VERSION, TransactionCoordinator, error_for_version
-from reference.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_partitions_to_txn import (
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.transactions.coordinator import CLASSIC_VERSION, TransactionCoordinator, error_for_version
+from highwater.reference.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

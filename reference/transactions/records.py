@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from reference.groups.records import pack
-from reference.transactions.states import BY_ID, IDS, TransactionState
-from reference.transactions.transaction import Transaction
-from reference.wire.codec import decode
-from reference.wire.errors import DecodeError
-from reference.wire.schema import Int8, Int16, Int32, Int64, String, message, struct, tagged
+from highwater.reference.groups.records import pack
+from highwater.reference.transactions.states import BY_ID, IDS, TransactionState
+from highwater.reference.transactions.transaction import Transaction
+from highwater.reference.wire.codec import decode
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.schema import Int8, Int16, Int32, Int64, String, message, struct, tagged
 
 KEY_VERSION = 0
 VALUE_VERSION = 1

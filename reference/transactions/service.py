@@ -1,26 +1,25 @@
 """Create the components of the transaction coordinator and list the APIs that they serve."""
 
-from reference.api_versions import ServedApi
-from reference.context import Context
-from reference.groups.coordinator import GroupCoordinator
-from reference.groups.offsets import OffsetsCoordinator
-from reference.groups.store import GroupStore
-from reference.guards import Guards
-from reference.metadata_cache import MetadataCache
-from reference.peers import Peers
-from reference.replication.purgatory import Purgatory
-from reference.replication.replica_manager import ReplicaManager
-from reference.store_client import StoreClient
-from reference.transactions.coordinator import TransactionCoordinator
-from reference.transactions.describe import DescribeHandler
-from reference.transactions.expiry import Expiry
-from reference.transactions.markers import MarkerSender, MarkerWriter
-from reference.transactions.offsets import TransactionalOffsets
-from reference.transactions.partitions import AddPartitionsHandler
-from reference.transactions.producer_ids import ProducerIds
-from reference.transactions.store import TransactionStore
-from reference.transactions.transaction import EPOCH_BUMP_VERSION
-from reference.transactions.verification import TransactionVerifier
+from highwater.reference.api_versions import ServedApi
+from highwater.reference.context import Context
+from highwater.reference.groups.coordinator import GroupCoordinator
+from highwater.reference.groups.offsets import OffsetsCoordinator
+from highwater.reference.groups.store import GroupStore
+from highwater.reference.guards import Guards
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.peers import Peers
+from highwater.reference.replication.purgatory import Purgatory
+from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.store.client import StoreClient
+from highwater.reference.transactions.coordinator import ProducerIds, TransactionCoordinator
+from highwater.reference.transactions.describe import DescribeHandler
+from highwater.reference.transactions.expiry import Expiry
+from highwater.reference.transactions.markers import MarkerSender, MarkerWriter
+from highwater.reference.transactions.offsets import TransactionalOffsets
+from highwater.reference.transactions.partitions import AddPartitionsHandler
+from highwater.reference.transactions.store import TransactionStore
+from highwater.reference.transactions.transaction import EPOCH_BUMP_VERSION
+from highwater.reference.transactions.verification import TransactionVerifier
 
 CLASSIC_TRANSACTION_VERSION = 1
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from reference.state_table import StateTable
+from highwater.reference.state_table import StateTable
 
 
 class TransactionState(StrEnum):

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reference.context import Context
-from reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
-from reference.metadata_cache import MetadataCache
-from reference.replication.partition import Partition, Role
-from reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
-from reference.transactions.states import TABLE, TransactionState
-from reference.transactions.transaction import Transaction
-from reference.wire.errors import ErrorCode
-from reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.context import Context
+from highwater.reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
+from highwater.reference.transactions.states import TABLE, TransactionState
+from highwater.reference.transactions.transaction import Transaction
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -111,7 +111,7 @@ class TransactionStore:
         partition = self._owned.get(self.partition_for(transactional_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
-        if not partition.has_enough(partition.isr):
+        if not partition.has_min_isr(partition.isr):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         batch = build_batch([(self._context.now.wall_ms, pack_key(transactional_id), value, ())])
         ((_, header),) = batch_headers(batch)

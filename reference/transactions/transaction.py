@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reference.transactions.states import TABLE, TransactionState
+from highwater.reference.transactions.states import TABLE, TransactionState
 
 NO_EPOCH: Final = -1
 NO_PRODUCER_ID: Final = -1

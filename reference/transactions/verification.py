@@ -6,16 +6,16 @@ transaction version 2 the leader asks the coordinator to add the partition, so p
 
 from typing import Any
 
-from reference.context import Context
-from reference.events import Request
-from reference.metadata_cache import MetadataCache
-from reference.peers import Peers
-from reference.procedures import Pending, spawn, start_procedure
-from reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
-from reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
-from reference.transactions.transaction import TopicPartition
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_partitions_to_txn import (
+from highwater.reference.context import Context
+from highwater.reference.effects import Request
+from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.peers import Peers
+from highwater.reference.procedures import Pending, spawn, start_procedure
+from highwater.reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
+from highwater.reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
+from highwater.reference.transactions.transaction import TopicPartition
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,

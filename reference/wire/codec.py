@@ -3,10 +3,10 @@
 import struct
 from typing import TypeVar
 
-from reference.wire.errors import BufferUnderflowError, EncodeError, InvalidStringError, TrailingBytesError
-from reference.wire.readers import struct_reader
-from reference.wire.schema import message_layout
-from reference.wire.writers import struct_writer
+from highwater.reference.wire.errors import BufferUnderflowError, EncodeError, InvalidStringError, TrailingBytesError
+from highwater.reference.wire.readers import struct_reader
+from highwater.reference.wire.schema import message_layout
+from highwater.reference.wire.writers import struct_writer
 
 M = TypeVar("M")
 

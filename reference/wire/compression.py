@@ -11,7 +11,7 @@ from typing import Final
 
 import cramjam
 
-from reference.wire.errors import CompressionError
+from highwater.reference.wire.errors import CompressionError
 
 
 class Compression(IntEnum):

@@ -10,18 +10,18 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reference.wire.codec import decode, encode_into
-from reference.wire.errors import (
+from highwater.reference.wire.codec import decode, encode_into
+from highwater.reference.wire.errors import (
     BufferUnderflowError,
     EncodeError,
     FrameSizeError,
     InvalidLengthError,
     InvalidStringError,
 )
-from reference.wire.readers import read_tags
-from reference.wire.registry import Api, api_of, api_of_key
-from reference.wire.schema import MAX_STRING
-from reference.wire.writers import write_tags
+from highwater.reference.wire.readers import read_tags
+from highwater.reference.wire.registry import Api, api_of, api_of_key
+from highwater.reference.wire.schema import MAX_STRING
+from highwater.reference.wire.writers import write_tags
 
 API_VERSIONS: Final = 18
 CONTROLLED_SHUTDOWN: Final = 7

@@ -6,16 +6,16 @@ All begin with offset, size and, at the same place, the magic; so a log may hold
 from collections.abc import Iterator
 from typing import Final
 
-from reference.wire.compression import Compression
-from reference.wire.errors import BufferUnderflowError, DecodeError, EncodeError, InvalidBatchError
-from reference.wire.message_sets import (
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import BufferUnderflowError, DecodeError, EncodeError, InvalidBatchError
+from highwater.reference.wire.message_sets import (
     MIN_SIZE,
     build_message_set,
     decode_message,
     message_crc_valid,
     read_message_header,
 )
-from reference.wire.records import (
+from highwater.reference.wire.records import (
     DEFAULT_MAX_BYTES,
     HEADER_SIZE,
     MAGIC,

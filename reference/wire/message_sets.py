@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from reference.wire.compression import Compression, compress, decompress, mend_lz4, spoil_lz4
-from reference.wire.errors import BufferUnderflowError, EncodeError, InvalidBatchError
-from reference.wire.records import COMPRESSION_BITS, LENGTH_END, BatchHeader, Record, TimestampType
+from highwater.reference.wire.compression import Compression, compress, decompress, mend_lz4, spoil_lz4
+from highwater.reference.wire.errors import BufferUnderflowError, EncodeError, InvalidBatchError
+from highwater.reference.wire.records import COMPRESSION_BITS, LENGTH_END, BatchHeader, Record, TimestampType
 
 CRC_END: Final = LENGTH_END + 4
 NO_TIMESTAMP: Final = -1

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
-from reference.wire.errors import (
+from highwater.reference.wire.errors import (
     BufferUnderflowError,
     InvalidLengthError,
     InvalidTagError,
     InvalidVarintError,
     UnexpectedNullError,
 )
-from reference.wire.schema import (
+from highwater.reference.wire.schema import (
     MAX_STRING,
     ArrayOf,
     Field,

@@ -11,15 +11,10 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from reference.wire.compression import Compression, compress, decompress
-from reference.wire.errors import (
-    BufferUnderflowError,
-    EncodeError,
-    InvalidBatchError,
-    InvalidStringError,
-)
-from reference.wire.frozen import frozen
-from reference.wire.varint import read_varint, read_varlong, write_varint
+from highwater.reference.wire.compression import Compression, compress, decompress
+from highwater.reference.wire.errors import BufferUnderflowError, EncodeError, InvalidBatchError, InvalidStringError
+from highwater.reference.wire.schema import frozen
+from highwater.reference.wire.varint import read_varint, read_varlong, write_varint
 
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61

@@ -8,15 +8,7 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from reference.wire.schema import (
-    ArrayOf,
-    Field,
-    FieldType,
-    Layout,
-    StructOf,
-    derived,
-    message_layout,
-)
+from highwater.reference.wire.schema import ArrayOf, Field, FieldType, Layout, StructOf, derived, message_layout
 
 M = TypeVar("M")
 

@@ -6,7 +6,7 @@ unrolled, and their values looked up.
 
 from typing import Final
 
-from reference.wire.errors import InvalidVarintError
+from highwater.reference.wire.errors import InvalidVarintError
 
 ZIGZAG: Final = tuple((raw >> 1) ^ -(raw & 1) for raw in range(1 << 14))
 """The values of all varints of one and two bytes."""

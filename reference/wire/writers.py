@@ -10,8 +10,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from reference.wire.errors import EncodeError
-from reference.wire.schema import (
+from highwater.reference.wire.errors import EncodeError
+from highwater.reference.wire.schema import (
     MAX_STRING,
     ArrayOf,
     Field,

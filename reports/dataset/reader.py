@@ -13,14 +13,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reports.columns import OPTIONAL, RECORDS, STORED, TOMBSTONE, UNKNOWN, Ints, Operations, Status, row_of, stamped
-from reports.dataset import schema
-from reports.dataset.schema import Manifest, bucket_file, bucket_of
-from reports.ingest.builder import Values
-from reports.ingest.history import Ingested, Partitioned
-from reports.ingest.lives import Former, after
-from reports.tables import Step, Tables, Transactions
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.columns import (
+    OPTIONAL,
+    RECORDS,
+    STORED,
+    TOMBSTONE,
+    UNKNOWN,
+    Ints,
+    Operations,
+    Status,
+    row_of,
+    stamped,
+)
+from highwater.reports.dataset import schema
+from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
+from highwater.reports.ingest.builder import Values
+from highwater.reports.ingest.history import Ingested, Partitioned
+from highwater.reports.ingest.incarnations import Former, after
+from highwater.reports.tables import Step, Tables, Transactions
 
 
 class Part(NamedTuple):
@@ -42,10 +53,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode((folder / schema.MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"not a dataset: {error}", where=str(folder), mend="see highwater audit --out DIR") from error
+        raise UsageError(f"not a dataset: {error}", where=str(folder), hint="see highwater audit --out DIR") from error
     if manifest.version != schema.VERSION:
         what = f"a dataset of version {manifest.version}, not {schema.VERSION}"
-        raise UsageError(what, where=str(folder), mend="read the history again, with highwater audit HISTORY --out DIR")
+        raise UsageError(what, where=str(folder), hint="read the history again, with highwater audit HISTORY --out DIR")
     return manifest
 
 
@@ -195,7 +206,7 @@ def _telling_of_damage(path: Path) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         what = f"damaged: {str(error).splitlines()[0]}"
-        raise UsageError(what, where=str(path), mend="read the history again") from error
+        raise UsageError(what, where=str(path), hint="read the history again") from error
 
 
 @contextmanager
@@ -203,7 +214,7 @@ def _opened(path: Path, columns: Any) -> Iterator[Any]:
     """UsageError for a file that has other columns, as those of another version may."""
     with _telling_of_damage(path), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(columns):
-            raise UsageError("not the columns of a dataset", where=str(path), mend="read the history again")
+            raise UsageError("not the columns of a dataset", where=str(path), hint="read the history again")
         yield file
 
 

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from reports.columns import NARROW, RECORDS, STORED
-from reports.importers.quarantine import Quarantine
-from spec.formats.history import Config, Event
+from highwater.reports.columns import NARROW, RECORDS, STORED
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.spec.formats.history import Config, Event
 
 VERSION: Final = 2
 MANIFEST: Final = "dataset.json"

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reports.columns import RECORDS, STORED, Ints, Operations
-from reports.dataset import schema
-from reports.dataset.schema import Manifest, bucket_file, bucket_of
-from reports.importers.formats import History
-from reports.ingest.events import Ingest
-from reports.ingest.lives import Former
-from reports.tables import Step
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.columns import RECORDS, STORED, Ints, Operations
+from highwater.reports.dataset import schema
+from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
+from highwater.reports.importers.formats import History
+from highwater.reports.ingest.events import Ingest
+from highwater.reports.ingest.incarnations import Former
+from highwater.reports.tables import Step
 
 WAITING_BYTES: Final = 96 << 20
 ROW_GROUP: Final = 1 << 18
@@ -35,7 +35,7 @@ def telling_of_the_disk(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         what = f"cannot write the dataset ({os.strerror(error.errno) if error.errno else error})"
-        raise UsageError(what, where=str(folder), mend="free disk space or write elsewhere") from error
+        raise UsageError(what, where=str(folder), hint="free disk space or write elsewhere") from error
 
 
 class Writer:
@@ -51,7 +51,7 @@ class Writer:
         self._rows: list[int] = []
         self._records: list[int] = []
         if folder.exists() and any(folder.iterdir()) and not (folder / schema.MANIFEST).exists():
-            raise UsageError("there is something else", where=str(folder), mend="give a folder that is new or empty")
+            raise UsageError("there is something else", where=str(folder), hint="give a folder that is new or empty")
 
     def __enter__(self) -> "Writer":
         with telling_of_the_disk(self._folder):

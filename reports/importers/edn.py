@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from reports.importers.quarantine import Quarantine
-from reports.importers.sources import LINE_LIMIT, numbered_lines
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import LINE_LIMIT, numbered_lines
 
 MAP: Final = "{"
 SET: Final = "#{"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from spec.formats.history import Event
+from highwater.spec.formats.history import Event
 
 
 class Emitter:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reports.importers import jepsen, jepsen_file, native, verifiable
-from reports.importers.quarantine import Quarantine
-from reports.importers.shape import sound
-from reports.importers.sources import read_head
-from spec.formats.history import Config, Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers import jepsen, jepsen_file, native, verifiable
+from highwater.reports.importers.jepsen_shape import sound
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import read_head
+from highwater.spec.formats.history import Config, Event
 
 Reader = Callable[[str, Quarantine], tuple[Config, Iterator[Event]]]
 
@@ -48,7 +48,7 @@ def open_history(where: str, name: str | None = None) -> History:
     UsageError when nothing in it can be read: no such file, no format that we know.
     """
     if name is not None and name not in FORMATS:
-        raise UsageError(f"no format {name!r}", where="--format", mend=f"there are {', '.join(FORMATS)}")
+        raise UsageError(f"no format {name!r}", where="--format", hint=f"there are {', '.join(FORMATS)}")
     found = name or detect(where)
     quarantine = Quarantine()
     config, events = FORMATS[found].read(where, quarantine)
@@ -66,5 +66,5 @@ def detect(where: str) -> str:
         if candidate.recognises(head):
             return name
     raise UsageError(
-        f"in no format that is known; it begins with {head[:40]!r}", where=where, mend=f"--format {'|'.join(FORMATS)}"
+        f"in no format that is known; it begins with {head[:40]!r}", where=where, hint=f"--format {'|'.join(FORMATS)}"
     )

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from reports.importers.edn import MAP, SET
+from highwater.reports.importers.edn import MAP, SET
 
 # First code, code that stands for zero in the high bits, bytes that follow.
 PACKED_INTS: Final = (

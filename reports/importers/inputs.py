@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from reports.dataset.schema import MANIFEST
-from reports.importers.verifiable import logs
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.dataset.schema import MANIFEST
+from highwater.reports.importers.verifiable import logs
 
 # Of several in one folder the first is taken: they tell the same run, the later ones less of it.
 NAMES: Final = ("history.ndjson", "history.ndjson.gz", "history.edn", "history.edn.gz", "test.jepsen", "history.txt")
@@ -29,7 +29,7 @@ def histories(argument: str) -> list[str]:
     if not found:
         names = ", ".join(dict.fromkeys((*NAMES[:1], *NAMES[2:6], *(f"*{ending}" for ending in ENDINGS))))
         raise UsageError(
-            "no history here", where=argument, mend=f"looked for {names}, and logs of Kafka's verifiable tools"
+            "no history here", where=argument, hint=f"looked for {names}, and logs of Kafka's verifiable tools"
         )
     return found
 

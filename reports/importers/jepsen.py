@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from reports.importers.edn import MAP, EdnError, forms, parse
-from reports.importers.emitter import Emitter
-from reports.importers.jepsen_log import Log
-from reports.importers.jepsen_objects import Objects, keyed, kind_of_read
-from reports.importers.quarantine import Quarantine
-from reports.importers.sources import numbered_lines
-from spec.formats.history import NEMESIS, Config, Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers.edn import MAP, EdnError, forms, parse
+from highwater.reports.importers.emitter import Emitter
+from highwater.reports.importers.jepsen_log import Log
+from highwater.reports.importers.jepsen_objects import Objects, keyed, kind_of_read
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import numbered_lines
+from highwater.spec.formats.history import NEMESIS, Config, Event
 
 Op = dict[str, Any]
 TYPES: Final[dict[Any, str]] = {":invoke": "invoke", ":ok": "ok", ":fail": "fail", ":info": "info"}
@@ -124,7 +124,7 @@ def _workload(where: str, ops: Iterator[Op], seen: list[Op]) -> str | None:
         raise UsageError(
             f"operations {names}: no workload that is known",
             where=where,
-            mend="Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read) are",
+            hint="Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read) are",
         )
     return "counter" if clients else None
 

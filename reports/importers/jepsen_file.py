@@ -10,12 +10,12 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-from reports.importers.edn import MAP
-from reports.importers.fressian import BlockRef, FressianError, Reader
-from reports.importers.jepsen import Op, read
-from reports.importers.quarantine import Quarantine
-from spec.formats.history import Config, Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers.edn import MAP
+from highwater.reports.importers.fressian import BlockRef, FressianError, Reader
+from highwater.reports.importers.jepsen import Op, read
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.spec.formats.history import Config, Event
 
 MAGIC: Final = b"JEPSEN"
 FILE_HEADER: Final = struct.Struct(">6siq")
@@ -38,7 +38,7 @@ def read_file(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Even
         file = open(where, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
         raise UsageError(
-            f"cannot read this file ({error.strerror})", where=where, mend="test.jepsen is read from a local disk only"
+            f"cannot read this file ({error.strerror})", where=where, hint="test.jepsen is read from a local disk only"
         ) from error
     try:
         blocks = Blocks(file)
@@ -46,8 +46,8 @@ def read_file(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Even
         history = test[test.index(":history") + 1]
     except (FressianError, ValueError, TypeError, struct.error, OSError) as error:
         file.close()
-        mend = "use the history.edn beside it"
-        raise UsageError(f"no test map can be read: {error}", where=where, mend=mend) from error
+        hint = "use the history.edn beside it"
+        raise UsageError(f"no test map can be read: {error}", where=where, hint=hint) from error
     config, events = read(where, _ops(blocks, history, quarantine), quarantine)
     if config.workload == "log":
         config = _configured(config, dict(zip(test[1::2], test[2::2], strict=False)))

@@ -10,10 +10,10 @@ acknowledgement.  A key that is a non-negative integer is a partition of topic `
 
 from typing import Any, Final
 
-from reports.importers.edn import MAP
-from reports.importers.emitter import Emitter
-from reports.importers.quarantine import Quarantine
-from reports.importers.shape import MAX_OFFSET
+from highwater.reports.importers.edn import MAP
+from highwater.reports.importers.emitter import Emitter
+from highwater.reports.importers.jepsen_shape import MAX_OFFSET
+from highwater.reports.importers.quarantine import Quarantine
 
 Op = dict[str, Any]
 Place = tuple[str, int, str]  # topic, partition, "topic-partition"

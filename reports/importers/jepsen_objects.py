@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from reports.importers.edn import SET
-from reports.importers.emitter import Emitter
+from highwater.reports.importers.edn import SET
+from highwater.reports.importers.emitter import Emitter
 
 Op = dict[str, Any]
 NAMES: Final[dict[Any, str]] = {":read": "read", ":write": "write", ":cas": "cas", ":add": "add"}

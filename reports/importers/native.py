@@ -6,10 +6,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from reports.importers.quarantine import Quarantine
-from reports.importers.shape import Marked
-from reports.importers.sources import blocks
-from spec.formats.history import Config, Event
+from highwater.reports.importers.jepsen_shape import Marked
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import blocks
+from highwater.spec.formats.history import Config, Event
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 

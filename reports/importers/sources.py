@@ -2,19 +2,23 @@
 
 import gzip
 import io
+import shutil
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
 
-from reports.importers.quarantine import Quarantine
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers.quarantine import Quarantine
 
 LINE_LIMIT = 64 << 20  # bytes; a longer line is passed over in pieces of this size and quarantined
 HEAD = 64 << 10
 BLOCK = 256 << 10  # bytes of lines that are taken at once
 GZIP = b"\x1f\x8b"
+STANDARD_INPUT = "-"
 
 
 @contextmanager
@@ -25,6 +29,20 @@ def open_bytes(where: str) -> Iterator[IO[bytes]]:
             yield io.BufferedReader(Unpacked(raw), 1 << 20)
         else:
             yield raw
+
+
+@contextmanager
+def seekable(where: str) -> Iterator[str]:
+    """Yield a path whose content can be read more than once: `-` and pipes are first copied to a temporary file."""
+    is_pipe = "://" not in where and Path(where).is_fifo()
+    if where != STANDARD_INPUT and not is_pipe:
+        yield where
+        return
+    with tempfile.NamedTemporaryFile(prefix="highwater-audit-") as copy:
+        with open(where, "rb") if is_pipe else nullcontext(sys.stdin.buffer) as source:  # noqa: PTH123
+            shutil.copyfileobj(source, copy)
+        copy.flush()
+        yield copy.name
 
 
 class Unpacked(io.RawIOBase):
@@ -53,14 +71,11 @@ def _cut(source: IO[bytes]) -> str | None:
 
 
 def _open_raw(where: str) -> io.BufferedReader:
-    if "://" not in where and Path(where).is_fifo():
-        mend = "write it to a file first, compressed if you like"
-        raise UsageError("a pipe, and a history is read more than once", where=where, mend=mend)
     try:
         return _open_address(where) if "://" in where else open(where, "rb")  # noqa: PTH123
     except (OSError, ValueError, ImportError) as error:
         what = f"cannot read this history ({getattr(error, 'strerror', None) or error})"
-        raise UsageError(what, where=where, mend="give the path of a history, or a folder of them") from error
+        raise UsageError(what, where=where, hint="give the path of a history, or a folder of them") from error
 
 
 def _open_address(address: str) -> io.BufferedReader:
@@ -75,7 +90,7 @@ def read_head(where: str) -> bytes:
     with open_bytes(where) as source:
         head = source.read(HEAD)
         if not head and (cut := _cut(source)):
-            raise UsageError(cut, where=where, mend="take the compressed file as it was written")
+            raise UsageError(cut, where=where, hint="take the compressed file as it was written")
         return head
 
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import msgspec
 
-from reports.importers.emitter import Emitter
-from reports.importers.quarantine import Quarantine
-from reports.importers.shape import MAX_OFFSET
-from reports.importers.sources import numbered_lines, read_head
-from spec.formats.history import Config, Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers.emitter import Emitter
+from highwater.reports.importers.jepsen_shape import MAX_OFFSET
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.sources import numbered_lines, read_head
+from highwater.spec.formats.history import Config, Event
 
 ENDINGS: Final = (".log", ".stdout", ".json", ".txt")
 NAMES: Final = {
@@ -57,8 +57,8 @@ def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
         for line in _lines(path, Quarantine()):
             told.note(path, line)
     if told.ambiguous:
-        mend = "run each VerifiableProducer with its own --value-prefix"
-        raise UsageError(f"two producers wrote value {told.ambiguous!r}", where=where, mend=mend)
+        hint = "run each VerifiableProducer with its own --value-prefix"
+        raise UsageError(f"two producers wrote value {told.ambiguous!r}", where=where, hint=hint)
     return Config(source="verifiable"), _events(paths, told, quarantine)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Operations
+from highwater.reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Operations
 
 packed: Final = struct.Struct(f"={len(STORED)}q").pack
 """A row, as `STORED` says. struct.error for what does not fit into 64 bits."""

@@ -3,15 +3,14 @@
 import struct
 from typing import Any, Final
 
-from reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, stamped
-from reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
-from reports.ingest.history import Held, Ingested, Key
-from reports.ingest.lives import Former, Lives, after, key_of
-from reports.ingest.outcomes import status_of
-from reports.ingest.steps import Run, Steps
-from reports.tables import Tables
-from spec.formats.history import NEMESIS, Config, Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, stamped
+from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
+from highwater.reports.ingest.history import Held, Ingested, Key, status_of
+from highwater.reports.ingest.incarnations import Former, Lives, after, key_of
+from highwater.reports.ingest.steps import Run, Steps
+from highwater.reports.tables import Tables
+from highwater.spec.formats.history import NEMESIS, Config, Event
 
 # A member of an enumeration takes longer to name than all else that is done with it.
 SEND, READ, DELETE, OK = Kind.SEND, Kind.READ, Kind.DELETE, Status.OK
@@ -88,7 +87,7 @@ class Ingest:
             if opened is None:
                 raise UsageError(
                     f"line {event.index + 1}: process {event.process} completes {event.f!r} without an invoke before",
-                    mend="every ok, fail or info needs its invoke",
+                    hint="every ok, fail or info needs its invoke",
                 )
             self._complete(opened, event)
 
@@ -145,7 +144,7 @@ class Ingest:
         number = invoke.partition if invoke.partition is not None else told.partition
         if topic is None or number is None:
             raise UsageError(
-                f"line {invoke.index + 1}: {invoke.f!r} names no topic and partition", mend="add topic and partition"
+                f"line {invoke.index + 1}: {invoke.f!r} names no topic and partition", hint="add topic and partition"
             )
         asked = told.position if told.position is not None else invoke.position
         position = asked if asked is not None else UNKNOWN
@@ -163,7 +162,7 @@ class Ingest:
             if place is None:
                 topic, _, number = key.rpartition("-")
                 if not number.isdigit():
-                    raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", mend='say "topic-0"')
+                    raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", hint='say "topic-0"')
                 place = self._partitions[key] = topic, int(number)
             self._place(*place, invoke, done, READ, position, self._records(pairs, UNKNOWN))
         if not found:
@@ -218,7 +217,7 @@ class Ingest:
             else:
                 builder.add(self._read(key, invoke, done, kind, status, position, records), records)
         except (struct.error, OverflowError) as error:
-            raise UsageError(f"line {invoke.index + 1}: {error}", mend="numbers have 64 bits") from error
+            raise UsageError(f"line {invoke.index + 1}: {error}", hint="numbers have 64 bits") from error
         self.pending += 1 + len(records)
 
     def _written(self, invoke: Event, done: Event | None, status: Status, position: int) -> bytes:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reports.columns import NEVER, UNKNOWN, Began, Fate, Status
-from reports.ingest.lives import Lives
-from reports.ingest.outcomes import status_of
-from reports.tables import Step, Tables
-from spec.formats.history import Event
+from highwater.reports.columns import NEVER, UNKNOWN, Began, Fate, Status
+from highwater.reports.ingest.history import status_of
+from highwater.reports.ingest.incarnations import Lives
+from highwater.reports.tables import Step, Tables
+from highwater.spec.formats.history import Event
 
 BY_KEY: Final = {"commit", "committed", "send_offsets"}
 LISTS: Final = {"sync", "delete_offsets"}

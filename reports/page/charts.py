@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reports.page.leaders import UNKNOWN, Replicas, Term
-from reports.page.series import Series
-from reports.page.watch import Watched
+from highwater.reports.page.leaders import UNKNOWN, Replicas, Term
+from highwater.reports.page.series import Series
+from highwater.reports.page.watch import Watched
 
 WIDTH, LEFT, RIGHT, HEIGHT, TOP, BOTTOM = 960, 62, 10, 150, 8, 22
 PARTITIONS_SHOWN = 12

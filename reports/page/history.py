@@ -5,16 +5,15 @@ from typing import Any
 
 import msgspec
 
-from reports.anomalies import Severity, anomalies
-from reports.page.charts import charts, leaders_chart
-from reports.page.drawing import drawing, embed, sampled
-from reports.page.interests import Interests
-from reports.page.picture import picture
-from reports.page.story import Story, tell
-from reports.page.watch import Watched, watch
-from reports.page.words import SEVERITIES, because, counts, lines, unavailability, verdict_words
-from reports.verdicts import AuditResult, Finding
-from spec.formats.history import Event
+from highwater.reports.anomalies import Severity, anomalies
+from highwater.reports.page.charts import charts, leaders_chart
+from highwater.reports.page.interests import Interests
+from highwater.reports.page.narrative import Story, tell
+from highwater.reports.page.picture import drawing, embed, picture, sampled
+from highwater.reports.page.watch import Watched, watch
+from highwater.reports.page.words import SEVERITIES, because, counts, lines, unavailability, verdict_words
+from highwater.reports.verdicts import AuditResult, Finding
+from highwater.spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page
 EVENT_NS = 1_000_000  # what an event takes where nobody told

@@ -4,11 +4,11 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reports.page.conclusions import conclusions
-from reports.page.operations import Operation
-from reports.page.sample import Sample
-from reports.verdicts import AuditResult, Evidence, Finding
-from spec.formats.history import Event
+from highwater.reports.page.conclusions import conclusions
+from highwater.reports.page.operations import Operation
+from highwater.reports.page.series import Sample
+from highwater.reports.verdicts import AuditResult, Evidence, Finding
+from highwater.spec.formats.history import Event
 
 AROUND = 5  # offsets to either side of a finding
 PLACES = 48

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reports.page.operations import Operation
+from highwater.reports.page.operations import Operation
 
 CHANGES_KEPT = 400
 UNKNOWN = -1

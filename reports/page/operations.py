@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from spec.formats.history import Event
+from highwater.spec.formats.history import Event
 
 NS = 1e9
 OUTCOMES = ("ok", "info", "fail")

@@ -4,8 +4,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reports.page.faults import Window
-from reports.page.operations import Operation
+from highwater.reports.page.lanes import Window
+from highwater.reports.page.operations import Operation
 
 SHORTEST_S = 0.05
 KEPT = 256  # of the longest of each partition

@@ -1,9 +1,11 @@
 """Numbers over time in a bounded number of slots, whatever the length of the history: nothing in them is sampled."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from reports.page.operations import Operation
+from highwater.reports.page.operations import Operation
 
 SLOTS = 480
 FIRST_WIDTH_S = 0.01
@@ -116,3 +118,39 @@ class Series:
         """Of those who poll, if anybody does: raw fetches may be there to observe."""
         furthest = self._polled or self._fetched
         return max((self._ends[key] - position for key, position in furthest.items()), default=None)
+
+
+# --------------------------------------------------------------------------------------------------
+# Enough of a long sequence to look at: every n-th, n doubling whenever there are too many. No chance is involved.
+
+
+Item = TypeVar("Item")
+
+
+class Sample(Generic[Item]):
+    """Keeps between `limit` / 2 and `limit` items of any number; all of them while they are few.
+
+    `wants` is asked of each item, `keep` given those that it wants: others need not be made.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.stride, self.offered = 1, 0
+        self._limit = limit
+        self._kept: list[Item] = []
+
+    def wants(self) -> bool:
+        wanted = self.offered % self.stride == 0
+        self.offered += 1
+        return wanted
+
+    def keep(self, item: Item) -> None:
+        self._kept.append(item)
+        if len(self._kept) > self._limit:
+            self._kept = self._kept[::2]
+            self.stride *= 2
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reports.page.faults import Window, windows
-from reports.page.interests import Interests
-from reports.page.lanes import Lanes
-from reports.page.leaders import Leaders
-from reports.page.operations import ALONE, NS, Operation, operation
-from reports.page.outages import Outages
-from reports.page.sample import Sample
-from reports.page.series import Series
-from spec.formats.history import NEMESIS, Event
+from highwater.reports.page.interests import Interests
+from highwater.reports.page.lanes import Lanes, Window, windows
+from highwater.reports.page.leaders import Leaders
+from highwater.reports.page.operations import ALONE, NS, Operation, operation
+from highwater.reports.page.outages import Outages
+from highwater.reports.page.series import Sample, Series
+from highwater.spec.formats.history import NEMESIS, Event
 
 FAULTS_KEPT = 4_000
 

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from reports.anomalies import Anomaly, Severity, anomalies
-from reports.page.faults import Window
-from reports.page.outages import FAULTS_SHOWN, SHORTEST_S, SHOWN, Outage, Outages
-from reports.page.story import duration
-from reports.verdicts import AuditResult, Finding
-from spec.clauses import load_clauses
-from spec.formats.verdict import Verdict
-from spec.guards import load_guards
+from highwater.errors import Verdict
+from highwater.reports.anomalies import Anomaly, Severity, anomalies
+from highwater.reports.page.lanes import Window
+from highwater.reports.page.narrative import duration
+from highwater.reports.page.outages import FAULTS_SHOWN, SHORTEST_S, SHOWN, Outage, Outages
+from highwater.reports.verdicts import AuditResult, Finding
+from highwater.spec.clauses import load_clauses
+from highwater.spec.guards import load_guards
 
 SEVERITIES = (Severity.VIOLATION, Severity.UNDECIDED, Severity.EXPECTED, Severity.INFORMATION)
 MEANING = {

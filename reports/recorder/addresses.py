@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from reference.wire.registry import APIS
+from highwater.reference.wire.registry import APIS
 
 Address = tuple[str, int]
 # Where the addresses of an API's replies stand: fields of entries with `host` and `port`.
@@ -33,15 +33,15 @@ def _entries(name: str, reply: Any) -> tuple[Any, ...]:
 def rewritten(name: str, reply: Any, ours: Callable[[Address], Address]) -> Any:
     """The reply with our addresses in the place of theirs."""
 
-    def mend(entry: Any) -> Any:
+    def hint(entry: Any) -> Any:
         if not entry.host:
             return entry
         host, port = ours((entry.host, entry.port))
         return replace(entry, host=host, port=port)
 
     field = ENTRIES[name]
-    mended = replace(reply, **{field: tuple(mend(each) for each in getattr(reply, field))})
-    return mend(mended) if name == INLINE else mended
+    mended = replace(reply, **{field: tuple(hint(each) for each in getattr(reply, field))})
+    return hint(mended) if name == INLINE else mended
 
 
 def followed(reply: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from reports.recorder.addresses import Address
+    from highwater.reports.recorder.addresses import Address
 
 
 def record_command(
@@ -34,8 +34,8 @@ def record_command(
     import asyncio
     import contextlib
 
-    from reports.recorder.run import Ends, begun, record_until_interrupted
-    from reports.recorder.upstream import Upstream, tls_for_clients, tls_to_brokers
+    from highwater.reports.recorder.run import Ends, begun, record_until_interrupted
+    from highwater.reports.recorder.upstream import Upstream, tls_for_clients, tls_to_brokers
 
     brokers = tuple(_address(each, "--upstream") for each in upstream.split(","))
     there = Upstream(brokers, tls_to_brokers(tls_ca, tls_cert))
@@ -55,9 +55,9 @@ def record_command(
 
 
 def _address(text: str, where: str) -> "Address":
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
 
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"expected HOST:PORT, not {text!r}", where=where, mend=f"{where} 127.0.0.1:9092")
+        raise UsageError(f"expected HOST:PORT, not {text!r}", where=where, hint=f"{where} 127.0.0.1:9092")
     return host.strip("[]"), int(port)

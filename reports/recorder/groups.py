@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from reference.wire.errors import DecodeError
-from reference.wire.messages.consumer_protocol import decode_assignment
-from reports.recorder.exchange import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.messages.consumer_groups import decode_assignment
+from highwater.reports.recorder.exchanges import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
 
 
 def sync(link: Link, request: Any) -> Finish | None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from reports.recorder import groups, reads, topics
-from reports.recorder.exchange import Finish, Link
-from reports.recorder.sends import Sends
-from reports.recorder.transactions import Transactions
+from highwater.reports.recorder import groups, reads, topics
+from highwater.reports.recorder.exchanges import Finish, Link
+from highwater.reports.recorder.sends import Sends
+from highwater.reports.recorder.transactions import Transactions
 
 Observe = Callable[[Link, Any], Finish | None]
 

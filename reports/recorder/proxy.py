@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reference.wire.codec import decode
-from reference.wire.errors import DecodeError, EncodeError
-from reference.wire.framing import (
+from highwater.reference.wire.codec import decode
+from highwater.reference.wire.errors import DecodeError, EncodeError
+from highwater.reference.wire.framing import (
     FrameReader,
     decode_request_header,
     decode_response_header,
     encode_response,
     response_header_version,
 )
-from reference.wire.registry import Api, api_of_key
-from reports.recorder.addresses import ENTRIES, Address, addresses, followed, rewritten
-from reports.recorder.exchange import Cluster, Finish, Link
-from reports.recorder.observer import Observer
-from reports.recorder.upstream import Upstream
+from highwater.reference.wire.registry import Api, api_of_key
+from highwater.reports.recorder.addresses import ENTRIES, Address, addresses, followed, rewritten
+from highwater.reports.recorder.exchanges import Cluster, Finish, Link
+from highwater.reports.recorder.observer import Observer
+from highwater.reports.recorder.upstream import Upstream
 
 FRAME_LIMIT: Final = 256 << 20  # bytes of one request or reply
 READ_BYTES: Final = 1 << 18

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reports.recorder.exchange import Finish, Link, key_of, simple, topic_id_of
-from reports.recorder.recording import Operation
-from reports.recorder.records import Undecoded, batches, value_of
+from highwater.reports.recorder.exchanges import Finish, Link, key_of, simple, topic_id_of
+from highwater.reports.recorder.recording import Operation
+from highwater.reports.recorder.records import Undecoded, batches, value_of
 
 Pending = dict[tuple[bytes | str, int], Any]
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")

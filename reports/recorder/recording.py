@@ -7,8 +7,8 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from spec.formats.history import NEMESIS, Config, Event, header
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.spec.formats.history import NEMESIS, Config, Event, header
 
 HEADER_BYTES: Final = 1024  # blanks up to here keep room for a header that grows
 
@@ -91,5 +91,5 @@ class Recording:
             step()
         except OSError as error:
             where = str(getattr(self._sink, "name", "the history"))
-            mend = "free disk space or write elsewhere"
-            raise UsageError(f"cannot write ({error.strerror})", where=where, mend=mend) from error
+            hint = "free disk space or write elsewhere"
+            raise UsageError(f"cannot write ({error.strerror})", where=where, hint=hint) from error

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
-from reference.wire.errors import DecodeError
-from reference.wire.records import MAGIC, BatchHeader, Record, batch_headers, decode_records
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.records import MAGIC, BatchHeader, Record, batch_headers, decode_records
 
 SHOWN: Final = 40  # characters of a value that stand for themselves
 SEQUENCES: Final = 1 << 31  # they begin again at 0

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reports.recorder.exchange import REFUSED, Finish, Link
-from reports.recorder.recording import Operation
-from reports.recorder.records import Undecoded, batches, key_text, sequence_of, value_of
-from reports.recorder.transactions import Transactions
+from highwater.reports.recorder.exchanges import REFUSED, Finish, Link
+from highwater.reports.recorder.recording import Operation
+from highwater.reports.recorder.records import Undecoded, batches, key_text, sequence_of, value_of
+from highwater.reports.recorder.transactions import Transactions
 
 ACKS: Final = {0: "0", 1: "1", -1: "all"}
 WEAKER: Final = {None: 3, "all": 2, "1": 1, "0": 0}

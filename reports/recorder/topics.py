@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reports.recorder.exchange import Finish, Link, outcome_of, topic_id_of
-from reports.recorder.recording import Operation
+from highwater.reports.recorder.exchanges import Finish, Link, outcome_of, topic_id_of
+from highwater.reports.recorder.recording import Operation
 
 
 def create(link: Link, request: Any) -> Finish | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reports.recorder.exchange import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
+from highwater.reports.recorder.exchanges import GROUP_REFUSED, Finish, Link, key_of, outcome_of, simple
 
 
 class Transactions:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reports.recorder.addresses import Address
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.recorder.addresses import Address
 
 CONNECT_S: Final = 10.0
 
@@ -43,8 +43,8 @@ def _telling(file: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # that of TLS is one
-        mend = "a PEM file; of a certificate to show with its key"
-        raise UsageError(f"cannot use {file} ({error.strerror or error})", where=option, mend=mend) from error
+        hint = "a PEM file; of a certificate to show with its key"
+        raise UsageError(f"cannot use {file} ({error.strerror or error})", where=option, hint=hint) from error
 
 
 def tls_to_brokers(authority: Path | None, shown: Path | None) -> ssl.SSLContext | None:

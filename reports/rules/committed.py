@@ -6,9 +6,9 @@ be seen before it is asked for (audit.md, "What a correct Kafka does").
 
 import numpy as np
 
-from reports.columns import UNKNOWN, Fate, Ints, Isolation, Kind, Status
-from reports.rules.found import NOBODY, Bounds, Found, first_of_each, none_of, sweep
-from reports.rules.view import View
+from highwater.reports.columns import UNKNOWN, Fate, Ints, Isolation, Kind, Status
+from highwater.reports.rules.findings import NOBODY, Bounds, Found, first_of_each, none_of, sweep
+from highwater.reports.rules.view import View
 
 
 def aborted_reads(view: View) -> Found:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reports.columns import NOTHING, UNKNOWN, Ints
-from reports.rules.found import NOBODY, Found, Mask, none_of
-from reports.rules.view import View
+from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.rules.findings import NOBODY, Found, Mask, first_of_each, none_of
+from highwater.reports.rules.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +159,25 @@ def tarjan(source: list[int], target: list[int]) -> dict[int, int]:
             elif following not in component:
                 low[node] = min(low[node], index[following])
     return component
+
+
+# --------------------------------------------------------------------------------------------------
+# Rule 22: one input offset processed by two committed transactions of one group.
+
+
+def double_processing(view: View) -> Found:
+    """What a transaction polls it processes; two of one group that commit must not have polled the same record."""
+    ops = view.ops
+    if not view.told_txn:
+        return none_of(22)
+    done = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.fate == Fate.COMMITTED) & (ops.group != UNKNOWN)
+    if not np.any(done):
+        return none_of(22)
+    told = np.flatnonzero(done[view.record_row])
+    row = view.record_row[told]
+    told = told[np.lexsort((ops.txn[row], ops.record_offset[told], ops.group[row]))]
+    row, offset = view.record_row[told], ops.record_offset[told]
+    twice = (offset[1:] == offset[:-1]) & (ops.group[row[1:]] == ops.group[row[:-1]])
+    twice = np.flatnonzero(twice & (ops.txn[row[1:]] != ops.txn[row[:-1]]))
+    twice = twice[first_of_each(row[twice + 1])]  # one finding for each poll
+    return Found(22, row[twice + 1], row[twice], offset[twice])

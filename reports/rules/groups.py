@@ -5,9 +5,9 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
-from reports.columns import NEVER, UNKNOWN, Fate, Status
-from reports.rules.told import Proofs, Told, Writes, falls
-from reports.tables import Step, Tables
+from highwater.reports.columns import NEVER, UNKNOWN, Fate, Status
+from highwater.reports.rules.step_findings import Proofs, Told, Writes, falls
+from highwater.reports.tables import Step, Tables
 
 REBALANCING: Final = {"PreparingRebalance", "CompletingRebalance"}
 

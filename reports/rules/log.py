@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from reports.rules.found import Bounds, Found, alone, first_of_each, none_of, sweep
-from reports.rules.view import View
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.rules.findings import Bounds, Found, alone, first_of_each, none_of, sweep
+from highwater.reports.rules.view import View
 
 
 def _neighbours(major: Ints, minor: Ints) -> tuple[Ints, Ints]:

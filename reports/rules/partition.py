@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from reports.columns import Kind, Operations, Status
-from reports.rules import committed, cycles, exactly_once, log, polls, register, storage
-from reports.rules.found import Found, Mask, Promise
-from reports.rules.settle import Piece, settled
-from reports.rules.view import View
+from highwater.reports.columns import Kind, Operations, Status
+from highwater.reports.rules import committed, cycles, log, polls, register, storage
+from highwater.reports.rules.findings import Found, Mask, Promise
+from highwater.reports.rules.merge import Piece, settled
+from highwater.reports.rules.view import View
 
 
 class Cut(Enum):
@@ -98,7 +98,7 @@ FAMILIES: Final = (
         held_back,
     ),
     Family(cycles.backward_spans, Cut.OFFSETS),
-    Family(exactly_once.double_processing, Cut.OFFSETS),
+    Family(cycles.double_processing, Cut.OFFSETS),
     Family(
         storage.early_retention, Cut.WHOLE,
         ("invoked", "returned", "offset", "timestamp_ms", "log_start_offset", "at_ms"), ("log_start_offset",),
@@ -109,7 +109,7 @@ FAMILIES: Final = (
 )  # fmt: skip
 """Each gives findings of one or more rules."""
 CANDIDATES: Final = {20, 21}
-"""Rules whose findings count only when all partitions were seen (`reports.rules.run`)."""
+"""Rules whose findings count only when all partitions were seen (`highwater.reports.rules.run`)."""
 
 
 def check(ops: Operations, promise: Promise) -> list[Found]:

@@ -5,9 +5,18 @@ from typing import Final
 
 import numpy as np
 
-from reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
-from reports.rules.found import NOBODY, Found, Mask, distinct, first_of_each, joined, none_of, running_maximum
-from reports.rules.view import View
+from highwater.reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
+from highwater.reports.rules.findings import (
+    NOBODY,
+    Found,
+    Mask,
+    distinct,
+    first_of_each,
+    joined,
+    none_of,
+    running_maximum,
+)
+from highwater.reports.rules.view import View
 
 
 @dataclass(frozen=True, slots=True)

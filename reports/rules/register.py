@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
-from reports.rules.found import NOBODY, Bounds, Found, Mask, distinct, first_of_each, none_of, sweep
-from reports.rules.log import send_bounds
-from reports.rules.view import View
+from highwater.reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
+from highwater.reports.rules.findings import NOBODY, Bounds, Found, Mask, distinct, first_of_each, none_of, sweep
+from highwater.reports.rules.log import send_bounds
+from highwater.reports.rules.view import View
 
 
 def future_reads(view: View) -> Found:

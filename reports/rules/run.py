@@ -7,14 +7,14 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from reports.columns import NOTHING, Fate, Ints
-from reports.rules import cluster, committed, cycles, groups
-from reports.rules.found import Found, Promise
-from reports.rules.look import FirstLook, Look, OfColumns, OfSpans
-from reports.rules.partition import CANDIDATES
-from reports.rules.told import Told
-from reports.rules.view import View
-from reports.tables import Step, Tables
+from highwater.reports.columns import NOTHING, Fate, Ints, Status
+from highwater.reports.rules import committed, cycles, groups, run
+from highwater.reports.rules.division import FirstLook, Look, OfColumns, OfSpans
+from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.partition import CANDIDATES
+from highwater.reports.rules.step_findings import Told, falls
+from highwater.reports.rules.view import View
+from highwater.reports.tables import Step, Tables
 
 ByPartition = list[tuple[str, Found]]
 T = TypeVar("T")
@@ -36,8 +36,8 @@ def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition
         *groups.zombie_commits(tables),
         *groups.double_ownership(tables),
         *groups.stuck_rebalances(tables, promise.patience_ms),
-        *cluster.epoch_safety(tables),
-        *cluster.duplicate_producer_ids(tables),
+        *run.epoch_safety(tables),
+        *run.duplicate_producer_ids(tables),
     ]
 
 
@@ -142,3 +142,38 @@ def _left_out(steps: Mapping[str, list[Step]], key: str, view: View) -> list[Ste
     bounds = (np.array([getattr(step, name) for step in mine], np.int64) for name in ("position", "number"))
     first, end = (np.searchsorted(known, each) for each in bounds)
     return [step for step, some in zip(mine, end > first, strict=True) if some]
+
+
+# --------------------------------------------------------------------------------------------------
+# What brokers tell of the cluster: rules 28 (leader epochs) and 31 (producer ids).
+
+
+def epoch_safety(tables: Tables) -> Iterator[Told]:
+    """Rule 28. Metadata is a cache, so epochs may fall from one broker to another, but not as told by one."""
+    told = [step for step in tables.of("metadata") if step.status is Status.OK and step.epoch >= 0]
+    leaders: dict[tuple[str, int], Step] = {}
+    blamed = set()
+    for step in told:
+        if step.number < 0:
+            continue
+        first = leaders.setdefault((step.subject, step.epoch), step)
+        if first.number != step.number and (step.subject, step.epoch) not in blamed:
+            blamed.add((step.subject, step.epoch))
+            yield Told(28, step.subject, step.epoch, step, first)
+    by_teller: dict[tuple[str, str], list[Step]] = {}
+    for step in told:
+        if step.node:
+            by_teller.setdefault((step.node, step.subject), []).append(step)
+    for mine in by_teller.values():
+        for late, early in falls(mine, mine):
+            yield Told(28, late.subject, late.epoch, late, early)
+
+
+def duplicate_producer_ids(tables: Tables) -> Iterator[Told]:
+    """Rule 31. One process may be given the same twice, when it asks again for what it was not told."""
+    owners: dict[tuple[int, int], Step] = {}
+    for step in sorted(tables.of("init_producer"), key=lambda step: step.returned):
+        if step.status is Status.OK and step.number >= 0:
+            owner = owners.setdefault((step.number, step.epoch), step)
+            if owner.process != step.process:
+                yield Told(31, step.subject, step.number, step, owner)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from reports.rules.found import Found, distinct, first_of_each, none_of, running_maximum
-from reports.rules.view import View
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.rules.findings import Found, distinct, first_of_each, none_of, running_maximum
+from highwater.reports.rules.view import View
 
 
 def early_retention(view: View) -> Found:

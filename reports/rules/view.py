@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from reports.columns import (
+from highwater.reports.columns import (
     NEVER,
     NOTHING,
     TOMBSTONE,
@@ -19,7 +19,7 @@ from reports.columns import (
     Status,
     with_isolation,
 )
-from reports.rules.found import NOBODY, Mask, Promise, distinct
+from highwater.reports.rules.findings import NOBODY, Mask, Promise, distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def in_order_of_reads(sends: Ints, reads: Ints) -> tuple[Ints, Ints]:
 class View:
     """The columns of a partition, what the configuration promises, and what follows from both.
 
-    Of a slice of a partition (`reports.division`) `known` says what cannot follow from the slice alone.
+    For a slice of a partition (`reports.execution.division`), `known` holds what the slice alone cannot show.
     """
 
     span: ClassVar[tuple[int, int]] = (-(1 << 63), (1 << 63) - 1)
@@ -81,7 +81,7 @@ class View:
     neighbour: ClassVar[Ints] = NOTHING
     """The row of the last acknowledged send of a transaction before the span, if there is one."""
     jumps: Any = None
-    """Of `reports.rules.polls`, where they were found before."""
+    """Of `highwater.reports.rules.polls`, where they were found before."""
 
     def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
         self.ops, self.promise = with_isolation(ops, promise.isolation), promise

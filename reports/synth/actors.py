@@ -3,8 +3,8 @@
 import itertools
 from typing import Any
 
-from reports.synth.cluster import Group, Log
-from reports.synth.stage import Actor, Stage
+from highwater.reports.synth.cluster import Group, Log
+from highwater.reports.synth.context import Actor, Stage
 
 KEYS = 1_000
 NODES = ("1", "2", "3")

@@ -20,7 +20,7 @@ def synth_command(
 
     Examples: highwater synth --ops 1000000 --out history.ndjson · highwater synth --plant lost-write:3 --out planted
     """
-    from reports.synth.write import synth, synth_dataset
+    from highwater.reports.synth.write import synth, synth_dataset
 
     planted = dict(_plant(each) for each in plant or [])
     write = synth if out.suffix == ".ndjson" else synth_dataset
@@ -30,12 +30,15 @@ def synth_command(
 
 def _plant(text: str) -> tuple[int, int]:
     """RULE[:COUNT], the rule by number or name."""
-    from reports.anomalies import anomalies
-    from spec.formats.verdict import UsageError
+    from highwater.errors import UsageError
+    from highwater.names import unknown_name
+    from highwater.reports.anomalies import anomalies
 
     rule, _, count = text.partition(":")
     numbers = {anomaly.name: number for number, anomaly in anomalies().items()}
     number = numbers.get(rule, int(rule) if rule.isdigit() else 0)
-    if number not in anomalies() or not (count or "1").isdigit():
-        raise UsageError(f"expected RULE[:COUNT], not {text!r}", where="--plant", mend="see spec/anomalies.toml")
+    if number not in anomalies():
+        raise unknown_name("rule", rule, numbers, "highwater audit --list", where="--plant")
+    if not (count or "1").isdigit():
+        raise UsageError(f"expected RULE[:COUNT], not {text!r}", where="--plant", hint="COUNT is a number")
     return number, int(count or 1)

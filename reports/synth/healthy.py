@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from reports.synth.actors import (
+from highwater.reports.synth.actors import (
     NODES,
     conductor,
     consumer,
@@ -13,9 +13,9 @@ from reports.synth.actors import (
     producer,
     raw_reader,
 )
-from reports.synth.cluster import Group, Log
-from reports.synth.stage import Actor, Stage
-from spec.formats.history import Config, Event
+from highwater.reports.synth.cluster import Group, Log
+from highwater.reports.synth.context import Actor, Stage
+from highwater.spec.formats.history import Config, Event
 
 PARTITIONS = 4
 PROCESSORS = 2

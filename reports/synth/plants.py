@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from reports.synth.stage import Actor, Stage
-from reports.synth.story import Story
+from highwater.reports.synth.context import Actor, Stage
+from highwater.reports.synth.scenario import Story
 
 
 def inconsistent_offsets(s: Story) -> Actor:

@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from reports.columns import NEVER, OPTIONAL, UNKNOWN, Ints, Operations
-from reports.dataset.schema import Manifest
-from reports.dataset.writer import Writer
-from reports.importers.quarantine import Quarantine
-from reports.ingest.events import Ingest
-from reports.ingest.history import Ingested
-from reports.synth.healthy import CONFIG, play
-from reports.tables import Step
+from highwater.reports.columns import NEVER, OPTIONAL, UNKNOWN, Ints, Operations
+from highwater.reports.dataset.schema import Manifest
+from highwater.reports.dataset.writer import Writer
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.ingest.events import Ingest
+from highwater.reports.ingest.history import Ingested
+from highwater.reports.synth.healthy import CONFIG, play
+from highwater.reports.tables import Step
 
 TILE: Final = 20_000
 COPIES: Final = 5  # of 12 partitions each

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import msgspec
 
-from reports.dataset.writer import Writer
-from reports.importers.formats import History
-from reports.importers.quarantine import Quarantine
-from reports.ingest.events import Ingest
-from reports.reading import AT_ONCE
-from reports.synth.healthy import CONFIG, Plant, play
-from reports.synth.plants import PLANTS, SETTINGS, plant
-from spec.formats.history import Config, Event, header
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.dataset.writer import Writer
+from highwater.reports.execution.reading import AT_ONCE
+from highwater.reports.importers.formats import History
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.ingest.events import Ingest
+from highwater.reports.synth.healthy import CONFIG, Plant, play
+from highwater.reports.synth.plants import PLANTS, SETTINGS, plant
+from highwater.spec.formats.history import Config, Event, header
 
 
 def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
@@ -31,8 +31,8 @@ def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) ->
         hidden.replace(path)
     except OSError as error:
         hidden.unlink(missing_ok=True)
-        mend = "free disk space or write elsewhere"
-        raise UsageError(f"cannot write ({error.strerror})", where=str(path), mend=mend) from error
+        hint = "free disk space or write elsewhere"
+        raise UsageError(f"cannot write ({error.strerror})", where=str(path), hint=hint) from error
     return config
 
 
@@ -55,7 +55,7 @@ def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int
 def _planted(planted: dict[int, int]) -> tuple[Config, list[Plant]]:
     unknown = [rule for rule in planted if rule not in PLANTS]
     if unknown:
-        raise UsageError(f"no rule {unknown[0]}", where="--plant", mend="1 to 38; see spec/anomalies.toml")
+        raise UsageError(f"no rule {unknown[0]}", where="--plant", hint="1 to 38; see spec/anomalies.toml")
     config = CONFIG
     for rule in planted:
         config = msgspec.structs.replace(config, **SETTINGS.get(rule, {}))

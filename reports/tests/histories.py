@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from reports.columns import Operations
-from reports.ingest.events import Ingest
-from reports.rules.found import Found, Promise
-from reports.rules.partition import check
-from spec.formats.history import NEMESIS, Config, Event, header
+from highwater.reports.columns import Operations
+from highwater.reports.ingest.events import Ingest
+from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.partition import check
+from highwater.spec.formats.history import NEMESIS, Config, Event, header
 
 PROMISED = Config(acks="all", idempotence=True, unclean_election=False, retention=False, compaction=False)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from reports.columns import NEVER, OPTIONAL, ROW_COLUMNS, TOMBSTONE, UNKNOWN, Fate, Kind, Operations, Status
-from reports.rules.found import Promise
+from highwater.reports.columns import NEVER, OPTIONAL, ROW_COLUMNS, TOMBSTONE, UNKNOWN, Fate, Kind, Operations, Status
+from highwater.reports.rules.findings import Promise
 
 TXNS = 3
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from reports.anomalies import anomalies
-from reports.audit import audit
-from reports.tests.histories import PROMISED, History
-from reports.tests.test_kernel import PLANTED, healthy, lost
-from reports.verdicts import write_verdict
-from spec.formats.history import Config
-from spec.formats.verdict import Verdict
+from highwater.errors import Verdict
+from highwater.reports.anomalies import anomalies
+from highwater.reports.audit import audit
+from highwater.reports.tests.histories import PROMISED, History
+from highwater.reports.tests.test_kernel import PLANTED, healthy, lost
+from highwater.reports.verdicts import write_verdict
+from highwater.spec.formats.history import Config
 
 
 def broken(config: Config = PROMISED) -> History:

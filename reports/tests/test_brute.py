@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import TOMBSTONE, Ints, Kind, Operations, Status
-from reports.rules.found import Found, Promise
-from reports.rules.partition import check
-from reports.tests.brute import RULES, Brute
-from reports.tests.random_ops import operations, random_operations
+from highwater.reports.columns import TOMBSTONE, Ints, Kind, Operations, Status
+from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.partition import check
+from highwater.reports.tests.brute import RULES, Brute
+from highwater.reports.tests.random_ops import operations, random_operations
 
 
 def _at_two_offsets(ops: Operations, found: Found) -> Ints:

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from reports import checked
-from reports.audit import audit
-from reports.ingest.history import Ingested
-from reports.spreading import Here
-from reports.synth.write import synth_dataset
+from highwater.reports.audit import audit
+from highwater.reports.execution import checkpoints as checked
+from highwater.reports.execution.partitions import Here
+from highwater.reports.ingest.history import Ingested
+from highwater.reports.synth.write import synth_dataset
 
 DONE = 7
 PLANTED = {1: 1, 14: 1, 16: 1, 20: 1, 21: 1, 36: 1}

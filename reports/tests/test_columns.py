@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from reports.columns import NARROW, Operations
-from reports.rules.cycles import reads, writes
-from reports.rules.partition import check
-from reports.rules.view import View
-from reports.tests.random_ops import random_operations
+from highwater.reports.columns import NARROW, Operations
+from highwater.reports.rules.cycles import reads, writes
+from highwater.reports.rules.partition import check
+from highwater.reports.rules.view import View
+from highwater.reports.tests.random_ops import random_operations
 
 HISTORIES = 400
 

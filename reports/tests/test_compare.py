@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from highwater import app
-from reports.audit import audit
-from reports.compare import ALL_GUARDS, NO_FAULTS, compare
-from reports.report import report
-from reports.tests.test_kernel import healthy
-from reports.tests.test_report import broken
-from reports.verdicts import write_verdict
-from spec.formats.run import Run, write_json
-from spec.formats.verdict import UsageError
+from highwater.command_line import application
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.compare import ALL_GUARDS, NO_FAULTS, compare
+from highwater.reports.report import report
+from highwater.reports.tests.test_kernel import healthy
+from highwater.reports.tests.test_report import broken
+from highwater.reports.verdicts import write_verdict
+from highwater.results import Run, write_json
 
 
 def three_runs(root: Path) -> Path:
@@ -72,13 +72,13 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
 def test_audit_writes_a_page_of_one_history_and_a_comparison_of_several(tmp_path: Path) -> None:
     root = three_runs(tmp_path / "runs")
     one, many = tmp_path / "one.html", tmp_path / "many.html"
-    told = CliRunner().invoke(app, ["audit", str(root / "b"), "--html", str(one), "--json"])
+    told = CliRunner().invoke(application("audit"), ["audit", str(root / "b"), "--html", str(one), "--json"])
     assert told.exit_code == 1
     assert msgspec.json.decode(told.stdout)["verdict"] == "invalid"
     assert "A promise was broken: 1 lost-write" in one.read_text()
     (root / "broken").mkdir()
     (root / "broken" / "history.ndjson").write_text("no history at all")
-    told = CliRunner().invoke(app, ["audit", str(root), "--html", str(many)])
+    told = CliRunner().invoke(application("audit"), ["audit", str(root), "--html", str(many)])
     assert told.exit_code == 1
     assert "1 unknown" in many.read_text()
     assert "in no format that is known" in many.read_text()

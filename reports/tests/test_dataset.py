@@ -9,24 +9,24 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from reports import reading
-from reports.audit import audit
-from reports.columns import Operations
-from reports.dataset import schema, writer
-from reports.dataset.reader import Partitions, read_dataset
-from reports.reading import ingest
-from reports.synth.plants import PLANTS
-from reports.synth.write import synth
-from reports.tests.histories import History
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.columns import Operations
+from highwater.reports.dataset import schema, writer
+from highwater.reports.dataset.reader import Partitions, read_dataset
+from highwater.reports.execution import reading
+from highwater.reports.execution.reading import ingest
+from highwater.reports.synth.plants import PLANTS
+from highwater.reports.synth.write import synth
+from highwater.reports.tests.histories import History
 
 PLANTED = {rule: 3 for rule in PLANTS if rule != 35}
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from reports.dataset.reader import read_dataset
-from reports.reading import ingest
-from spec.formats.verdict import UsageError
+from highwater.reports.dataset.reader import read_dataset
+from highwater.reports.execution.reading import ingest
+from highwater.errors import UsageError
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
 try:
     ingest(Path(sys.argv[1]), out=Path(sys.argv[2]))

@@ -2,13 +2,13 @@
 
 import random
 
-from reports.division.chunks import Parted
-from reports.division.divided import Divided
-from reports.rules.found import Promise
-from reports.rules.partition import check
-from reports.soak_division import in_order, same_in_slices, told
-from reports.tests.histories import PROMISED, History
-from reports.tests.random_ops import random_operations
+from highwater.reports.execution.division.chunks import Parted
+from highwater.reports.execution.division.run import Divided
+from highwater.reports.rules.findings import Promise
+from highwater.reports.rules.partition import check
+from highwater.reports.tests.histories import PROMISED, History
+from highwater.reports.tests.random_ops import random_operations
+from highwater.soak.division import in_order, same_in_slices, told
 
 SEED = 20261122
 HISTORIES = 400

@@ -8,21 +8,23 @@ from typing import TypeVar
 
 import pytest
 
-from reports import engines, spreading
-from reports.audit import audit, audit_history
-from reports.dataset import chunks, schema, writer
-from reports.dataset.reader import Partitions, read_dataset
-from reports.division import divided
-from reports.engines import Pool, engine_for
-from reports.ingest.history import Ingested
-from reports.rules.found import Found, Promise
-from reports.rules.look import FirstLook, Look, OfColumns
-from reports.rules.view import View
-from reports.soak_cluster import PLANTED, rows
-from reports.spreading import Engine, Here
-from reports.synth.write import synth_dataset
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit, audit_history
+from highwater.reports.dataset import schema, writer
+from highwater.reports.dataset.reader import Partitions, read_dataset
+from highwater.reports.execution import engines
+from highwater.reports.execution import partitions as spreading
+from highwater.reports.execution.division import kept_chunks as chunks
+from highwater.reports.execution.division import run as divided
+from highwater.reports.execution.engines import Pool, engine_for
+from highwater.reports.execution.partitions import Engine, Here
+from highwater.reports.ingest.history import Ingested
+from highwater.reports.rules.division import FirstLook, Look, OfColumns
+from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.view import View
+from highwater.reports.synth.write import synth_dataset
+from highwater.reports.verdicts import AuditResult
+from highwater.soak.spark_cluster import PLANTED, rows
 
 T = TypeVar("T")
 
@@ -122,7 +124,7 @@ def test_a_worker_that_was_killed_is_told(dataset: Path, pool: Pool) -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Engine]:
-    from reports.pipeline import spark_session
+    from highwater.reports.execution.spark import spark_session
 
     try:
         session = spark_session()

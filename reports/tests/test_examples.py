@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit import audit
-from reports.page.faults import windows
-from spec.formats.history import NEMESIS, read_history
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.page.lanes import windows
+from highwater.spec.formats.history import NEMESIS, read_history
 
 FOLDER = Path("examples/histories")
 ROW = re.compile(r"\| `(?P<file>[^`]+)` \|[^|]+\| (?P<verdict>valid|invalid)(: (?P<lost>\d+) acknowledged)?")

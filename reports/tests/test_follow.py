@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reports.audit import audit
-from reports.engines import Pool
-from reports.follow import END, Arrivals, follow, looked_for
-from reports.pipeline import Spark
-from reports.spreading import Engine
-from reports.streaming import Streamed
-from reports.synth.write import synth
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.execution.engines import Pool
+from highwater.reports.execution.partitions import Engine
+from highwater.reports.execution.spark import Spark
+from highwater.reports.follow import END, Arrivals, follow, looked_for
+from highwater.reports.streaming import Streamed
+from highwater.reports.synth.write import synth
+from highwater.reports.verdicts import AuditResult
 
 pytestmark = pytest.mark.timeout(900)  # Spark starts slowly on a busy machine
 PIECES = {"local": 5, "spark": 2}

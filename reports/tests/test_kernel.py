@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reports.rules.found import NOBODY
-from reports.tests.histories import History
+from highwater.reports.anomalies import anomalies
+from highwater.reports.rules.findings import NOBODY
+from highwater.reports.rules.rule import Rule
+from highwater.reports.tests.histories import History
 
 
 def healthy() -> History:
@@ -268,3 +270,8 @@ def test_offsets_beyond_two_billion_cost_nothing() -> None:
     h.send(2, (1 << 50) + 1)
     h.fetch(1 << 50, (1 << 50, 1), ((1 << 50) + 1, 2), end=(1 << 50) + 2)
     assert h.found() == []
+
+
+def test_the_enumeration_of_rules_is_the_catalogue() -> None:
+    names = {rule.value: rule.name.replace("_", "-") for rule in Rule if rule}
+    assert names == {number: anomaly.name.upper() for number, anomaly in anomalies().items()}

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reports.audit import audit
-from reports.tests.histories import PROMISED, History
+from highwater.reports.audit import audit
+from highwater.reports.tests.histories import PROMISED, History
 
 KEY = "t-0"
 CONFIG = msgspec.structs.replace(PROMISED, isolation="read_committed")

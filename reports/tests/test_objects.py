@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.audit import audit
-from reports.objects import NEVER, Op, counter, grow_only_set, register, search, zones
-from spec.formats.history import Config, Event, header
-from spec.formats.verdict import Verdict
+from highwater.errors import Verdict
+from highwater.reports.audit import audit
+from highwater.reports.objects import NEVER, Op, counter, grow_only_set, register, search, zones
+from highwater.spec.formats.history import Config, Event, header
 
 
 def explained(ops: list[Op]) -> bool:

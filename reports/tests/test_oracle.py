@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from reports.columns import Kind, Operations
-from reports.rules.found import Promise
-from reports.rules.partition import check
+from highwater.reports.columns import Kind, Operations
+from highwater.reports.rules.findings import Promise
+from highwater.reports.rules.partition import check
 
 SEED = 20261121
 HISTORIES = 2_000

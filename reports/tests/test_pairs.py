@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reports.anomalies import anomalies
-from reports.audit import audit
-from reports.tests.histories import PROMISED, History
-from reports.tests.pairs import PAIRS
-from reports.verdicts import AuditResult
+from highwater.reports.anomalies import anomalies
+from highwater.reports.audit import audit
+from highwater.reports.tests.histories import PROMISED, History
+from highwater.reports.tests.pairs import PAIRS
+from highwater.reports.verdicts import AuditResult
 
 CONFIG = msgspec.structs.replace(PROMISED, isolation="read_committed")
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import NEVER, UNKNOWN, Fate, Kind, Operations, Status
-from reports.rules import committed, log, register
-from reports.rules.found import Found, Promise
-from reports.rules.view import View
-from reports.tests.random_ops import operations
+from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Operations, Status
+from highwater.reports.rules import committed, log, register
+from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.view import View
+from highwater.reports.tests.random_ops import operations
 
 FAMILIES = (
     log.nonmonotonic_sends, log.nonmonotonic_transactions, log.append_inversions, register.stale_reads,

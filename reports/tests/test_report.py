@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit import audit
-from reports.page.tests.browser import browser, needs_browser
-from reports.report import report, report_history
-from reports.tests.histories import History
-from reports.tests.test_kernel import healthy, lost
-from reports.verdicts import write_verdict
-from spec.formats.history import NEMESIS, Event
-from spec.formats.run import write_json
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.page.tests.browser import browser, needs_browser
+from highwater.reports.report import report, report_history
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.test_kernel import healthy, lost
+from highwater.reports.verdicts import write_verdict
+from highwater.results import write_json
+from highwater.spec.formats.history import NEMESIS, Event
 
 
 def a_run(root: Path) -> Path:

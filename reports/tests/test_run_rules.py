@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import NEVER, NOTHING, UNKNOWN, Status
-from reports.rules import groups
-from reports.rules.cycles import Edges, circles
-from reports.tables import Step, Tables
+from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Status
+from highwater.reports.rules import groups
+from highwater.reports.rules.cycles import Edges, circles
+from highwater.reports.tables import Step, Tables
 
 KEY, GROUP = "t-0", "g"
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from reports.columns import Operations
-from reports.dataset.reader import read_dataset
-from reports.rules.found import Promise
-from reports.synth.plants import PLANTS, SETTINGS
-from reports.synth.write import synth_dataset
-from reports.tests.random_ops import random_operations
-from reports.tests.sql.oracle import RULES, kernel_findings, sql_findings
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.columns import Operations
+from highwater.reports.dataset.reader import read_dataset
+from highwater.reports.rules.findings import Promise
+from highwater.reports.synth.plants import PLANTS, SETTINGS
+from highwater.reports.synth.write import synth_dataset
+from highwater.reports.tests.random_ops import random_operations
+from highwater.reports.tests.sql.oracle import RULES, kernel_findings, sql_findings
 
 RANDOM = 1_000
 PLANTED = [{rule: 2 for rule in PLANTS if rule not in SETTINGS}, *({rule: 2} for rule in SETTINGS)]
@@ -32,7 +32,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    from reports.pipeline import spark_session
+    from highwater.reports.execution.spark import spark_session
 
     try:
         session = spark_session(conf=SMALL)

@@ -7,14 +7,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.columns import NEVER, UNKNOWN, Fate, Status
-from reports.rules import cluster, groups
-from reports.rules.run import _left_out
-from reports.rules.view import View
-from reports.tables import Step, Tables
-from reports.tests.brute import Brute
-from reports.tests.random_ops import random_operations
-from reports.tests.test_run_rules import GROUP, KEY, tables
+from highwater.reports.columns import NEVER, UNKNOWN, Fate, Status
+from highwater.reports.rules import groups, run
+from highwater.reports.rules.run import _left_out
+from highwater.reports.rules.view import View
+from highwater.reports.tables import Step, Tables
+from highwater.reports.tests.brute import Brute
+from highwater.reports.tests.random_ops import random_operations
+from highwater.reports.tests.test_run_rules import GROUP, KEY, tables
 
 PATIENCE_MS = 10
 histories = given(st.randoms(use_true_random=False))
@@ -135,8 +135,8 @@ def test_commits_ahead_are_those_that_leave_out_a_known_record(chance: random.Ra
 def test_a_group_is_stuck_that_is_seen_in_nothing_but_rebalances_for_too_long(chance: random.Random) -> None:
     made = random_steps(chance, ["group"])
     expected = set()
-    for rebalancing, run in groupby(told_of(made, "group"), lambda step: step.text != "Stable"):
-        seen = list(run)
+    for rebalancing, steps in groupby(told_of(made, "group"), lambda step: step.text != "Stable"):
+        seen = list(steps)
         long = seen[-1].at_ms - seen[0].at_ms > PATIENCE_MS < seen[-1].calm_ms
         expected |= {(seen[0].invoked, seen[-1].invoked)} if rebalancing and len(seen) >= 3 and long else set()
     found = groups.stuck_rebalances(tables(made), PATIENCE_MS)
@@ -173,7 +173,7 @@ def test_leader_epochs_with_two_leaders_or_that_one_broker_tells_backwards_are_f
     back = {
         b.invoked for a, b in product(ok, ok) if a.node == b.node and a.returned < b.invoked and a.epoch > b.epoch
     }  # fmt: skip
-    found = list(cluster.epoch_safety(tables(made)))
+    found = list(run.epoch_safety(tables(made)))
     assert {each.first.epoch for each in found if each.first.epoch == each.second.epoch} == two
     assert {each.first.invoked for each in found if each.first.epoch != each.second.epoch} == back
 
@@ -187,7 +187,7 @@ def test_producer_ids_that_two_producers_were_given_are_found(chance: random.Ran
         (a.number, a.epoch) for a, b in product(ok, ok)
         if (a.number, a.epoch) == (b.number, b.epoch) and a.process != b.process
     }  # fmt: skip
-    assert {(each.number, each.first.epoch) for each in cluster.duplicate_producer_ids(tables(made))} == shared
+    assert {(each.number, each.first.epoch) for each in run.duplicate_producer_ids(tables(made))} == shared
 
 
 def test_random_steps_show_each_of_these_rules_and_none() -> None:

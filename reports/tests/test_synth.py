@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater import app
-from reports.anomalies import anomalies
-from reports.audit import audit
-from reports.synth.plants import PLANTS
-from reports.synth.tiles import synth_tiles
-from reports.synth.write import synth, synth_dataset
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError
+from highwater.command_line import application
+from highwater.errors import UsageError
+from highwater.reports.anomalies import anomalies
+from highwater.reports.audit import audit
+from highwater.reports.synth.plants import PLANTS
+from highwater.reports.synth.tiles import synth_tiles
+from highwater.reports.synth.write import synth, synth_dataset
+from highwater.reports.verdicts import AuditResult
 
 OPERATIONS = 400
 
@@ -81,7 +81,7 @@ def test_buckets_hold_what_the_file_holds(tmp_path: Path) -> None:
 def test_the_command_plants_by_name_and_number(tmp_path: Path) -> None:
     path = tmp_path / "history.ndjson"
     told = CliRunner().invoke(
-        app, ["synth", "--ops", "300", "--plant", "lost-write:2", "--plant", "27", "--out", str(path)]
+        application("synth"), ["synth", "--ops", "300", "--plant", "lost-write:2", "--plant", "27", "--out", str(path)]
     )
     assert told.exit_code == 0
     assert found(audit(path)) == {4: 2, 27: 1}

@@ -1,5 +1,5 @@
 -------------------------- MODULE MCGroupOwnership --------------------------
-(* GroupOwnership by itself, bounded: what follows from it does follow. *)
+(* GroupOwnership by itself, bounded: checks the properties that follow from it. *)
 EXTENDS GroupOwnership, Sequences, TLC
 
 CONSTANTS Members, MaxGeneration
@@ -20,7 +20,7 @@ MCSpec == Init /\ [][MCNext]_vars
 
 Symmetry == {a @@ b : a \in Permutations(Members), b \in Permutations(Partitions)}
 
-\* What comes up: who committed last holds the partition no more, and another does.
+\* Must be reachable: the member that committed last no longer holds the partition, and another one does.
 HandsChanged ==
     \E p \in Partitions : committed[p] # None /\ \E grant \in grants : grant[2] = p /\ grant[1] # committed[p].member
 TakenOver == replaced # {} /\ grants # {}

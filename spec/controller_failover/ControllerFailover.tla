@@ -1,27 +1,28 @@
 ------------------------- MODULE ControllerFailover -------------------------
 (***************************************************************************)
-(* One controller at a time decides for a partition: who leads it, where   *)
-(* its replicas are, that it goes away.  Controllers are elected through a *)
-(* store with conditional writes (ZooKeeper) and may be replaced at any    *)
-(* moment without noticing: a zombie goes on writing and sending.          *)
+(* One controller at a time decides for a partition: which broker leads    *)
+(* it, which brokers hold its replicas, and whether it is deleted.         *)
+(* Controllers are elected through a store with conditional writes         *)
+(* (ZooKeeper) and may be replaced at any moment without noticing: such a  *)
+(* zombie continues to write and to send requests.                         *)
 (*                                                                         *)
-(* Underneath: brokers that hear of decisions late, doubled, in any order, *)
-(* and restart; the leader's own writes of the ISR; reassignment in its    *)
-(* eleven steps, each of which a controller may not survive; election of   *)
-(* the preferred replica; deletion of the topic, which waits for brokers   *)
-(* that are down.                                                          *)
+(* The model includes brokers that receive decisions late, twice or in any *)
+(* order, and that restart; the leader's own writes of the ISR;            *)
+(* reassignment in its eleven steps, each of which may end with a failure  *)
+(* of the controller; election of the preferred replica; and deletion of   *)
+(* the topic, which waits for brokers that are down.                       *)
 (*                                                                         *)
-(* Whatever is sent stays on its way for good: a message may arrive late,  *)
-(* twice, or never.  Guards: spec/guards.toml.                             *)
+(* Messages are never removed: each one may arrive late, twice, or never.  *)
+(* Guards: spec/guards.toml.                                               *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
     Controllers,    \* brokers that may become controller
     Brokers,        \* brokers that may hold a replica
-    Original,       \* the replicas that the partition begins with
-    Preferred,      \* the first of them
-    None            \* nobody
+    Original,       \* the initial replicas of the partition
+    Preferred,      \* the first of the initial replicas
+    None            \* the value for "no broker"
 
 CONSTANTS
     ClaimCas, ControllerEpochCas, VersionCas, IsrCas,
@@ -36,38 +37,38 @@ ASSUME {ClaimCas, ControllerEpochCas, VersionCas, IsrCas, PersistBeforeSend, Bum
         AwaitTargetInSync, MoveLeaderToTarget, ShrinkBeforeDelete, PersistAssignmentLast, DeletionAwaitsReplicas,
         DeletionWaitsForReassignment} \subseteq BOOLEAN
 
-VARIABLE election       \* in the store: the controller's ephemeral node, and the epoch that every claim raises
+VARIABLE election       \* in the store: the controller's ephemeral node, and the epoch that every claim increments
 VARIABLE partition      \* in the store: leader, leaderEpoch, isr, and the node's version
-VARIABLE assignment     \* in the store: the assigned replicas, where they are to move ({}: nowhere), and whether the topic
-                        \* exists, is to be deleted, or is gone
+VARIABLE assignment     \* in the store: the assigned replicas, the target of a reassignment ({}: none), and whether the topic
+                        \* exists, is being deleted, or is gone
 VARIABLE live           \* brokers that have a session
-VARIABLE brokerEpoch    \* of a broker: how often it has registered anew (KIP-380)
+VARIABLE brokerEpoch    \* of a broker: the number of its re-registrations (KIP-380)
 store == <<election, partition, assignment, live, brokerEpoch>>
 
 VARIABLE controller     \* of a controller: what it believes (see Idle)
-VARIABLE sent           \* LeaderAndIsr and StopReplica requests, to all brokers that they concern
-VARIABLE role           \* of a broker: what the last request made of it (see NoRole)
-VARIABLE replica        \* of a broker: it holds "all" that was committed, is "behind", or has "none"
+VARIABLE sent           \* LeaderAndIsr and StopReplica requests, each to all brokers concerned
+VARIABLE role           \* of a broker: its state after the last request (see NoRole)
+VARIABLE replica        \* of a broker: "all" (it has every committed record), "behind", or "none" (no replica)
 
-VARIABLE claims         \* history: who claimed which controller epoch
-VARIABLE elected        \* history: who was made leader in which leader epoch
+VARIABLE claims         \* history: which controller claimed which controller epoch
+VARIABLE elected        \* history: which broker was elected in which leader epoch
 
 vars == <<store, controller, sent, role, replica, claims, elected>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 Unknown == -1
 
-Idle == [active    |-> FALSE,                   \* it takes itself for the controller
+Idle == [active    |-> FALSE,                   \* it believes that it is the controller
          reads     |-> FALSE,                   \* it is about to claim the epoch after
          epoch     |-> 0,                       \* this one; once active, its own
          loaded    |-> FALSE,                   \* it has read
          partition |-> [version |-> Unknown],   \* the partition's state,
-         replicas  |-> {},                      \* who is assigned,
-         step      |-> 0,                       \* and, of a reassignment: the step that comes next,
-         target    |-> {},                      \* where replicas are to move,
-         leaving   |-> {}]                      \* and which go
+         replicas  |-> {},                      \* the assigned replicas,
+         step      |-> 0,                       \* and of a reassignment: the next step,
+         target    |-> {},                      \* the new replicas,
+         leaving   |-> {}]                      \* and the replicas to remove
 
 NoRole == [controllerEpoch |-> 0, leader |-> None, leaderEpoch |-> Unknown, isr |-> {}, version |-> Unknown]
 
@@ -77,15 +78,15 @@ Believed(c) == controller[c].partition
 Works(c) == controller[c].active /\ controller[c].loaded
 
 -----------------------------------------------------------------------------
-(* Who is controller *)
+(* Election of the controller *)
 
-\* It wants to be, and looks which epoch to raise.
+\* A candidate reads the controller epoch that it will increment.
 ReadEpoch(c) ==
     /\ ~controller[c].active /\ ~controller[c].reads
     /\ controller' = [controller EXCEPT ![c] = [Idle EXCEPT !.reads = TRUE, !.epoch = election.epoch]]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected>>
 
-\* The node and the next epoch in one conditional write; off: the epoch is written unconditionally (KAFKA-6082).
+\* Writes node and next epoch in one conditional write; guard off: writes the epoch unconditionally (KAFKA-6082).
 Claim(c) ==
     LET epoch == controller[c].epoch + 1 IN
     /\ controller[c].reads
@@ -96,14 +97,14 @@ Claim(c) ==
     /\ claims' = claims \union {<<epoch, c>>}
     /\ UNCHANGED <<partition, assignment, live, brokerEpoch, sent, role, replica, elected>>
 
-\* Another was faster.
+\* Another candidate was faster.
 LoseClaim(c) ==
     /\ controller[c].reads
     /\ election.node # None \/ election.epoch # controller[c].epoch
     /\ controller' = [controller EXCEPT ![c] = Idle]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected>>
 
-\* Its session is over; it has not noticed, or it is dead.
+\* The controller's session ends; it has not noticed that, or it has crashed.
 LoseSession(c, crashes) ==
     /\ election.node = c
     /\ election' = [election EXCEPT !.node = None]
@@ -121,7 +122,7 @@ StopReplica(c, brokers, deletes) ==
     [type |-> "StopReplica", controllerEpoch |-> controller[c].epoch, brokerEpoch |-> brokerEpoch, to |-> brokers,
      leaderEpoch |-> Believed(c).leaderEpoch, deletes |-> deletes]
 
-\* It loads everything, and tells everybody; but nothing of what is to be deleted, or it would come back.
+\* Loads all state, and sends it to all replicas; but not for a topic being deleted, or brokers would create it again.
 Load(c) ==
     /\ controller[c].active /\ ~controller[c].loaded
     /\ controller' = [controller EXCEPT ![c].loaded = TRUE, ![c].partition = partition, ![c].step = 0,
@@ -130,11 +131,11 @@ Load(c) ==
                THEN sent \union {[LeaderAndIsr(c, partition) EXCEPT !.to = assignment.replicas]} ELSE sent
     /\ UNCHANGED <<store, role, replica, claims, elected>>
 
-\* A write carries the controller's epoch, and the version of what it read.
+\* A write carries the controller's epoch, and the version of the state that it read.
 IsCurrent(c) == ControllerEpochCas => controller[c].epoch = election.epoch
 IsFresh(c) == VersionCas => Believed(c).version = partition.version
 
-\* The store takes the new state, then brokers hear of it; refused, the controller reads again, or resigns.
+\* The store accepts the new state, then brokers receive it; if it is rejected, the controller reads again, or resigns.
 Write(c, leader, isr, step) ==
     LET bumped == Believed(c).leaderEpoch + IF BumpLeaderEpoch THEN 1 ELSE 0
         state == [leader |-> leader, leaderEpoch |-> bumped, isr |-> isr, version |-> partition.version + 1]
@@ -148,7 +149,7 @@ Write(c, leader, isr, step) ==
          /\ sent' = IF PersistBeforeSend THEN sent ELSE sent \union {told}
          /\ UNCHANGED <<partition, elected>>
 
-\* The leader is gone: a live member of the ISR leads, or nobody does.
+\* The leader failed: a live member of the ISR is elected, or no broker leads.
 ElectLeader(c, leader) ==
     /\ Works(c) /\ assignment.topic = "exists"
     /\ Believed(c).leader \notin live
@@ -157,7 +158,7 @@ ElectLeader(c, leader) ==
     /\ Write(c, leader, IF leader = None THEN Believed(c).isr ELSE Believed(c).isr \intersect live, controller[c].step)
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
 
-\* Leadership goes back to the first replica.
+\* The first replica becomes the leader again.
 ElectPreferred(c) ==
     /\ Works(c) /\ assignment.target = {} /\ assignment.topic = "exists"
     /\ Believed(c).leader \notin {None, Preferred} /\ Preferred \in live \intersect assignment.replicas
@@ -168,7 +169,7 @@ ElectPreferred(c) ==
 -----------------------------------------------------------------------------
 (* Brokers *)
 
-\* Not of an older controller, not for a former life, and only forward.
+\* Not from an older controller, not with an old broker epoch, and only with a newer state.
 Accepts(b, request) ==
     /\ b \in live /\ b \in request.to
     /\ FenceStaleController => request.controllerEpoch >= role[b].controllerEpoch
@@ -185,7 +186,7 @@ ApplyLeaderAndIsr(b) ==
         /\ replica' = [replica EXCEPT ![b] = IF @ = "none" THEN "behind" ELSE @]
         /\ UNCHANGED <<store, controller, sent, claims, elected>>
 
-\* The leader epoch tells whether the broker has got the replica back since (KIP-570).
+\* The leader epoch shows whether the replica has been assigned to the broker again (KIP-570).
 ApplyStopReplica(b) ==
     \E request \in {each \in sent : each.type = "StopReplica"} :
         /\ Accepts(b, request)
@@ -204,7 +205,7 @@ CatchUp(b, l) ==
     /\ replica' = [replica EXCEPT ![b] = "all"]
     /\ UNCHANGED <<store, controller, sent, role, claims, elected>>
 
-\* Everybody whom the leader counts has a new record; whoever else had all has it no more.
+\* Every replica that the leader counts has the new record; every other replica now is behind.
 Commit(l) ==
     /\ l \in live /\ LeadsByItself(l) /\ replica[l] = "all"
     /\ \A b \in role[l].isr \ {l} : Follows(b, l) /\ replica[b] = "all"
@@ -222,7 +223,7 @@ LeaderChangeIsr(l, b) ==
        /\ role' = [role EXCEPT ![l].isr = isr, ![l].version = partition.version + 1]
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, controller, sent, replica, claims, elected>>
 
-\* It loses its session, and all that it was; its disk stays.
+\* A broker loses its session and its memory; its disk survives.
 Crash(b) ==
     /\ b \in live
     /\ live' = live \ {b}
@@ -235,7 +236,7 @@ Return(b) ==
     /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
     /\ UNCHANGED <<election, partition, assignment, controller, sent, role, replica, claims, elected>>
 
-\* The controller sees that a broker is back, and tells it what it is.
+\* The controller sees that a broker has restarted, and sends it the current state.
 Welcome(c, b) ==
     /\ Works(c) /\ b \in live /\ assignment.topic = "exists" /\ b \in assignment.replicas
     /\ role[b] = NoRole
@@ -244,7 +245,7 @@ Welcome(c, b) ==
     /\ UNCHANGED <<store, controller, role, replica, claims, elected>>
 
 -----------------------------------------------------------------------------
-(* Reassignment, in eleven steps.  Only the store survives a controller: its successor begins anew, and must end well. *)
+(* Reassignment, in eleven steps.  Only the store survives a controller: its successor starts again, and must complete it. *)
 
 Target(c) == controller[c].target
 Leaving(c) == controller[c].leaving
@@ -257,7 +258,7 @@ AskReassignment(target) ==
 At(c, step) == Works(c) /\ controller[c].step = step
 Step(c, step) == controller' = [controller EXCEPT ![c].step = step]
 
-\* A write elsewhere in the store; a controller that is not current resigns.
+\* A write to another node of the store; a controller that is not current resigns.
 WriteAssignment(c, value, step) ==
     IF IsCurrent(c)
     THEN assignment' = value /\ controller' = [controller EXCEPT ![c].step = step, ![c].replicas = value.replicas]
@@ -278,26 +279,27 @@ AnnounceReplicas(c) ==
        WriteAssignment(c, [assignment EXCEPT !.replicas = both], 2)
     /\ Elsewhere
 
-\* 2: a new leader epoch, so that all of them listen.
+\* 2: a new leader epoch, so that all of them accept the request.
 RaiseEpoch(c) ==
     /\ At(c, 2)
     /\ Write(c, Believed(c).leader, Believed(c).isr, 3)
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
 
-\* 3: the new ones are NewReplica.
+\* 3: the new replicas get the state NewReplica.
 StartNewReplicas(c) == At(c, 3) /\ Step(c, 4) /\ UNCHANGED <<store, sent, role, replica, claims, elected>>
 
-\* 4: until every one of them is in sync.
+\* 4: wait until every new replica is in sync.
 AwaitTarget(c) ==
     /\ At(c, 4)
     /\ AwaitTargetInSync => Target(c) \subseteq partition.isr
     /\ controller' = [controller EXCEPT ![c].step = 5, ![c].partition = partition]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected>>
 
-\* 5: all new ones are OnlineReplica.
+\* 5: the new replicas get the state OnlineReplica.
 BringOnline(c) == At(c, 5) /\ Step(c, 6) /\ UNCHANGED <<store, sent, role, replica, claims, elected>>
 
-\* 6: the cache, and so whatever is sent, names them alone; not yet the store, or a successor would not know whom to stop.
+\* 6: the cache, and so every request, contains only the new replicas; the store still has the old ones, so that a
+\* successor knows which replicas to stop.
 ReplaceCache(c) ==
     /\ At(c, 6)
     /\ IF PersistAssignmentLast
@@ -305,7 +307,7 @@ ReplaceCache(c) ==
        ELSE WriteAssignment(c, [assignment EXCEPT !.replicas = Target(c)], 7)
     /\ Elsewhere
 
-\* 7: a leader among them.
+\* 7: a leader among the new replicas.
 MoveLeader(c, leader) ==
     /\ At(c, 7)
     /\ IF Believed(c).leader \in Target(c) \intersect live \/ ~MoveLeaderToTarget THEN leader = Believed(c).leader
@@ -313,20 +315,20 @@ MoveLeader(c, leader) ==
     /\ Write(c, leader, Believed(c).isr, 8)
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
 
-\* 8: the old ones leave the ISR, and stop.
+\* 8: the old replicas leave the ISR, and stop.
 ShrinkToTarget(c) ==
     /\ At(c, 8)
     /\ Write(c, Believed(c).leader, IF ShrinkBeforeDelete THEN Believed(c).isr \intersect Target(c) ELSE Believed(c).isr, 9)
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
 
-\* 9: their data go.
+\* 9: the data of the old replicas are deleted.
 DeleteOldReplicas(c) ==
     /\ At(c, 9)
     /\ Step(c, 10)
     /\ sent' = sent \union {StopReplica(c, Leaving(c), TRUE)}
     /\ UNCHANGED <<store, role, replica, claims, elected>>
 
-\* 10: now the store forgets the old ones.
+\* 10: the old replicas are removed from the store.
 PersistAssignment(c) ==
     /\ At(c, 10)
     /\ WriteAssignment(c, [assignment EXCEPT !.replicas = Target(c)], 11)
@@ -339,7 +341,7 @@ FinishReassignment(c) ==
     /\ Elsewhere
 
 -----------------------------------------------------------------------------
-(* Deletion of the topic: halted while replicas move or their brokers are down, and resumed *)
+(* Deletion of the topic: halted while replicas are reassigned or their brokers are down, and resumed *)
 
 AskDeletion ==
     /\ assignment.topic = "exists"
@@ -356,12 +358,12 @@ DeleteReplicas(c) ==
     /\ sent' # sent
     /\ UNCHANGED <<store, controller, role, replica, claims, elected>>
 
-\* It answered this controller, and will not take up again what was sent before.
+\* The broker answered this controller, and will reject requests that were sent before.
 Deleted(c, b) ==
     /\ b \in live /\ replica[b] = "none"
     /\ role[b].controllerEpoch = controller[c].epoch /\ role[b].leaderEpoch >= Believed(c).leaderEpoch
 
-\* When every replica is known to be gone, the names go.
+\* When every replica is known to be deleted, the topic is removed from the store.
 ForgetTopic(c) ==
     /\ MayDelete(c)
     /\ DeletionAwaitsReplicas => \A b \in assignment.replicas : Deleted(c, b)
@@ -422,7 +424,7 @@ TypeOK ==
                              isr : SUBSET Brokers, version : Epochs]]
     /\ replica \in [Brokers -> {"all", "behind", "none"}]
 
-\* Every claim has an epoch of its own.
+\* Every claim has its own controller epoch.
 OneControllerPerEpoch == \A one, other \in claims : one[1] = other[1] => one = other
 
 \* A leader epoch belongs to one leader, in the store ...
@@ -436,25 +438,26 @@ BrokersAgree == \A a, b \in Brokers :
 BrokersNotAhead == \A b \in Brokers :
     role[b].leaderEpoch <= partition.leaderEpoch /\ role[b].controllerEpoch <= election.epoch
 
-\* Whoever is in the ISR has all that was committed, while the topic is there.
+\* Every member of the ISR has every committed record, while the topic exists.
 IsrHoldsAll == assignment.topic = "exists" => \A b \in partition.isr : replica[b] = "all"
 
-\* The leader is one of the assigned, once nothing moves.
+\* The leader is one of the assigned replicas, unless a reassignment is in progress.
 LeaderIsAssigned ==
     assignment.target = {} /\ assignment.topic = "exists" => partition.leader \in assignment.replicas \union {None}
 
-\* When nothing moves any more, whoever else has a replica was told to delete it; it may be down, or hear of it late.
+\* After a reassignment, any other broker with a replica was sent a request to delete it; it may be down or receive it
+\* late.
 NoOrphans == assignment.target = {} => \A b \in Brokers \ assignment.replicas :
     replica[b] # "none" => \E request \in sent : request.type = "StopReplica" /\ request.deletes /\ b \in request.to
 
-\* When the topic is gone, its replicas are.
+\* When the topic is gone, its replicas are gone.
 NothingLeft == assignment.topic = "gone" => \A b \in assignment.replicas : replica[b] = "none"
 
 \* A controller that was replaced changes nothing in the store.
 ZombiesWriteNothing ==
     [][\A c \in Controllers : Zombie(c) /\ controller'[c] # controller[c] => UNCHANGED <<partition, assignment>>]_vars
 
-\* A broker goes forward only, in one life.
+\* Until it restarts, a broker's epochs never decrease.
 BrokersGoForward ==
     [][\A b \in Brokers : b \in live /\ b \in live' =>
           role'[b].leaderEpoch >= role[b].leaderEpoch /\ role'[b].controllerEpoch >= role[b].controllerEpoch]_vars

@@ -5,8 +5,8 @@
 (* Guards are on; requests are a set that only grows.                      *)
 (*                                                                         *)
 (* Left out of ControllerFailover: sessions and watches, by which a        *)
-(* controller knows whom to fence and that it was replaced; answers to     *)
-(* requests; and all that is about progress.                               *)
+(* controller learns which brokers failed and that it was replaced;        *)
+(* replies to requests; and everything about progress.                     *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -20,11 +20,11 @@ VARIABLE isr
 VARIABLE partitionEpoch
 store == <<controllerEpoch, leader, leaderEpoch, isr, partitionEpoch>>
 
-VARIABLE candidate              \* controllers that have read the epoch that they mean to replace
+VARIABLE candidate              \* controllers that have read the epoch that they will increment
 VARIABLE readEpoch
 VARIABLE active                 \* controllers that have claimed an epoch
 VARIABLE claimedEpoch
-VARIABLE loaded                 \* of a controller: partitions whose state it has read; and what that was
+VARIABLE loaded                 \* of a controller: partitions whose state it has read; and that state
 VARIABLE cachedLeader
 VARIABLE cachedLeaderEpoch
 VARIABLE cachedIsr
@@ -32,7 +32,7 @@ VARIABLE cachedPartitionEpoch
 claims == <<candidate, readEpoch, active, claimedEpoch>>
 caches == <<loaded, cachedLeader, cachedLeaderEpoch, cachedIsr, cachedPartitionEpoch>>
 
-VARIABLE brokerEpoch            \* how often a broker has registered; and what the last request that it followed said
+VARIABLE brokerEpoch            \* how often a broker has registered; and the content of the last request that it applied
 VARIABLE knownControllerEpoch
 VARIABLE knownLeader
 VARIABLE knownLeaderEpoch

@@ -1,5 +1,5 @@
 ------------------------ MODULE MCControllerFailover ------------------------
-(* ControllerFailover, bounded so that TLC sees every state. *)
+(* ControllerFailover, bounded so that TLC can explore every state. *)
 EXTENDS ControllerFailover, TLC
 
 CONSTANTS MaxControllerEpoch, MaxLeaderEpoch, MaxVersion, MaxCrashes, MaxIsrChanges, Zombies, Late, Targets, Deletes
@@ -9,7 +9,7 @@ Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerE
 IsrChanges == partition.version - partition.leaderEpoch
 
 MCReadEpoch(c) == (Zombies \/ election.node = None) /\ election.epoch < MaxControllerEpoch /\ ReadEpoch(c)
-\* The last one stays, or nobody would lead in the end.
+\* The last controller keeps its session; otherwise eventually there would be no leader.
 MCLoseSession(c, crashes) ==
     (crashes \/ Zombies) /\ election.epoch < MaxControllerEpoch /\ LoseSession(c, crashes)
 MCElectLeader(c, b) == ElectLeader(c, b) /\ Bounded
@@ -41,11 +41,11 @@ Symmetry == Permutations(Controllers)
 MCSpec == Init /\ [][MCNext]_vars
 
 -----------------------------------------------------------------------------
-(* In the end: when controllers stay and brokers stay up, the partition has a leader who knows it, a reassignment is done,
-   and a topic that is to go is gone.  Each step that a controller or broker takes by itself must happen if it stays
-   possible (weak fairness); Welcome sends again what a returned broker missed.  A leader must let in who catches up again
-   and again (strong fairness: new records make it late in between).  Nothing forces crashes, lost sessions, requests of
-   administrators, or a leader to shrink the ISR. *)
+(* Liveness: if controllers keep their sessions and brokers stay up, the partition has a leader that knows its role, a
+   reassignment completes, and a topic deletion completes.  Each step that a controller or broker takes by itself must
+   happen if it stays enabled (weak fairness); Welcome sends again what a restarted broker missed.  A leader must add a
+   follower that catches up repeatedly (strong fairness: new records make it lag in between).  Crashes, lost sessions,
+   requests of administrators, and shrinking the ISR are not forced. *)
 
 Expand(l, b) == b \notin role[l].isr /\ MCLeaderChangeIsr(l, b)
 LiveSpec ==
@@ -68,7 +68,7 @@ DeletedInTheEnd == (assignment.topic = "deleting") ~> (assignment.topic = "gone"
 MovedInTheEnd == (assignment.target # {}) ~> (assignment.target = {})
 
 -----------------------------------------------------------------------------
-(* Situations that must come up, or the claims would be empty *)
+(* Situations that must be reachable; otherwise the claims would hold vacuously *)
 
 TwoActive == Cardinality({c \in Controllers : controller[c].active}) > 1
 ZombieController == \E c \in Controllers : Zombie(c)

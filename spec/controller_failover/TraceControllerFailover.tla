@@ -1,14 +1,15 @@
 ---------------------- MODULE TraceControllerFailover ----------------------
 (***************************************************************************)
-(* Is a trace of a partition's brokers and of the controllers a behaviour  *)
-(* of ControllerFailover?  Each line names the action, the choices made    *)
-(* and values after the step; the spec must have such a step.  trace.toml  *)
-(* says what stands where.                                                 *)
+(* Checks whether the trace of a partition's brokers and of the            *)
+(* controllers is a behaviour of ControllerFailover. Each line contains    *)
+(* the action, the choices made and values after the step; the spec must   *)
+(* have such a step. trace.toml defines the fields of a line.              *)
 (*                                                                         *)
-(* Sessions, reads and requests are not traced.  So a controller may read  *)
-(* at any time, a session may be over, and whatever a controller knew may  *)
-(* be on its way to anybody; but only what the store has held, and under   *)
-(* an epoch that was claimed no earlier than the state was written.        *)
+(* Sessions, reads and requests are not traced. So a controller may read   *)
+(* at any time, a session may have ended, and a request with any state     *)
+(* that a controller knew may be in flight to any broker; but only a state *)
+(* that the store has held, under a controller epoch that was claimed no   *)
+(* earlier than the state was written.                                     *)
 (***************************************************************************)
 EXTENDS ControllerFailover, Sequences, TLC
 
@@ -17,8 +18,8 @@ CONSTANTS Logged(_),      \* a line of the trace: <<action, node, unused, ...>>
           ShownLine     \* print the state before this one (0: none)
 
 VARIABLES
-    line,               \* the next one to explain
-    written             \* every state of the partition, oldest first, and the controller epoch that it was written under
+    line,               \* the next line to explain
+    written             \* every state of the partition, oldest first, and the controller epoch under which it was written
 
 Lines(action) == {n \in 1 .. Length : Logged(n)[1] = action}
 First(S) == CHOOSE n \in S : \A m \in S : n <= m
@@ -34,7 +35,7 @@ Written(state) == [state |-> state, controllerEpoch |-> election.epoch]
 -----------------------------------------------------------------------------
 (* Controllers *)
 
-\* Epochs only rise: of a claim whose answer was lost nobody tells.  Or it is the same term, taken up again.
+\* Epochs only increase, with gaps: a claim whose reply was lost has no line.  Or the controller resumes the same term.
 IsClaim(c, epoch) ==
     /\ \/ epoch > election.epoch
        \/ epoch = election.epoch /\ election.node = c
@@ -44,7 +45,7 @@ IsClaim(c, epoch) ==
     /\ claims' = claims \union {<<epoch, c>>}
     /\ UNCHANGED <<partition, assignment, live, brokerEpoch, sent, role, replica, elected, written>>
 
-\* It has read what the store holds.
+\* The controller has read the state in the store.
 Read ==
     LET c == Logged(line)[2] IN
     /\ Logged(line)[1] \in Writes /\ line # Creation /\ c \in Controllers
@@ -67,7 +68,7 @@ IsElectLeader(c, leader, epoch, isr, version) ==
 IsControllerShrinkIsr(c, leader, epoch, isr, version) ==
     leader = partition.leader /\ isr # partition.isr /\ IsWrite(c, leader, epoch, isr, version)
 
-\* The leader's own write: nothing but the ISR changes, and the leader is one of it.
+\* The leader's own write: only the ISR changes, and it contains the leader.
 IsLeaderChangeIsr(leader, epoch, isr, version) ==
     /\ leader = partition.leader /\ epoch = partition.leaderEpoch /\ version = partition.version + 1
     /\ leader \in isr /\ isr # partition.isr
@@ -78,7 +79,7 @@ IsLeaderChangeIsr(leader, epoch, isr, version) ==
 -----------------------------------------------------------------------------
 (* Reassignment *)
 
-\* In order, and from the beginning after a failover or for another target.
+\* Steps are in order, and start again after a failover or for another target.
 IsReassignmentStep(c, step, target) ==
     /\ controller[c].active
     /\ \/ step = 1
@@ -89,7 +90,7 @@ IsReassignmentStep(c, step, target) ==
     /\ controller' = [controller EXCEPT ![c].step = step, ![c].target = target]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected, written>>
 
-\* The last step only tells brokers: when it is done, another move may have begun.
+\* The last step only informs brokers: when it is done, another reassignment may have begun.
 IsLateLastStep(c, step, target) ==
     /\ step = 11 /\ target # controller[c].target
     /\ \E n \in 1 .. line - 1 :
@@ -103,7 +104,7 @@ Asks(s) == [type |-> "LeaderAndIsr", controllerEpoch |-> s[5], brokerEpoch |-> b
             leaderEpoch |-> s[4], version |-> s[6]]
 Told(s) == {w \in {written[i] : i \in 1 .. Len(written)} : w.state.leaderEpoch = s[4] /\ w.state.version = s[6]}
 
-\* A request like the one that the next line says was followed.
+\* A request arrives that matches the one applied in the next line.
 Arrive ==
     LET s == Logged(line) IN
     /\ s[1] \in Heard /\ s[2] \in Brokers
@@ -122,12 +123,12 @@ Follow(b, s) ==
 IsBecomeLeader(b, s) == Follow(b, s) /\ role'[b].leader = b /\ role'[b].isr = s[7]
 IsBecomeFollower(b, s) == Follow(b, s) /\ role'[b].leader = s[7] /\ s[7] # b
 
-\* Its process is gone; but if it was controller, the store may still get what it had asked for.
+\* The process is gone; but if it was controller, the store may still receive its requests.
 IsCrash(b) ==
     /\ IF b \in live THEN live' = live \ {b} /\ role' = [role EXCEPT ![b] = NoRole] ELSE UNCHANGED <<live, role>>
     /\ UNCHANGED <<election, partition, assignment, brokerEpoch, controller, sent, replica, claims, elected, written>>
 
-\* Or a replica is made anew, on a broker that had none or was told to delete it.
+\* Or a replica is created again, on a broker that had none or that received a StopReplica with deletion.
 IsRestart(b) ==
     /\ IF b \notin live THEN Return(b)
        ELSE /\ b \notin partition.isr
@@ -149,7 +150,7 @@ Explained(s) ==
 
 TraceStep == line <= Length /\ Logged(line)[2] \in Brokers /\ line' = line + 1 /\ Explained(Logged(line))
 
-\* As it was created; nobody has heard of it.
+\* The partition as it was created; no broker has learned of it.
 TraceInit ==
     /\ Init!1 /\ Init!2 /\ Init!3 /\ Init!4 /\ Init!5 /\ Init!6 /\ Init!7
     /\ role = [b \in Brokers |-> NoRole]
@@ -160,13 +161,14 @@ TraceInit ==
 
 TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Read \/ Arrive))]_<<vars, line, written>>
 
-\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+\* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
+\* then the trace is accepted.
 Reached ==
     line > TLCGet(1) =>
         /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
         /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
 
-\* For who asks why a line was refused.
+\* Prints the state before ShownLine, to find out why a line was rejected.
 Show ==
     line = ShownLine =>
         /\ PrintT(<<"SHOWN", "store", [controllerEpoch |-> election.epoch, controller |-> election.node,

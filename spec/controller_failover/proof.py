@@ -10,7 +10,7 @@ the epoch that they know, and none is ahead of the store.  So two brokers that l
 
 from typing import Final
 
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     Action,
     And,
     Claim,

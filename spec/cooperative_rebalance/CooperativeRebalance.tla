@@ -1,28 +1,29 @@
 ------------------------ MODULE CooperativeRebalance ------------------------
 (***************************************************************************)
 (* The classic consumer group protocol, cooperative (KIP-429): a member    *)
-(* keeps what it has while the group rebalances, and claims it in its      *)
-(* JoinGroup.  The leader withholds what it wants to move: nobody gets it  *)
-(* in this generation.  Who loses it revokes it and joins again; in that   *)
-(* second rebalance nobody claims it, and it finds its new member.         *)
+(* keeps its partitions while the group rebalances, and claims them in its *)
+(* JoinGroup. The leader withholds a partition that it wants to move: no   *)
+(* member gets it in this generation. The member that loses it revokes it  *)
+(* and joins again; in that second rebalance no member claims it, and it   *)
+(* is assigned to its new member.                                          *)
 (*                                                                         *)
-(* Coordinator, calls and troubles are those of EagerRebalance, which has  *)
-(* the guards of the coordinator; static members are left out.  Members    *)
-(* that still list an eager assignor behave as eager ones do: so a group   *)
-(* is upgraded while it runs, in two rounds of restarts.                   *)
+(* Coordinator, calls and faults are those of EagerRebalance, which has    *)
+(* the guards of the coordinator; static members are left out. Members     *)
+(* that still list an eager assignor behave like eager members: this       *)
+(* allows to upgrade a running group in two rounds of restarts.            *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
-(* broker and wire.                                                        *)
+(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
+(* module to the broker and the wire protocol.                             *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
-    Clients,        \* processes that consume
-    Partitions,     \* what is shared out
-    None,           \* in place of a member id, or of an assignment: there is none
-    FirstList,      \* the assignors that everybody lists at first: "eager", "both" or "cooperative"
-    LateJoins       \* BOOLEAN: a JoinGroup that its sender gave up may still be handled (README.md, "A late JoinGroup")
+    Clients,        \* consumer processes
+    Partitions,     \* the partitions of the group
+    None,           \* the value for "no member id" and "no assignment"
+    FirstList,      \* the assignors that every client lists initially: "eager", "both" or "cooperative"
+    LateJoins       \* BOOLEAN: a JoinGroup that its sender abandoned may still be handled (README.md, "A late JoinGroup")
 
 CONSTANTS
     WithholdClaimed, HighestClaimWins, NobodyKeepsOnConflict, ClaimsBearGeneration,
@@ -35,20 +36,20 @@ ASSUME {WithholdClaimed, HighestClaimWins, NobodyKeepsOnConflict, ClaimsBearGene
 ASSUME FirstList \in {"eager", "both", "cooperative"} /\ LateJoins \in BOOLEAN
 
 VARIABLE group      \* in the coordinator's memory: state, generation, protocol, leader, claims, assignment
-VARIABLE stored     \* the same, as last written to __consumer_offsets
-VARIABLE pending    \* member ids given out to clients that have not joined with them yet (KIP-394)
-VARIABLE issued     \* of a client: how many member ids were made for it
+VARIABLE stored     \* the group as last written to __consumer_offsets
+VARIABLE pending    \* member ids issued to clients that have not joined with them yet (KIP-394)
+VARIABLE issued     \* of a client: how many member ids were issued to it
 coordinator == <<group, stored, pending, issued>>
 
 VARIABLE client     \* of a client: phase, member id, generation, what it owns and claims (see NewClient)
-VARIABLE calls      \* requests on their way or waiting at the coordinator, and replies on their way (see NewCall)
+VARIABLE calls      \* requests in flight or waiting at the coordinator, and replies in flight (see NewCall)
 
-VARIABLE committed  \* of a partition: who committed last, and in which generation
+VARIABLE committed  \* of a partition: the member that committed last, and its generation
 
 vars == <<coordinator, client, calls, committed>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 NoGeneration == 0
 
@@ -60,19 +61,19 @@ NewGroup == [state      |-> "Empty",        \* Empty, PreparingRebalance, Comple
              generation |-> NoGeneration,
              protocol   |-> "cooperative",  \* the assignor of this generation: eager ones withhold nothing
              leader     |-> None,
-             claims     |-> [m \in {} |-> Nothing],     \* of each member: what its last JoinGroup said
+             claims     |-> [m \in {} |-> Nothing],     \* of each member: the claim in its last JoinGroup
              assignment |-> Nobody]         \* of a partition: the member that has it
 
 NewClient == [phase      |-> "out",         \* out: it must join; joining and syncing: it waits; member
               id         |-> None,
               generation |-> NoGeneration,  \* of the last JoinGroup reply
               list       |-> FirstList,
-              owned      |-> {},            \* what it processes
-              revoking   |-> {},            \* those of them that it must give up
-              since      |-> NoGeneration,  \* the generation that gave it what it owns
-              stale      |-> {}]            \* what it claims though it has lost it: nothing, by ResetClaimOnLost
+              owned      |-> {},            \* the partitions that it processes
+              revoking   |-> {},            \* the owned partitions that it must give up
+              since      |-> NoGeneration,  \* the generation that assigned its partitions
+              stale      |-> {}]            \* what it claims although it has lost it: nothing, with ResetClaimOnLost
 
-\* A request is sent, may be parked at the coordinator until the others have come, and is answered.
+\* A request is sent, may be parked at the coordinator until the other members have sent theirs, and is answered.
 NewCall == [client     |-> None,
             kind       |-> "JoinGroup",     \* JoinGroup, SyncGroup, OffsetCommit
             at         |-> "sent",          \* sent, parked, answered
@@ -80,10 +81,10 @@ NewCall == [client     |-> None,
             id         |-> None,
             generation |-> NoGeneration,
             claim      |-> Nothing,         \* in a JoinGroup
-            claims     |-> None,            \* in a leader's JoinGroup reply: those of all members
+            claims     |-> None,            \* in a leader's JoinGroup reply: the claims of all members
             protocol   |-> "cooperative",   \* in a JoinGroup reply
             assignment |-> None,            \* in a leader's SyncGroup
-            partitions |-> {}]              \* in a SyncGroup reply: what the member gets; in an OffsetCommit: for what
+            partitions |-> {}]              \* in a SyncGroup reply: the member's partitions; in an OffsetCommit: those committed
 
 Members == DOMAIN group.claims
 Assigned(id) == {p \in Partitions : group.assignment[p] = id}
@@ -94,10 +95,10 @@ Answered(kind) == {call \in calls : call.kind = kind /\ call.at = "answered"}
 Parked(kind) == {call \in calls : call.kind = kind /\ call.at = "parked"}
 Waiting(kind) == {call.id : call \in Parked(kind)}
 
-\* A reply that nobody awaits is as good as lost, unless replies are not matched.
+\* A reply that the client does not await counts as lost, unless replies are not matched.
 Heard(replies) == {reply \in replies : reply.awaited \/ ~MatchReplies}
 
-\* Its sender gave the call up, or is no more: it is late or lost.
+\* The sender abandoned the call or has ended: the call is late or lost.
 Forgotten(c, late) ==
     LET mine == {call \in calls : call.client = c /\ call.awaited}
         kept == {call \in mine : \/ call.at = "parked"
@@ -112,22 +113,23 @@ Awaits(c) == \E call \in calls : call.client = c /\ call.awaited
 
 Generations(claims) == {claims[m].generation : m \in DOMAIN claims}
 
-\* Whose claim to p counts.  Off: only that of the latest generation, as if who missed one owned nothing (KAFKA-14639).
+\* The members with a valid claim to p.  Guard off: only claims of the latest generation, as if a member that missed a
+\* generation owned nothing (KAFKA-14639).
 Claimants(claims, p) ==
     {m \in DOMAIN claims : /\ p \in claims[m].partitions
                            /\ HighestClaimWins \/ claims[m].generation = Max(Generations(claims))}
 
-\* Whose p is.  If two claim it, the later generation is right; if both are of one, one of them is wrong, and nobody
-\* keeps it (KAFKA-12984).
+\* The owner of p.  If two members claim it, the later generation is right; if both have the same generation, one of
+\* them is wrong, and neither keeps it (KAFKA-12984).
 Owners(claims, p) ==
     LET all == Claimants(claims, p)
         latest == {m \in all : \A n \in all : claims[m].generation >= claims[n].generation} IN
     IF NobodyKeepsOnConflict /\ Cardinality(latest) > 1 THEN {} ELSE latest
 
-\* What the leader would like: any partition for any member.
+\* The assignments that the leader may want: any partition for any member.
 Wishes(claims) == [Partitions -> DOMAIN claims]
 
-\* Nobody gets what another has, or what two say that they have: it is withheld until they have revoked it.
+\* A partition that another member owns, or that two members claim, is withheld until they have revoked it.
 MayGet(claims, p, m) == Claimants(claims, p) = {} \/ m \in Owners(claims, p)
 
 Adjusted(wish, claims) ==
@@ -140,10 +142,11 @@ Assignments(claims, protocol) ==
 -----------------------------------------------------------------------------
 (* Members *)
 
-\* Who lists an eager assignor may find itself in a group that withholds nothing, and must own nothing when it joins.
+\* A member that lists an eager assignor may join a group that withholds nothing, and must own nothing when it joins.
 ActsEager(c) == client[c].list = "eager" \/ (client[c].list = "both" /\ EagerMembersRevokeAll)
 
-\* It is no member any more, or not of this generation: others may have its partitions, and it has no claim to them.
+\* The client is no longer a member, or not of this generation: other members may own its partitions, and it claims
+\* none.
 Lost(c, id) ==
     [client[c] EXCEPT !.phase = "out", !.id = id, !.generation = NoGeneration, !.revoking = {},
                       !.owned = IF DropOnLost THEN {} ELSE @,
@@ -163,7 +166,8 @@ TakeMemberId(c) ==
     /\ issued' = [issued EXCEPT ![c] = @ + 1]
     /\ UNCHANGED <<group, stored, calls, committed>>
 
-\* What it must revoke it has revoked before.  An eager member revokes everything, a cooperative one nothing.
+\* Partitions that it must give up are revoked before.  An eager member revokes everything here, a cooperative one
+\* nothing.
 SendJoin(c) ==
     LET keeps == IF ActsEager(c) \/ ~UnaffectedKeep THEN {} ELSE client[c].owned
         owned == IF client[c].generation = NoGeneration THEN client[c].owned ELSE keeps
@@ -190,8 +194,8 @@ TakeJoinReply(call) ==
           calls' = (Forgotten(c, TRUE) \ {call}) \union {SyncRequest(call, assignment)}
     /\ UNCHANGED <<coordinator, committed>>
 
-\* It goes on with what it has and gets again, adds what is new, and must revoke the rest.  If that is something, it
-\* joins again: only then is what it revoked given to another.
+\* It continues with the partitions that are assigned to it again, adds new ones, and must revoke the others.  If there
+\* are such, it joins again: only then are they assigned to another member.
 TakeSyncReply(call) ==
     LET c == call.client
         revoking == client[c].owned \ call.partitions IN
@@ -211,7 +215,7 @@ Revoke(c) ==
                                 ![c].phase = IF RejoinAfterRevoke /\ @ = "member" THEN "out" ELSE @]
     /\ UNCHANGED <<coordinator, calls, committed>>
 
-\* No reply came in time, or the connection broke, or the coordinator dropped the call: the client asks again.
+\* No reply arrived in time, the connection broke, or the coordinator dropped the call: the client sends it again.
 GiveUp(c, late) ==
     /\ client[c].phase \in {"joining", "syncing"}
     /\ client' = [client EXCEPT ![c].phase = "out"]
@@ -222,26 +226,26 @@ CommitRequest(c, p) ==
     [NewCall EXCEPT !.client = c, !.kind = "OffsetCommit", !.id = client[c].id, !.generation = client[c].generation,
                     !.awaited = FALSE, !.partitions = {p}]
 
-\* Between JoinGroup and the SyncGroup reply a member commits nothing: it may be about to lose what it has.
+\* Between JoinGroup and the SyncGroup reply a member commits nothing: it may be about to lose its partitions.
 SendCommit(c, p) ==
     /\ client[c].phase = "member" /\ p \in client[c].owned
     /\ calls' = calls \union {CommitRequest(c, p)}
     /\ UNCHANGED <<coordinator, client, committed>>
 
-\* The process ends and starts anew, with no memory, and perhaps with other assignors.
+\* The process restarts without memory, and perhaps with other assignors.
 Restart(c, list) ==
     /\ client' = [client EXCEPT ![c] = [NewClient EXCEPT !.list = list]]
     /\ calls' = Forgotten(c, FALSE)
     /\ UNCHANGED <<coordinator, committed>>
 
-\* Request and reply in one: a heartbeat changes nothing but the session, and late it does no harm.
+\* Request and reply in one step: a heartbeat changes only the session, and a late one does no harm.
 HeartbeatError(c) ==
     CASE client[c].id \notin Members                                -> "UNKNOWN_MEMBER_ID"
       [] client[c].generation # group.generation                    -> "ILLEGAL_GENERATION"
       [] group.state = "PreparingRebalance"                         -> "REBALANCE_IN_PROGRESS"
       [] OTHER                                                      -> "NONE"
 
-\* Who has still to revoke does that first.
+\* A member that still has to revoke partitions does that first.
 Heartbeat(c) ==
     /\ client[c].phase = "member"
     /\ HeartbeatError(c) # "NONE"
@@ -252,12 +256,13 @@ Heartbeat(c) ==
 -----------------------------------------------------------------------------
 (* Coordinator *)
 
-\* A refusal is heard at once, if anybody listens.
+\* A rejection arrives immediately, if the sender still awaits the reply.
 Refuse(call, error) ==
     /\ calls' = calls \ {call}
     /\ client' = IF call.awaited THEN [client EXCEPT ![call.client] = After(call.client, error)] ELSE client
 
-\* Whoever waits with SyncGroup hears that a rebalance has begun, and whoever asks twice is answered once.
+\* Waiting SyncGroup calls are answered with REBALANCE_IN_PROGRESS, and of two JoinGroup calls of a member one is
+\* answered.
 Park(call) ==
     LET dropped == {call} \union Parked("SyncGroup") \union {other \in Parked("JoinGroup") : other.id = call.id} IN
     calls' = (calls \ dropped) \union {[call EXCEPT !.at = "parked"]}
@@ -271,12 +276,13 @@ Preparing(claims, assignment) ==
 Supports(list, protocol) == list \in {protocol, "both"}
 Common(lists) == {protocol \in {"eager", "cooperative"} : \A list \in lists : Supports(list, protocol)}
 
-\* INCONSISTENT_GROUP_PROTOCOL: it shares no assignor with the members.  Nobody else hears of it.
+\* INCONSISTENT_GROUP_PROTOCOL: the client shares no assignor with the members.  The group does not change.
 Inconsistent(call) ==
     /\ OneProtocolForAll
     /\ Common({call.claim.list} \union {group.claims[m].list : m \in Members \ {call.id}}) = {}
 
-\* The claim counts from the end of this rebalance on: what the member had in this generation it may still commit for.
+\* The claim is valid from the end of this rebalance on: the member may still commit for its partitions of this
+\* generation.
 StartRebalance(call) ==
     LET newcomer == [Nothing EXCEPT !.list = call.claim.list]
         claims == IF call.id \in Members THEN group.claims ELSE With(group.claims, call.id, newcomer) IN
@@ -289,7 +295,7 @@ JoinReply(call, g) ==
     [call EXCEPT !.at = "answered", !.generation = g.generation, !.protocol = g.protocol, !.claim = Nothing,
                  !.claims = IF call.id = g.leader THEN g.claims ELSE None]
 
-\* The same as before: a repeated request.  Other claims begin a rebalance.
+\* The same claim as before: a repeated request.  A changed claim starts a rebalance.
 Repeated(call) ==
     /\ call.id \in Members /\ group.claims[call.id] = call.claim
     /\ \/ group.state = "CompletingRebalance"
@@ -308,7 +314,7 @@ HandleJoin(call) ==
          [] OTHER ->
                 StartRebalance(call)
 
-\* Everybody is there, or the time is over: then who did not come is out.
+\* All members have joined, or the timeout has passed: then the members that have not joined are removed.
 CompleteJoin(timedOut) ==
     LET present == Members \intersect Waiting("JoinGroup")
         claims == [m \in present |-> (CHOOSE call \in Parked("JoinGroup") : call.id = m).claim]
@@ -365,7 +371,7 @@ HandleCommit(call) ==
     /\ committed' = [p \in Partitions |-> IF p \in accepted THEN commit ELSE committed[p]]
     /\ UNCHANGED <<coordinator, client>>
 
-\* Without these members.  The last one's end is the group's: Empty, in a new generation, and stored.
+\* Removes members.  Without the last member the group is Empty, in a new generation, and is stored.
 Expel(gone) ==
     LET members == Members \ gone
         left == [p \in Partitions |-> IF group.assignment[p] \in gone THEN None ELSE group.assignment[p]]
@@ -376,12 +382,12 @@ Expel(gone) ==
     /\ calls' = {call \in calls \ Parked("SyncGroup") : ~(call.at = "parked" /\ call.id \in gone)}
     /\ UNCHANGED <<pending, issued, client, committed>>
 
-\* No heartbeat came.  Who leaves (LeaveGroup) looks the same to the others.
+\* No heartbeat arrived in time.  For the other members LeaveGroup has the same effect.
 ExpireSession(id) ==
     /\ id \in Members \ (Waiting("JoinGroup") \union Waiting("SyncGroup"))
     /\ Expel({id})
 
-\* Another broker takes over with what is stored.  What was sent to the old one is refused (NOT_COORDINATOR).
+\* Another broker takes over with the stored state.  Requests to the old one are rejected (NOT_COORDINATOR).
 Failover ==
     /\ group' = stored
     /\ pending' = {}
@@ -402,7 +408,7 @@ Init ==
 (* What holds *)
 
 States == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
-MemberId == Clients \X Nat              \* whom the coordinator made it for, and the how-manieth
+MemberId == Clients \X Nat              \* the client that it was issued to, and a number
 List == {"eager", "both", "cooperative"}
 Claim == [partitions : SUBSET Partitions, generation : Nat, list : List]
 Client == [phase : {"out", "joining", "syncing", "member"}, id : {None} \union MemberId, generation : Nat, list : List,
@@ -436,10 +442,10 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
-\* Whose the claims of this generation say that p is.
+\* The owner of p according to the claims of this generation.
 Claimed(p) == LET owners == Owners(group.claims, p) IN IF owners = {} THEN None ELSE CHOOSE m \in owners : TRUE
 
-\* Before the leader's SyncGroup the claims count, after it the assignment; what is withheld stays whose it was.
+\* Before the leader's SyncGroup the claims count, after it the assignment; a withheld partition keeps its holder.
 Holder(p) ==
     IF group.state \in {"Stable", "PreparingRebalance"} /\ group.assignment[p] # None
     THEN group.assignment[p] ELSE Claimed(p)
@@ -451,18 +457,18 @@ OwnershipKept == Contract!Spec
 
 IsMember(c) == client[c].id \in Members
 
-\* No two members of the group ever own the same partition: not in a rebalance either.
+\* No two members of the group ever own the same partition, not even during a rebalance.
 OneOwner == \A c, d \in Clients : c # d /\ IsMember(c) /\ IsMember(d) => client[c].owned \intersect client[d].owned = {}
 
-\* What a member of the group owns nobody else is given: it is claimed, assigned to it, or withheld.
+\* A partition that a member owns is not assigned to another member: it is claimed, assigned to the owner, or withheld.
 NothingTaken ==
     \A c \in Clients : IsMember(c) /\ group.state = "Stable" =>
         \A p \in client[c].owned : group.assignment[p] \in {client[c].id, None}
 
-\* Claims never clash: whoever loses a partition in a group has no claim to it any more.
+\* Claims never conflict: a member that loses a partition in a group no longer claims it.
 ClaimsAgree == \A m, n \in Members : m # n => group.claims[m].partitions \intersect group.claims[n].partitions = {}
 
-\* A cooperative member gives up only what a SyncGroup reply took from it, unless it is lost or ends.
+\* A cooperative member gives up only partitions that a SyncGroup reply omits, unless it loses its membership or ends.
 Undisturbed ==
     [][\A c \in Clients : client[c].list = "cooperative" =>
         \A p \in client[c].owned \ client'[c].owned :

@@ -5,8 +5,8 @@
 (* Guards are on; messages are sets that only grow.                        *)
 (*                                                                         *)
 (* Left out of CooperativeRebalance: static members, the coordinator's     *)
-(* failover, commits, sessions and their timers, what the assignor         *)
-(* strives for, and all that is about progress.                            *)
+(* failover, commits, sessions and their timers, the goals of the          *)
+(* assignor, and everything about progress.                                *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -15,20 +15,20 @@ CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSequence, MaxRequests, 
 VARIABLE group              \* the coordinator's state
 VARIABLE generation
 VARIABLE member             \* members of the group
-VARIABLE joined             \* those that have joined in the round that is being prepared
+VARIABLE joined             \* members that have joined in the rebalance that is being prepared
 VARIABLE fenced             \* ids that were expelled
-VARIABLE assigned           \* of a partition: its member, or nobody
+VARIABLE assigned           \* of a partition: its member, or none
 VARIABLE claimed            \* of a member: what its last join request claimed
 VARIABLE claimGeneration    \* ... since which generation
-VARIABLE lastSequence       \* ... and that request's number
+VARIABLE lastSequence       \* ... and the number of that request
 coordinator == <<group, generation, member, joined, fenced, assigned, claimed, claimGeneration, lastSequence>>
 
-VARIABLE used               \* ids that a member has
-VARIABLE retired            \* ids given up for another
+VARIABLE used               \* ids that a client uses
+VARIABLE retired            \* ids that a client has replaced by another
 VARIABLE client             \* a member's own state
 VARIABLE sequence           \* the number of its last join request
 VARIABLE knownGeneration
-VARIABLE grantedGeneration  \* in which it was granted what it owns
+VARIABLE grantedGeneration  \* the generation in which its partitions were assigned
 VARIABLE owned
 clients == <<used, retired, client, sequence, knownGeneration, grantedGeneration, owned>>
 
@@ -114,7 +114,7 @@ Revoke(i, p) ==
     /\ owned' = [owned EXCEPT ![i] = @ \ {p}]
     /\ UNCHANGED <<coordinator, used, retired, client, sequence, knownGeneration, grantedGeneration, messages>>
 
-\* A member that is new, or one that goes on under another id and has lost its partitions.
+\* A new member, or one that continues under another id and has lost its partitions.
 NewMember(j) ==
     /\ j \notin used
     /\ used' = used \union {j}

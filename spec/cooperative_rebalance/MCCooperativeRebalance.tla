@@ -1,12 +1,12 @@
 ----------------------- MODULE MCCooperativeRebalance -----------------------
-(* CooperativeRebalance, bounded so that TLC sees every state: README.md, "Bounds". *)
+(* CooperativeRebalance, bounded so that TLC can explore every state: README.md, "Bounds". *)
 EXTENDS CooperativeRebalance, Sequences, TLC
 
 CONSTANTS
     MaxGeneration, MaxIds, MaxLate, MaxRetries, MaxExpiries, MaxTimeouts, MaxRestarts, MaxFailovers, MaxCommits,
     MaxUpgrades     \* restarts with other assignors
 
-VARIABLE spent      \* how often each kind of trouble has happened
+VARIABLE spent      \* how often each kind of fault has happened
 
 Troubles == {"retries", "expiries", "timeouts", "restarts", "failovers", "commits", "upgrades"}
 
@@ -23,7 +23,7 @@ MCTakeSyncReply == (\E call \in calls : TakeSyncReply(call)) /\ UNCHANGED spent
 MCRevoke(c) == Revoke(c) /\ UNCHANGED spent
 MCHeartbeat(c) == Heartbeat(c) /\ UNCHANGED spent
 
-\* Asking again is free if nobody will ever answer.
+\* A repeated request does not count as a fault if no reply can arrive any more.
 MCGiveUp(c) ==
     \/ Awaits(c) /\ Once("retries", MaxRetries) /\ \E late \in BOOLEAN : (late => Late < MaxLate) /\ GiveUp(c, late)
     \/ ~Awaits(c) /\ GiveUp(c, FALSE) /\ UNCHANGED spent
@@ -31,7 +31,7 @@ MCGiveUp(c) ==
 MCSendCommit(c) == Once("commits", MaxCommits) /\ \E p \in Partitions : SendCommit(c, p)
 MCRestart(c) == Once("restarts", MaxRestarts) /\ Restart(c, client[c].list)
 
-\* The two bounces: first the cooperative assignor is listed beside the eager one, then the eager one goes.
+\* The two bounces: first the cooperative assignor is listed with the eager one, then the eager one is removed.
 NextList == [eager |-> "both", both |-> "cooperative"]
 MCUpgrade(c) ==
     /\ client[c].list # "cooperative"
@@ -40,12 +40,12 @@ MCUpgrade(c) ==
 
 MCHandleJoin == (\E call \in calls : HandleJoin(call)) /\ UNCHANGED spent
 
-\* Nobody speaks for this member any more.
+\* No client acts for this member any more.
 Abandoned(id) ==
     /\ \A c \in Clients : client[c].id # id
     /\ \A call \in calls : call.awaited => call.id # id
 
-\* A timeout that hits who is only slow is counted; the others come as they must.
+\* A timeout of a member that is only slow counts as a fault; other timeouts must happen.
 Timeout(trouble, bound, victims) ==
     \/ Once(trouble, bound)
     \/ (\A id \in victims : Abandoned(id)) /\ UNCHANGED spent
@@ -79,10 +79,10 @@ MCSpec == MCInit /\ [][MCNext]_mcVars
 Symmetry == {a @@ b : a \in Permutations(Clients), b \in Permutations(Partitions)}
 
 -----------------------------------------------------------------------------
-(* Once the troubles are over *)
+(* After the faults have stopped *)
 
-\* A leader that wishes something else in each generation never comes to an end.  A sticky one does: it moves no more
-\* than balance asks for.
+\* With a leader that wants another assignment in each generation the group never becomes stable.  A sticky leader moves
+\* only as many partitions as balance requires.
 Load(wish, m) == Cardinality({p \in Partitions : wish[p] = m})
 Balanced(wish, claims) == \A m, n \in DOMAIN claims : Load(wish, m) <= Load(wish, n) + 1
 Kept(wish, claims) == Cardinality({p \in Partitions : wish[p] \in Claimants(claims, p)})
@@ -90,8 +90,8 @@ StickyWishes(claims) ==
     LET balanced == {wish \in [Partitions -> DOMAIN claims] : Balanced(wish, claims)} IN
     {wish \in balanced : \A other \in balanced : Kept(other, claims) <= Kept(wish, claims)}
 
-\* Weak fairness is enough, of what really is certain to happen: a message that is on its way and awaited arrives, a
-\* client that runs goes on and sends heartbeats, timeouts fire on who will not come.
+\* Weak fairness of the steps that are certain to happen is enough: a message in flight that is awaited arrives, a
+\* running client continues and sends heartbeats, and the timeouts of absent members expire.
 Told(c) == (\E call \in calls : call.client = c /\ (TakeJoinReply(call) \/ TakeSyncReply(call))) /\ UNCHANGED spent
 
 Handled(c) ==
@@ -113,7 +113,7 @@ Fairness ==
 
 MCLiveSpec == MCSpec /\ Fairness
 
-\* Everybody is a member of the current generation and owns what it was given, and nothing is left over.
+\* Every client is a member of the current generation and owns its assignment, and every partition is assigned.
 Settled ==
     /\ group.state = "Stable"
     /\ \A p \in Partitions : group.assignment[p] \in Members
@@ -122,11 +122,11 @@ Settled ==
 
 EventuallySettled == <>[]Settled
 
-\* The bounds of the model do not get in the way: follow-up rebalances are few.
+\* The bounds of the model are not reached: there are few follow-up rebalances.
 Room == group.generation < MaxGeneration /\ \A c \in Clients : issued[c] < MaxIds
 
 -----------------------------------------------------------------------------
-(* What comes up *)
+(* Situations that must be reachable *)
 
 Withheld == group.state = "Stable" /\ \E p \in Partitions : group.assignment[p] = None
 PartitionMoved ==

@@ -1,16 +1,18 @@
 --------------------- MODULE TraceCooperativeRebalance ---------------------
 (***************************************************************************)
-(* Is a trace of a group's coordinators a behaviour of CooperativeRebal-   *)
-(* ance?  Each line names the action, the choices made and values after    *)
-(* the step; the spec must have such a step.  trace.toml says what stands  *)
-(* where.  As TraceEagerRebalance, but that members claim what they have,  *)
-(* and the leader must give nobody what another one claims.                *)
+(* Checks whether the trace of a group's coordinators is a behaviour of    *)
+(* CooperativeRebalance. Each line contains the action, the choices made   *)
+(* and values after the step; the spec must have such a step. trace.toml   *)
+(* defines the fields of a line. The difference from TraceEagerRebalance:  *)
+(* members claim their partitions, and the leader must not assign a        *)
+(* partition that another member claims.                                   *)
 (*                                                                         *)
-(* What clients send is open: whatever a line says that was asked has      *)
-(* arrived.  A client is the member id that it was given; who comes back   *)
-(* under another id is another one.  Beyond the spec: a broker that was    *)
-(* replaced goes on with what it has in memory until it hears of it; what  *)
-(* is stored is appended first, and may then be what a successor loads.    *)
+(* The requests of clients are not constrained: a request in a line has    *)
+(* arrived. A client is identified by its member id; a process that        *)
+(* returns under another id is another client. In addition to the spec: a  *)
+(* broker that was replaced continues with its memory until it learns of   *)
+(* its replacement; stored content is appended first, and a successor may  *)
+(* load it from then on.                                                   *)
 (***************************************************************************)
 EXTENDS CooperativeRebalance, Sequences, TLC
 
@@ -19,17 +21,17 @@ CONSTANTS Step(_),      \* a line of the trace: <<action, node, unused, generati
           ShownLine     \* print the state before this one (0: none)
 
 VARIABLES
-    line,               \* the next one to explain
-    active,             \* whose memory `group`, `pending` and `calls` are
-    memory,             \* the same, of other brokers that coordinate or have coordinated the group
+    line,               \* the next line to explain
+    active,             \* the broker whose memory is in `group`, `pending` and `calls`
+    memory,             \* the memory of other brokers that coordinate or have coordinated the group
     appended,           \* what was written to __consumer_offsets, oldest first
-    confirmed,          \* how many of these are known to be replicated
-    owned               \* of a member process: what it was assigned and has not given up since
+    confirmed,          \* how many of the appended entries are known to be replicated
+    owned               \* of a member process: the partitions that it was assigned and has not given up since
 
 traceVars == <<active, memory, appended, confirmed, owned>>
 
 -----------------------------------------------------------------------------
-(* From the lines: what is shared out *)
+(* Derived from the trace: partitions *)
 
 Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
 TracePartitions ==
@@ -44,7 +46,7 @@ Content(generation, members, leader, pairs) ==
     [generation |-> generation, members |-> Ids(members), leader |-> Id(leader), assignment |-> AssignmentOf(pairs)]
 ContentOf(g) == [generation |-> g.generation, members |-> DOMAIN g.claims, leader |-> g.leader, assignment |-> g.assignment]
 
-\* A broker counts generations from 1, and says -1 for none.
+\* A broker counts generations from 1, and reports -1 for none.
 ClaimOf(partitions, generation, lists) ==
     [partitions |-> partitions,
      generation |-> IF generation < 0 THEN NoGeneration ELSE generation,
@@ -61,7 +63,7 @@ Request(s) ==
                                                !.assignment = IF Id(s[6]) = group.leader THEN AssignmentOf(s[9]) ELSE None]
       [] s[1] = "HandleCommit" -> [call EXCEPT !.kind = "OffsetCommit", !.id = Id(s[6]), !.generation = s[7]]
 
-\* Older requests know no MEMBER_ID_REQUIRED.
+\* Older request versions do not have MEMBER_ID_REQUIRED.
 NeedsNoId(s) == s[1] = "HandleJoin" /\ s[7] = "" /\ s[11] < 4
 
 AtWork == {call \in calls : call.at = "sent"}
@@ -76,14 +78,14 @@ Arrive ==
 -----------------------------------------------------------------------------
 (* Joining *)
 
-\* An id that was given out, and not used in time.
+\* An issued id was not used in time.
 ForgetPending(call) ==
     /\ call.id \in pending
     /\ pending' = pending \ {call.id}
     /\ calls' = calls \ {call}
     /\ UNCHANGED <<group, stored, issued, client, committed>>
 
-\* Whether a known member repeats itself the broker sees by the bytes: `changed`.
+\* The broker compares the bytes of a known member's metadata with the last ones: `changed`.
 IsHandleJoin(member, result, changed) == \E call \in AtWork :
     LET becomes(at) == \E next \in calls' : next.kind = "JoinGroup" /\ next.at = at /\ next.id = Id(member) IN
     CASE result = "parked" ->
@@ -94,7 +96,7 @@ IsHandleJoin(member, result, changed) == \E call \in AtWork :
              /\ result = "UNKNOWN_MEMBER_ID"
              /\ IF call.id \in pending THEN ForgetPending(call) ELSE call.id \notin Members /\ HandleJoin(call)
 
-\* Nobody is left, and nobody holds it up any more.
+\* No member is left, and no pending id delays the end of the rebalance.
 Emptied ==
     /\ group.state = "PreparingRebalance" /\ Members = {}
     /\ group' = [NewGroup EXCEPT !.generation = group.generation + 1]
@@ -109,12 +111,12 @@ IsCompleteJoin(members, leader, protocol) ==
 -----------------------------------------------------------------------------
 (* Syncing and storing *)
 
-\* What the leader of a group of these claims could want (Assignments), partition by partition.
+\* The assignments that a leader could make from these claims (Assignments), partition by partition.
 MayAssign(assignment) == \A p \in Partitions :
     \/ assignment[p] = None
     \/ assignment[p] \in Members /\ (group.protocol = "eager" \/ MayGet(group.claims, p, assignment[p]))
 
-\* The leader waits until its assignment is stored.
+\* The leader's call waits until its assignment is stored.
 ParkLeader(call) ==
     /\ SyncError(call) = "NONE" /\ group.state = "CompletingRebalance"
     /\ calls' = (calls \ {call}) \union {[call EXCEPT !.at = "parked"]}
@@ -130,10 +132,10 @@ IsHandleSync(result, pairs) == \E call \in AtWork :
 
 FromLeader == {call \in Parked("SyncGroup") : call.id = group.leader}
 
-\* Beside what the line tells: the members' subscriptions.
+\* In addition to the content of the line: the members' subscriptions.
 Kept(content, g) == [content |-> content, claims |-> g.claims, protocol |-> g.protocol]
 
-\* What the group is now, or with what the leader gave.
+\* The current state of the group, or that with the leader's assignment.
 IsStoreGroup(content) ==
     /\ content = ContentOf(group) \/ \E call \in FromLeader : content = ContentOf([group EXCEPT !.assignment = call.assignment])
     /\ appended' = Append(appended, Kept(content, group))
@@ -152,7 +154,7 @@ IsLeaderSync(content) ==
     /\ \E call \in FromLeader : LeaderSync(call)
     /\ ContentOf(group') = content
 
-\* Everybody has to join again.
+\* All members must join again.
 StoreFailed ==
     /\ group.state = "CompletingRebalance"
     /\ group' = Preparing(group.claims, group.assignment)
@@ -164,7 +166,7 @@ StoreFailed ==
 
 IsHandleCommit(result) == \E call \in AtWork : HandleCommit(call) /\ CommitAccepted(call) = (result = "NONE")
 
-\* A group without members is empty when the rebalance ends, which ids given out may hold up.
+\* A group without members becomes Empty when the rebalance ends; issued ids may delay that.
 Leave(gone) ==
     IF Members # gone THEN Expel(gone)
     ELSE /\ group' = Preparing(NewGroup.claims, Nobody)
@@ -173,7 +175,7 @@ Leave(gone) ==
 
 IsExpireSession(id) == id \in Members \ (Waiting("JoinGroup") \union Waiting("SyncGroup")) /\ Leave({id})
 
-\* If all have synced and nothing could be stored in time, they join again.
+\* If all members have synced and the assignment could not be stored in time, they join again.
 IsExpireUnsynced ==
     LET late == Members \ Waiting("SyncGroup") IN
     group.state = "CompletingRebalance" /\ IF late = {} THEN StoreFailed ELSE Leave(late)
@@ -181,7 +183,7 @@ IsExpireUnsynced ==
 Shelf == [group |-> group, pending |-> pending, calls |-> {call \in calls : call.at = "parked"}]
 Shelved == IF active = None THEN memory ELSE (active :> Shelf) @@ memory
 
-\* It loads what was last stored, or what was appended since and survived.
+\* The broker loads the last stored entry, or one that was appended since and survived.
 Loaded(content) ==
     IF confirmed = 0 /\ content = ContentOf(NewGroup) THEN NewGroup
     ELSE LET last == CHOOSE i \in confirmed .. Len(appended) : i > 0 /\ appended[i].content = content IN
@@ -204,7 +206,7 @@ IsDeleteGroup ==
     /\ appended' = Append(appended, Kept(ContentOf(NewGroup), NewGroup)) /\ confirmed' = Len(appended')
     /\ UNCHANGED <<vars, active, memory, owned>>
 
-\* The next line is another broker's, with the memory that it has.
+\* The next line is from another broker: switch to the memory of that broker.
 Turn ==
     LET node == Step(line)[2] IN
     /\ Step(line)[1] \notin {"Failover", "Assigned", "Revoked", "Lost"}
@@ -214,11 +216,11 @@ Turn ==
     /\ UNCHANGED <<stored, issued, client, committed, appended, confirmed, owned, line>>
 
 -----------------------------------------------------------------------------
-(* What member processes say of themselves *)
+(* Lines of member processes *)
 
 Owned(process) == IF process \in DOMAIN owned THEN owned[process] ELSE {}
 
-\* Nobody is told to process what is not stored as one member's.
+\* A process is assigned only partitions that are stored as those of one member.
 IsAssigned(process, generation, partitions) ==
     /\ \E i \in 1 .. Len(appended) :
           LET content == appended[i].content IN
@@ -267,13 +269,14 @@ TraceInit ==
 
 TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Arrive \/ Turn))]_<<vars, traceVars, line>>
 
-\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+\* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
+\* then the trace is accepted.
 Reached ==
     line > TLCGet(1) =>
         /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
         /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
 
-\* For who asks why a line was refused.
+\* Prints the state before ShownLine, to find out why a line was rejected.
 Show ==
     line = ShownLine =>
         /\ PrintT(<<"SHOWN", "group", [coordinator |-> active, state |-> group.state, generation |-> group.generation,

@@ -12,7 +12,7 @@ generation wins a conflict of claims is a second line of defence.
 
 from typing import Final
 
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     Action,
     And,
     Choice,

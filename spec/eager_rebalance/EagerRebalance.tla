@@ -1,28 +1,28 @@
 --------------------------- MODULE EagerRebalance ---------------------------
 (***************************************************************************)
 (* The classic consumer group protocol, eager: on every change of members  *)
-(* everybody gives up everything, joins anew (JoinGroup), and is told what *)
-(* it gets (SyncGroup).  The coordinator counts generations and lets one   *)
-(* member, the leader, divide the partitions.                              *)
+(* each member revokes all its partitions, joins again (JoinGroup), and    *)
+(* receives its assignment (SyncGroup). The coordinator counts generations *)
+(* and lets one member, the leader, assign the partitions.                 *)
 (*                                                                         *)
-(* A member gives up waiting and asks again, so that two requests of one   *)
-(* member are on their way.  Sessions expire, processes restart, the       *)
-(* coordinator fails over and knows only what it has stored.  Static       *)
-(* members (KIP-345) come back under a new member id while the old process *)
-(* may still run.                                                          *)
+(* A member may give up waiting and send its request again, so that two    *)
+(* requests of one member are in flight. Sessions expire, processes        *)
+(* restart, and the coordinator fails over and knows only what it has      *)
+(* stored. Static members (KIP-345) return under a new member id while the *)
+(* old process may still run.                                              *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
-(* broker and wire.                                                        *)
+(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
+(* module to the broker and the wire protocol.                             *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
-    Clients,        \* processes that consume
-    Twins,          \* those among them that were started under one group.instance.id; the others are dynamic members
-    Partitions,     \* what is shared out
-    None,           \* in place of a member id, or of an assignment: there is none
-    LateJoins       \* BOOLEAN: a JoinGroup that its sender gave up may still be handled (README.md, "A late JoinGroup")
+    Clients,        \* consumer processes
+    Twins,          \* the clients that were started with one group.instance.id; the others are dynamic members
+    Partitions,     \* the partitions of the group
+    None,           \* the value for "no member id" and "no assignment"
+    LateJoins       \* BOOLEAN: a JoinGroup that its sender abandoned may still be handled (README.md, "A late JoinGroup")
 
 CONSTANTS
     RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAssignsMembersOnly,
@@ -37,22 +37,22 @@ ASSUME {RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAss
 ASSUME Twins \subseteq Clients /\ LateJoins \in BOOLEAN
 
 VARIABLE group      \* in the coordinator's memory: state, generation, members (their ids), leader, assignment
-VARIABLE stored     \* the same, as last written to __consumer_offsets
-VARIABLE pending    \* member ids given out to clients that have not joined with them yet (KIP-394)
-VARIABLE issued     \* of a client: how many member ids were made for it
+VARIABLE stored     \* the group as last written to __consumer_offsets
+VARIABLE pending    \* member ids issued to clients that have not joined with them yet (KIP-394)
+VARIABLE issued     \* of a client: how many member ids were issued to it
 coordinator == <<group, stored, pending, issued>>
 
 VARIABLE client     \* of a client: phase, member id, generation, partitions owned (see NewClient)
-VARIABLE calls      \* requests on their way or waiting at the coordinator, and replies on their way (see NewCall)
+VARIABLE calls      \* requests in flight or waiting at the coordinator, and replies in flight (see NewCall)
 
-VARIABLE committed  \* of a partition: who committed last, and in which generation
-VARIABLE replaced   \* history: member ids whose place a newer one of the same static member took
+VARIABLE committed  \* of a partition: the member that committed last, and its generation
+VARIABLE replaced   \* history: member ids that a newer id of the same static member has replaced
 histories == <<committed, replaced>>
 
 vars == <<coordinator, client, calls, histories>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 NoGeneration == 0
 
@@ -64,12 +64,12 @@ NewGroup == [state      |-> "Empty",    \* Empty, PreparingRebalance, Completing
              leader     |-> None,
              assignment |-> Nobody]     \* of a partition: the member that has it
 
-NewClient == [phase      |-> "out",     \* out: it must join; joining and syncing: it waits; member; closed: for good
+NewClient == [phase      |-> "out",     \* out: it must join; joining and syncing: it waits; member; closed: finally
               id         |-> None,
               generation |-> NoGeneration,
               owned      |-> {}]
 
-\* A request is sent, may be parked at the coordinator until the others have come, and is answered.
+\* A request is sent, may be parked at the coordinator until the other members have sent theirs, and is answered.
 NewCall == [client     |-> None,
             kind       |-> "JoinGroup", \* JoinGroup, SyncGroup, OffsetCommit
             at         |-> "sent",      \* sent, parked, answered
@@ -78,12 +78,12 @@ NewCall == [client     |-> None,
             generation |-> NoGeneration,
             members    |-> {},          \* in a leader's JoinGroup reply
             assignment |-> None,        \* in a leader's SyncGroup
-            partitions |-> {}]          \* in a SyncGroup reply: what the member gets; in an OffsetCommit: for what
+            partitions |-> {}]          \* in a SyncGroup reply: the member's partitions; in an OffsetCommit: those committed
 
-MemberId == Clients \X Nat              \* whom the coordinator made it for, and the how-manieth
+MemberId == Clients \X Nat              \* the client that it was issued to, and a number
 
 IsStatic(id) == id # None /\ id[1] \in Twins
-Alike(c, d) == {c, d} \subseteq Twins      \* started under one group.instance.id
+Alike(c, d) == {c, d} \subseteq Twins      \* started with one group.instance.id
 Assigned(id) == {p \in Partitions : group.assignment[p] = id}
 
 Sent(kind) == {call \in calls : call.kind = kind /\ call.at = "sent"}
@@ -91,10 +91,10 @@ Answered(kind) == {call \in calls : call.kind = kind /\ call.at = "answered"}
 Parked(kind) == {call \in calls : call.kind = kind /\ call.at = "parked"}
 Waiting(kind) == {call.id : call \in Parked(kind)}
 
-\* A reply that nobody awaits is as good as lost, unless replies are not matched.
+\* A reply that the client does not await counts as lost, unless replies are not matched.
 Heard(replies) == {reply \in replies : reply.awaited \/ ~MatchReplies}
 
-\* Its sender gave the call up, or is no more: it is late or lost.
+\* The sender abandoned the call or has ended: the call is late or lost.
 Forgotten(c, late) ==
     LET mine == {call \in calls : call.client = c /\ call.awaited}
         kept == {call \in mine : \/ call.at = "parked"
@@ -104,23 +104,24 @@ Forgotten(c, late) ==
 
 Awaits(c) == \E call \in calls : call.client = c /\ call.awaited
 
-\* Another process has the place of this static member.
+\* Another process has replaced this static member.
 Fenced(id) == IsStatic(id) /\ id \notin group.members /\ \E m \in group.members : Alike(m[1], id[1])
 
 -----------------------------------------------------------------------------
 (* Members *)
 
-\* It is no member any more, or not of this generation: others may have its partitions.
+\* The client is no longer a member, or not of this generation: other members may own its partitions.
 Lost(c, id) == [NewClient EXCEPT !.id = id, !.owned = IF DropOnLost THEN {} ELSE client[c].owned]
 
-\* What a client makes of an error: another process under its instance id closes it; an id that is still known it keeps.
+\* The client's state after an error: it closes if another process has its instance id, and keeps an id that is still
+\* known.
 After(c, error) ==
     CASE error = "FENCED_INSTANCE_ID"                       -> [NewClient EXCEPT !.phase = "closed"]
       [] error = "UNKNOWN_MEMBER_ID"                        -> Lost(c, None)
       [] error = "ILLEGAL_GENERATION"                       -> Lost(c, client[c].id)
       [] error = "REBALANCE_IN_PROGRESS"                    -> [client[c] EXCEPT !.phase = "out"]
 
-\* JoinGroup without a member id is answered by MEMBER_ID_REQUIRED and an id to come back with (KIP-394).
+\* JoinGroup without a member id is answered with MEMBER_ID_REQUIRED and the id for the next JoinGroup (KIP-394).
 TakeMemberId(c) ==
     LET id == <<c, issued[c] + 1>> IN
     /\ RequireMemberId /\ c \notin Twins
@@ -130,7 +131,7 @@ TakeMemberId(c) ==
     /\ issued' = [issued EXCEPT ![c] = @ + 1]
     /\ UNCHANGED <<group, stored, calls, histories>>
 
-\* Whoever was expelled has lost its partitions before; whoever is a member revokes them now.
+\* An expelled client has dropped its partitions before; a member revokes them now.
 SendJoin(c) ==
     LET keeps == client[c].generation = NoGeneration \/ ~RevokeBeforeJoin IN
     /\ client[c].phase = "out"
@@ -139,7 +140,7 @@ SendJoin(c) ==
     /\ calls' = calls \union {[NewCall EXCEPT !.client = c, !.id = client[c].id]}
     /\ UNCHANGED <<coordinator, histories>>
 
-\* The leader divides the partitions among the members of which the reply tells, as it likes.
+\* The leader assigns the partitions in any way to the members in the reply.
 Assignments(members) ==
     IF members = {} THEN {None}
     ELSE [Partitions -> IF LeaderAssignsMembersOnly THEN members ELSE {<<c, n>> \in Clients \X {1, 2} : n <= issued[c]}]
@@ -165,7 +166,7 @@ TakeSyncReply(call) ==
     /\ calls' = Forgotten(c, TRUE) \ {call}
     /\ UNCHANGED <<coordinator, histories>>
 
-\* No reply came in time, or the connection broke, or the coordinator dropped the call: the client asks again.
+\* No reply arrived in time, the connection broke, or the coordinator dropped the call: the client sends it again.
 GiveUp(c, late) ==
     /\ client[c].phase \in {"joining", "syncing"}
     /\ client' = [client EXCEPT ![c].phase = "out"]
@@ -181,14 +182,14 @@ SendCommit(c, p) ==
     /\ calls' = calls \union {CommitRequest(c, p)}
     /\ UNCHANGED <<coordinator, client, histories>>
 
-\* The process ends and starts anew, with no memory.  The coordinator finds out when the session expires.
+\* The process restarts without memory.  The coordinator notices it when the session expires.
 Restart(c) ==
     /\ client[c].phase # "closed"
     /\ client' = [client EXCEPT ![c] = NewClient]
     /\ calls' = Forgotten(c, FALSE)
     /\ UNCHANGED <<coordinator, histories>>
 
-\* Request and reply in one: a heartbeat changes nothing but the session, and late it does no harm.
+\* Request and reply in one step: a heartbeat changes only the session, and a late one does no harm.
 HeartbeatError(c) ==
     LET id == client[c].id
         current == client[c].generation = group.generation IN
@@ -207,12 +208,13 @@ Heartbeat(c) ==
 -----------------------------------------------------------------------------
 (* Coordinator: joining *)
 
-\* A refusal is heard at once, if anybody listens.
+\* A rejection arrives immediately, if the sender still awaits the reply.
 Refuse(call, error) ==
     /\ calls' = calls \ {call}
     /\ client' = IF call.awaited THEN [client EXCEPT ![call.client] = After(call.client, error)] ELSE client
 
-\* Whoever waits with SyncGroup hears that a rebalance has begun, and whoever asks twice is answered once.
+\* Waiting SyncGroup calls are answered with REBALANCE_IN_PROGRESS, and of two JoinGroup calls of a member one is
+\* answered.
 Park(call, id) ==
     LET dropped == {call} \union Parked("SyncGroup") \union {other \in Parked("JoinGroup") : other.id = id} IN
     calls' = (calls \ dropped) \union {[call EXCEPT !.at = "parked", !.id = id]}
@@ -220,8 +222,8 @@ Park(call, id) ==
 Preparing(members, assignment) ==
     [group EXCEPT !.state = "PreparingRebalance", !.members = members, !.leader = None, !.assignment = assignment]
 
-\* A member's place, and what it has, goes to a new member id; also while a rebalance is under way (KAFKA-8500).  If
-\* another process waits under the old id, it is told.  Who `keeps` what it has joins no rebalance.
+\* A new member id replaces the old one and takes over its assignment; also during a rebalance (KAFKA-8500).  A process
+\* that waits under the old id receives an error.  A member that `keeps` its assignment joins no rebalance.
 ReplaceStatic(call, old, new, keeps) ==
     LET assignment == [p \in Partitions |-> IF group.assignment[p] = old THEN new ELSE group.assignment[p]]
         members == (group.members \ {old}) \union {new}
@@ -263,7 +265,7 @@ JoinReply(call, id, g) ==
     [call EXCEPT !.at = "answered", !.id = id, !.generation = g.generation,
                  !.members = IF id = g.leader THEN g.members ELSE {}]
 
-\* JoinGroup tells no generation.  Of a member that is known it begins a rebalance, unless it may be a repeated one.
+\* JoinGroup contains no generation.  From a known member it starts a rebalance, unless it may be a repeated one.
 JoinKnown(call) ==
     IF \/ group.state = "CompletingRebalance"
        \/ group.state = "Stable" /\ call.id # group.leader
@@ -284,7 +286,8 @@ HandleJoin(call) ==
          [] call.id \in group.members                                               -> JoinKnown(call)
          [] OTHER                                                                   -> JoinRefused(call)
 
-\* Everybody is there, or the time is over: then who did not come is out, static members excepted.
+\* All members have joined, or the timeout has passed: then the members that have not joined are removed, except static
+\* ones.
 CompleteJoin(timedOut) ==
     LET present == group.members \intersect Waiting("JoinGroup")
         absent == group.members \ present
@@ -305,7 +308,7 @@ CompleteJoin(timedOut) ==
 SyncReply(call, g) ==
     [call EXCEPT !.at = "answered", !.assignment = None, !.partitions = {p \in Partitions : g.assignment[p] = call.id}]
 
-\* What the leader gives to strangers is given to nobody.  It is stored before anybody hears of it.
+\* Partitions that the leader assigns to non-members stay unassigned.  The assignment is stored before any reply.
 LeaderSync(call) ==
     LET given == [p \in Partitions |-> IF call.assignment[p] \in group.members THEN call.assignment[p] ELSE None]
         next == [group EXCEPT !.state = "Stable", !.assignment = given]
@@ -338,7 +341,7 @@ HandleSync(call) ==
 -----------------------------------------------------------------------------
 (* Coordinator: commits, sessions, failover *)
 
-\* Before the leader's SyncGroup nobody of the generation has anything to commit (REBALANCE_IN_PROGRESS).
+\* Before the leader's SyncGroup no member of the generation can commit (REBALANCE_IN_PROGRESS).
 CommitAccepted(call) ==
     /\ group.state \in {"Stable", "PreparingRebalance"}
     /\ ~(Fenced(call.id) /\ FenceInstance)
@@ -353,7 +356,7 @@ HandleCommit(call) ==
     /\ committed' = [p \in Partitions |-> IF p \in accepted THEN commit ELSE committed[p]]
     /\ UNCHANGED <<coordinator, client, replaced>>
 
-\* Without these members.  The last one's end is the group's: Empty, in a new generation, and stored.
+\* Removes members.  Without the last member the group is Empty, in a new generation, and is stored.
 Expel(gone) ==
     LET members == group.members \ gone
         left == [p \in Partitions |-> IF group.assignment[p] \in gone THEN None ELSE group.assignment[p]]
@@ -364,18 +367,18 @@ Expel(gone) ==
     /\ calls' = {call \in calls \ Parked("SyncGroup") : ~(call.at = "parked" /\ call.id \in gone)}
     /\ UNCHANGED <<pending, issued, client, histories>>
 
-\* No heartbeat came.  Who leaves (LeaveGroup) looks the same to the others.
+\* No heartbeat arrived in time.  For the other members LeaveGroup has the same effect.
 ExpireSession(id) ==
     /\ id \in group.members \ (Waiting("JoinGroup") \union Waiting("SyncGroup"))
     /\ Expel({id})
 
-\* It sends heartbeats, but no SyncGroup: everybody waits for it (KAFKA-12890).
+\* A member sends heartbeats, but no SyncGroup: the other members wait for it (KAFKA-12890).
 ExpireUnsynced ==
     /\ ExpireUnsyncedMembers
     /\ group.state = "CompletingRebalance"
     /\ Expel(group.members \ Waiting("SyncGroup"))
 
-\* Another broker takes over with what is stored.  What was sent to the old one is refused (NOT_COORDINATOR).
+\* Another broker takes over with the stored state.  Requests to the old one are rejected (NOT_COORDINATOR).
 Failover ==
     /\ group' = stored
     /\ pending' = {}
@@ -417,7 +420,7 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
-\* What the coordinator would take a commit for, and from whom.
+\* The members and partitions for which the coordinator would accept a commit.
 Grants ==
     IF group.state \in {"Stable", "PreparingRebalance"}
     THEN {<<group.assignment[p], p>> : p \in {each \in Partitions : group.assignment[each] # None}} ELSE {}
@@ -427,10 +430,10 @@ OwnershipKept == Contract!Spec
 
 Current(c) == client[c].id \in group.members /\ client[c].generation = group.generation
 
-\* No two processes own a partition in the current generation.  Who is behind may believe what it likes.
+\* No two processes own a partition in the current generation.  A process of an older generation may own it as well.
 OneOwner == \A c, d \in Clients : c # d /\ Current(c) /\ Current(d) => client[c].owned \intersect client[d].owned = {}
 
-\* The barrier: when a generation is complete, nobody in it owns anything, static members excepted, which may be late.
+\* The barrier: when a generation is complete, no member owns a partition, except static members, which may be late.
 Barrier ==
     group.state = "CompletingRebalance" =>
         \A c \in Clients \ Twins : client[c].id \in group.members => client[c].owned = {}
@@ -438,7 +441,7 @@ Barrier ==
 \* A generation that has begun leaves no partition without a member.
 AllAssigned == group.state = "Stable" => \A p \in Partitions : group.assignment[p] \in group.members
 
-\* A generation that is stored has one leader and one assignment for good: only a static member's id may change in it.
+\* The leader and assignment of a stored generation never change, except for the member id of a static member.
 OneAssignmentAGeneration ==
     [][stored' # stored =>
         \/ stored'.generation > stored.generation

@@ -5,7 +5,7 @@
 (* Guards are on; messages are sets that only grow.                        *)
 (*                                                                         *)
 (* Left out of EagerRebalance: static members, the coordinator's failover, *)
-(* offsets themselves, sessions and their timers, and all that is about    *)
+(* the offsets' values, sessions and their timers, and everything about    *)
 (* progress.                                                               *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
@@ -15,24 +15,24 @@ CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSyncs, MaxReplies
 VARIABLE group                  \* the coordinator's state
 VARIABLE generation
 VARIABLE member                 \* members of the group
-VARIABLE joined                 \* those that have joined in the round that is being prepared
+VARIABLE joined                 \* members that have joined in the rebalance that is being prepared
 VARIABLE leader
-VARIABLE assigned               \* of a partition: its member, or nobody
+VARIABLE assigned               \* of a partition: its member, or none
 VARIABLE committedGeneration    \* of a partition: the generation of the last commit
 VARIABLE committedBy
-VARIABLE leaderIn               \* of a generation: its leader and its members, as join replies tell them
+VARIABLE leaderIn               \* of a generation: its leader and members, as in the JoinGroup replies
 VARIABLE memberIn
 coordinator == <<group, generation, member, joined, leader, assigned, committedGeneration, committedBy, leaderIn, memberIn>>
 
 VARIABLE client                 \* a member's own state
 VARIABLE knownGeneration
-VARIABLE leads                  \* members that believe to lead
-VARIABLE knownMember            \* of a leader: whom it may assign partitions to
+VARIABLE leads                  \* members that believe that they are the leader
+VARIABLE knownMember            \* of a leader: the members to which it may assign partitions
 VARIABLE owned
 clients == <<client, knownGeneration, leads, knownMember, owned>>
 
 VARIABLE joinSent               \* members that have sent a join request
-VARIABLE joinReplySent          \* of a member: the generations that join replies told it
+VARIABLE joinReplySent          \* of a member: the generations in JoinGroup replies to it
 VARIABLE commitSent             \* of a member and generation: the partitions of its commits
 VARIABLE syncs
 VARIABLE replies

@@ -1,12 +1,12 @@
 -------------------------- MODULE MCEagerRebalance --------------------------
-(* EagerRebalance, bounded so that TLC sees every state: README.md, "Bounds". *)
+(* EagerRebalance, bounded so that TLC can explore every state: README.md, "Bounds". *)
 EXTENDS EagerRebalance, Sequences, TLC
 
 CONSTANTS
     MaxGeneration, MaxIds, MaxLate, MaxRetries, MaxExpiries, MaxTimeouts, MaxRestarts, MaxFailovers, MaxCommits,
-    Stuck       \* clients that hang for good once they have joined, while their heartbeats go on
+    Stuck       \* clients that hang forever after they have joined, while their heartbeats continue
 
-VARIABLE spent      \* how often each kind of trouble has happened
+VARIABLE spent      \* how often each kind of fault has happened
 
 Troubles == {"retries", "expiries", "timeouts", "restarts", "failovers", "commits"}
 
@@ -22,7 +22,7 @@ MCTakeJoinReply == (\E call \in calls : call.client \notin Stuck /\ TakeJoinRepl
 MCTakeSyncReply == (\E call \in calls : TakeSyncReply(call)) /\ UNCHANGED spent
 MCHeartbeat(c) == Heartbeat(c) /\ UNCHANGED spent
 
-\* Asking again is free if nobody will ever answer.
+\* A repeated request does not count as a fault if no reply can arrive any more.
 MCGiveUp(c) ==
     \/ Awaits(c) /\ Once("retries", MaxRetries) /\ \E late \in BOOLEAN : (late => Late < MaxLate) /\ GiveUp(c, late)
     \/ ~Awaits(c) /\ GiveUp(c, FALSE) /\ UNCHANGED spent
@@ -34,13 +34,13 @@ MCHandleJoin ==
     /\ \E call \in calls : (call.id = None => issued[call.client] < MaxIds) /\ HandleJoin(call)
     /\ UNCHANGED spent
 
-\* Nobody speaks for this member any more, or only a heartbeat does.
+\* No client acts for this member any more; for a hopeless member at most a heartbeat is sent.
 Abandoned(id) ==
     /\ \A c \in Clients : client[c].id # id
     /\ \A call \in calls : call.awaited => call.id # id
 Hopeless(id) == Abandoned(id) \/ \E c \in Stuck : client[c].id = id
 
-\* A timeout that hits who is only slow is counted; the others come as they must.
+\* A timeout of a member that is only slow counts as a fault; other timeouts must happen.
 Timeout(trouble, bound, victims, Justified(_)) ==
     \/ Once(trouble, bound)
     \/ (\A id \in victims : Justified(id)) /\ UNCHANGED spent
@@ -78,10 +78,10 @@ mcVars == <<vars, spent>>
 MCSpec == MCInit /\ [][MCNext]_mcVars
 
 -----------------------------------------------------------------------------
-(* Once the troubles are over *)
+(* After the faults have stopped *)
 
-\* Weak fairness is enough, of what really is certain to happen: a message that is on its way and awaited arrives, a
-\* client that runs goes on and sends heartbeats, timeouts fire on who will not come.
+\* Weak fairness of the steps that are certain to happen is enough: a message in flight that is awaited arrives, a
+\* running client continues and sends heartbeats, and the timeouts of absent members expire.
 Told(c) == (\E call \in calls : call.client = c /\ (TakeJoinReply(call) \/ TakeSyncReply(call))) /\ UNCHANGED spent
 
 Handled(c) ==
@@ -104,7 +104,7 @@ Fairness ==
 
 MCLiveSpec == MCSpec /\ Fairness
 
-\* Everybody who runs is a member of the current generation and owns what it was given, and nothing is left over.
+\* Every running client is a member of the current generation and owns its assignment, and every partition is assigned.
 Settled ==
     /\ group.state = "Stable"
     /\ \A p \in Partitions : group.assignment[p] \in group.members
@@ -114,12 +114,12 @@ Settled ==
 
 EventuallySettled == <>[]Settled
 
-\* If only those are missing who will not come, a timeout is about to end the wait.
+\* If only members are missing that will never sync, a timeout can end the wait.
 WayOut ==
     group.state = "CompletingRebalance" /\ (\A id \in group.members \ Waiting("SyncGroup") : Hopeless(id))
         => ENABLED MCExpireUnsynced
 
-\* The bounds of the model do not get in the way.
+\* The bounds of the model are not reached.
 Room == group.generation < MaxGeneration /\ \A c \in Clients : issued[c] < MaxIds
 
 -----------------------------------------------------------------------------
@@ -127,17 +127,17 @@ Room == group.generation < MaxGeneration /\ \A c \in Clients : issued[c] < MaxId
 
 Quiet(troubles) == \A trouble \in troubles : spent[trouble] = 0
 
-\* No member of the group is one that its process never heard of (KIP-394).
+\* The group has no member whose process does not know its member id (KIP-394).
 NoGhosts == Quiet({"restarts", "failovers"}) => \A m, n \in group.members : m[1] = n[1] => m = n
 
-\* A static process whose place another took does not come back for it.
+\* A static process that was replaced does not join again.
 ReplacedStayOut == Quiet({"restarts", "failovers", "retries", "expiries"}) => \A id \in replaced : issued[id[1]] = id[2]
 
 Symmetry ==
     {a @@ b @@ d : a \in Permutations(Clients \ Twins), b \in Permutations(Twins), d \in Permutations(Partitions)}
 
 -----------------------------------------------------------------------------
-(* What comes up *)
+(* Situations that must be reachable *)
 
 TwoRequestsInFlight ==
     \E a, b \in calls : a # b /\ a.client = b.client /\ a.at = "sent" /\ b.at = "sent" /\ b.kind = "SyncGroup"

@@ -1,14 +1,16 @@
 ------------------------ MODULE TraceEagerRebalance ------------------------
 (***************************************************************************)
-(* Is a trace of a group's coordinators a behaviour of EagerRebalance?     *)
-(* Each line names the action, the choices made and values after the step; *)
-(* the spec must have such a step.  trace.toml says what stands where.     *)
+(* Checks whether the trace of a group's coordinators is a behaviour of    *)
+(* EagerRebalance. Each line contains the action, the choices made and     *)
+(* values after the step; the spec must have such a step. trace.toml       *)
+(* defines the fields of a line.                                           *)
 (*                                                                         *)
-(* What clients send is open: whatever a line says that was asked has      *)
-(* arrived.  A client is the member id that it was given; who comes back   *)
-(* under another id is another one.  Beyond the spec: a broker that was    *)
-(* replaced goes on with what it has in memory until it hears of it; what  *)
-(* is stored is appended first, and may then be what a successor loads.    *)
+(* The requests of clients are not constrained: a request in a line has    *)
+(* arrived. A client is identified by its member id; a process that        *)
+(* returns under another id is another client. In addition to the spec: a  *)
+(* broker that was replaced continues with its memory until it learns of   *)
+(* its replacement; stored content is appended first, and a successor may  *)
+(* load it from then on.                                                   *)
 (***************************************************************************)
 EXTENDS EagerRebalance, Sequences, TLC
 
@@ -17,17 +19,17 @@ CONSTANTS Step(_),      \* a line of the trace: <<action, node, unused, generati
           ShownLine     \* print the state before this one (0: none)
 
 VARIABLES
-    line,               \* the next one to explain
-    active,             \* whose memory `group`, `pending` and `calls` are
-    memory,             \* the same, of other brokers that coordinate or have coordinated the group
+    line,               \* the next line to explain
+    active,             \* the broker whose memory is in `group`, `pending` and `calls`
+    memory,             \* the memory of other brokers that coordinate or have coordinated the group
     appended,           \* what was written to __consumer_offsets, oldest first
-    confirmed,          \* how many of these are known to be replicated
-    owned               \* of a member process: what it was assigned and has not given up since
+    confirmed,          \* how many of the appended entries are known to be replicated
+    owned               \* of a member process: the partitions that it was assigned and has not given up since
 
 traceVars == <<active, memory, appended, confirmed, owned>>
 
 -----------------------------------------------------------------------------
-(* From the lines: who is static, what is shared out *)
+(* Derived from the trace: static members, partitions *)
 
 Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
 InstanceOf == {<<Step(n)[6], Step(n)[8]>> : n \in {m \in Lines("HandleJoin") : Step(m)[8] # ""}}
@@ -66,26 +68,26 @@ Arrive ==
 -----------------------------------------------------------------------------
 (* Joining *)
 
-\* A known member tells of another subscription: that begins a rebalance whoever it is.
+\* A known member sends a changed subscription: that starts a rebalance, for any member.
 Reconsider(call) ==
     /\ call.id \in group.members
     /\ group' = Preparing(group.members, group.assignment)
     /\ Park(call, call.id)
     /\ UNCHANGED <<stored, pending, issued, client, histories>>
 
-\* So does a static member that comes back with another one.
+\* So does a static member that returns with a changed subscription.
 ReplaceAnew(call) ==
     /\ call.id = None
     /\ \E old \in group.members : Alike(old[1], call.client) /\ ReplaceStatic(call, old, <<call.client, 1>>, FALSE)
 
-\* An id that was given out, and not used in time.
+\* An issued id was not used in time.
 ForgetPending(call) ==
     /\ call.id \in pending
     /\ pending' = pending \ {call.id}
     /\ calls' = calls \ {call}
     /\ UNCHANGED <<group, stored, issued, client, histories>>
 
-\* Older requests know no MEMBER_ID_REQUIRED.
+\* Older request versions do not have MEMBER_ID_REQUIRED.
 MayJoin(member, asked, version) == asked # "" \/ member \in Twins \/ version < 4
 
 IsHandleJoin(member, asked, result, changed) == \E call \in AtWork :
@@ -102,7 +104,7 @@ IsHandleJoin(member, asked, result, changed) == \E call \in AtWork :
              /\ IF call.id \in pending THEN ForgetPending(call)
                 ELSE call.id \notin group.members /\ HandleJoin(call)
 
-\* Nobody is left, and nobody holds it up any more.
+\* No member is left, and no pending id delays the end of the rebalance.
 Emptied ==
     /\ group.state = "PreparingRebalance" /\ group.members = {}
     /\ group' = [NewGroup EXCEPT !.generation = group.generation + 1]
@@ -115,7 +117,7 @@ IsCompleteJoin(members, leader) ==
 -----------------------------------------------------------------------------
 (* Syncing and storing *)
 
-\* The leader waits until its assignment is stored.
+\* The leader's call waits until its assignment is stored.
 ParkLeader(call) ==
     /\ SyncError(call) = "NONE" /\ group.state = "CompletingRebalance"
     /\ calls' = (calls \ {call}) \union {[call EXCEPT !.at = "parked"]}
@@ -132,7 +134,7 @@ IsHandleSync(result, pairs) == \E call \in AtWork :
 
 FromLeader == {call \in Parked("SyncGroup") : call.id = group.leader}
 
-\* What the group is now, or with what the leader gave.
+\* The current state of the group, or that with the leader's assignment.
 IsStoreGroup(content) ==
     /\ content = ContentOf(group) \/ \E call \in FromLeader : content = ContentOf([group EXCEPT !.assignment = call.assignment])
     /\ appended' = Append(appended, content)
@@ -151,7 +153,7 @@ IsLeaderSync(content) ==
     /\ \E call \in FromLeader : LeaderSync(call)
     /\ ContentOf(group') = content
 
-\* Everybody has to join again.
+\* All members must join again.
 StoreFailed ==
     /\ group.state = "CompletingRebalance"
     /\ group' = Preparing(group.members, group.assignment)
@@ -163,7 +165,7 @@ StoreFailed ==
 
 IsHandleCommit(result) == \E call \in AtWork : HandleCommit(call) /\ CommitAccepted(call) = (result = "NONE")
 
-\* A group without members is empty when the rebalance ends, which ids given out may hold up.
+\* A group without members becomes Empty when the rebalance ends; issued ids may delay that.
 Leave(gone) ==
     IF group.members # gone THEN Expel(gone)
     ELSE /\ group' = Preparing({}, Nobody)
@@ -172,7 +174,7 @@ Leave(gone) ==
 
 IsExpireSession(id) == id \in group.members \ (Waiting("JoinGroup") \union Waiting("SyncGroup")) /\ Leave({id})
 
-\* If all have synced and nothing could be stored in time, they join again.
+\* If all members have synced and the assignment could not be stored in time, they join again.
 IsExpireUnsynced ==
     LET late == group.members \ Waiting("SyncGroup") IN
     group.state = "CompletingRebalance" /\ IF late = {} THEN StoreFailed ELSE Leave(late)
@@ -180,7 +182,7 @@ IsExpireUnsynced ==
 Shelf == [group |-> group, pending |-> pending, calls |-> {call \in calls : call.at = "parked"}]
 Shelved == IF active = None THEN memory ELSE (active :> Shelf) @@ memory
 
-\* It loads what was last stored, or what was appended since and survived.
+\* The broker loads the last stored entry, or one that was appended since and survived.
 IsFailover(node, content) ==
     LET loaded == [state      |-> IF content.members = {} THEN "Empty" ELSE "Stable",
                    generation |-> content.generation,
@@ -198,7 +200,7 @@ IsDeleteGroup ==
     /\ appended' = Append(appended, ContentOf(NewGroup)) /\ confirmed' = Len(appended')
     /\ UNCHANGED <<vars, active, memory, owned>>
 
-\* The next line is another broker's, with the memory that it has.
+\* The next line is from another broker: switch to the memory of that broker.
 Turn ==
     LET node == Step(line)[2] IN
     /\ Step(line)[1] \notin {"Failover", "Assigned", "Revoked", "Lost"}
@@ -208,11 +210,11 @@ Turn ==
     /\ UNCHANGED <<stored, issued, client, histories, appended, confirmed, owned, line>>
 
 -----------------------------------------------------------------------------
-(* What member processes say of themselves *)
+(* Lines of member processes *)
 
 Owned(process) == IF process \in DOMAIN owned THEN owned[process] ELSE {}
 
-\* Nobody is told to process what is not stored as one member's.
+\* A process is assigned only partitions that are stored as those of one member.
 IsAssigned(process, generation, partitions) ==
     /\ \E i \in 1 .. Len(appended) :
           /\ appended[i].generation = generation
@@ -260,13 +262,14 @@ TraceInit ==
 
 TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Arrive \/ Turn))]_<<vars, traceVars, line>>
 
-\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+\* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
+\* then the trace is accepted.
 Reached ==
     line > TLCGet(1) =>
         /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
         /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
 
-\* For who asks why a line was refused.
+\* Prints the state before ShownLine, to find out why a line was rejected.
 Show ==
     line = ShownLine =>
         /\ PrintT(<<"SHOWN", "group", [coordinator |-> active, state |-> group.state, generation |-> group.generation,

@@ -10,7 +10,7 @@ assignment.  Owners, SyncGroup replies and commits agree with it; in CompletingR
 
 from typing import Final
 
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     TRUTH,
     Action,
     And,

@@ -78,7 +78,7 @@ from typing import IO, Any, Literal, cast
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 NEMESIS = "nemesis"
 Records = list[tuple[int, Any]]
@@ -184,7 +184,7 @@ def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
         source = cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
     except OSError as error:
         raise UsageError(
-            f"cannot read this history ({error.strerror})", where=str(path), mend="give the path of a history.ndjson"
+            f"cannot read this history ({error.strerror})", where=str(path), hint="give the path of a history.ndjson"
         ) from error
     events = _decode(path, source)
     first = next(events, None)
@@ -192,13 +192,13 @@ def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
         raise UsageError(
             "line 1: expected the header event (f = header)",
             where=str(path),
-            mend='a history begins with {"index":0,...,"f":"header","value":{...}}',
+            hint='a history begins with {"index":0,...,"f":"header","value":{...}}',
         )
     try:
         return msgspec.convert(first.value, Config), events
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"line 1: {error}", where=str(path), mend="see spec/formats/history.py, class Config"
+            f"line 1: {error}", where=str(path), hint="see spec/formats/history.py, class Config"
         ) from error
 
 
@@ -206,8 +206,8 @@ def _lines(path: Path, source: IO[bytes]) -> Iterator[bytes]:
     try:
         yield from source
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        mend = "use the compressed file as it was written"
-        raise UsageError(f"cannot be decompressed: {error}", where=str(path), mend=mend) from error
+        hint = "use the compressed file as it was written"
+        raise UsageError(f"cannot be decompressed: {error}", where=str(path), hint=hint) from error
 
 
 def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
@@ -221,12 +221,12 @@ def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
                 raise UsageError(
                     f"line {number}: expected one event as a JSON object, {error}{cut}",
                     where=str(path),
-                    mend="remove the line, or cut the file before it",
+                    hint="remove the line, or cut the file before it",
                 ) from error
             if event.index != number - 1:
                 raise UsageError(
                     f"line {number}: expected index {number - 1}, found {event.index}",
                     where=str(path),
-                    mend="an event is missing or duplicated; use the file as the run wrote it",
+                    hint="an event is missing or duplicated; use the file as the run wrote it",
                 )
             yield event

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 Verb = Literal["kill", "restart", "pause", "resume"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,25 +1,26 @@
 ---------------------------- MODULE HwTruncation ----------------------------
 (***************************************************************************)
 (* One partition: its leader, its followers, and the metadata store that   *)
-(* holds leader and ISR.  A follower copies the leader's log; after a      *)
-(* change of leader it drops what the new leader never had.  How it finds  *)
-(* that point is the question: by its own high watermark (until KIP-101,   *)
-(* loses acknowledged records) or by leader epochs (KIP-101, 279, 320).    *)
+(* holds leader and ISR. A follower copies the leader's log; after a       *)
+(* change of leader it truncates the records that the new leader never     *)
+(* had. The module models how a follower finds the truncation point: by    *)
+(* its own high watermark (until KIP-101, loses acknowledged records) or   *)
+(* by leader epochs (KIP-101, 279, 320).                                   *)
 (*                                                                         *)
-(* Requests and replies are messages: late, lost, served by a zombie.  A   *)
-(* crash loses any suffix of the log that was not flushed, within the      *)
-(* fault budget (MayLose, MayCrash).  Elections are clean.                 *)
+(* Requests and replies are messages: they may be late, lost, or served by *)
+(* a zombie. A crash loses any suffix of the log that was not flushed,     *)
+(* within the fault budget (MayLose, MayCrash). Elections are clean.       *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them.  README.md ties the names here to     *)
-(* broker and wire.                                                        *)
+(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
+(* module to the broker and the wire protocol.                             *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     Brokers,    \* the assigned replicas
-    None,       \* in place of a leader: there is none
-    InFlight    \* how many requests of one follower may be on their way at once
+    None,       \* the value for "no leader"
+    InFlight    \* how many requests of one follower may be in flight at once
 
 CONSTANTS
     TruncateByEpoch, TruncateToCommonEpoch, FenceStaleFetch, ForgetTruncatedEpochs, TruncateBeforeHw,
@@ -36,19 +37,19 @@ store == <<metadata, unclean>>
 
 VARIABLE status         \* of a broker: "down", "starting" (or "starting clean") until it registers, "idle" until the
                         \* first LeaderAndIsr, "active"
-VARIABLE brokerEpoch    \* of a broker: how often it has registered anew (KIP-380)
-VARIABLE leaderEpoch    \* of a broker: the one of the last LeaderAndIsr that it followed
+VARIABLE brokerEpoch    \* of a broker: the number of its re-registrations (KIP-380)
+VARIABLE leaderEpoch    \* of a broker: the leader epoch of the last LeaderAndIsr that it applied
 roles == <<status, brokerEpoch, leaderEpoch>>
 
 VARIABLE log            \* of a broker: the leader epoch of each record; <<offset, leader epoch>> identifies a record
-VARIABLE latestEpoch    \* of its leader epoch cache: the last record's, or one that it began as leader and wrote nothing in
-VARIABLE highWatermark  \* of a broker: the offset below which it believes everything committed
+VARIABLE latestEpoch    \* of its leader epoch cache: that of the last record, or one that it began as leader without writing
+VARIABLE highWatermark  \* of a broker: it considers all records below this offset committed
 replicas == <<log, latestEpoch, highWatermark>>
 
 VARIABLE leading        \* of a leader: what it knows (see NotLeading)
 
-VARIABLE fetch          \* of a follower: its requests on the way, oldest first
-VARIABLE reply          \* of a follower: the reply to its latest request, on the way
+VARIABLE fetch          \* of a follower: its requests in flight, oldest first
+VARIABLE reply          \* of a follower: the reply in flight to its latest request
 messages == <<fetch, reply>>
 
 VARIABLE committed      \* history: the longest log that was ever below a leader's high watermark, or acknowledged
@@ -56,7 +57,7 @@ VARIABLE committed      \* history: the longest log that was ever below a leader
 vars == <<store, roles, replicas, leading, messages, committed>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
@@ -66,15 +67,15 @@ Without(s, i) == Take(s, i - 1) \o SubSeq(s, i + 1, Len(s))
 IsPrefix(s, t) == Len(s) <= Len(t) /\ Take(t, Len(s)) = s
 Agree(s, t) == LET n == Min(Len(s), Len(t)) IN Take(s, n) = Take(t, n)
 
-Unknown == -1           \* an offset or epoch that nobody has told
+Unknown == -1           \* an offset or epoch that is not known
 
 NoProposal == [b \in {} |-> 0]
 
-NotLeading == [isr            |-> {},           \* the ISR as this leader last heard it from the store,
+NotLeading == [isr            |-> {},           \* the ISR that this leader last received from the store,
                partitionEpoch |-> Unknown,      \* and its version, for the compare-and-set
-               proposed       |-> NoProposal,   \* the ISR it asks for: each member's broker epoch, as this leader knows it
-               applied        |-> FALSE,        \* the store has written the proposal, and the reply is on its way
-               epochStart     |-> Unknown,      \* where its own leader epoch began
+               proposed       |-> NoProposal,   \* the proposed ISR: of each member the broker epoch that this leader knows
+               applied        |-> FALSE,        \* the store has written the proposal, and the reply is in flight
+               epochStart     |-> Unknown,      \* the offset at which its own leader epoch began
                fetched        |-> [b \in Brokers |-> [end |-> Unknown, brokerEpoch |-> Unknown]]]
 
 NoReply == [result |-> "none", records |-> <<>>, highWatermark |-> Unknown, epoch |-> Unknown, end |-> Unknown]
@@ -87,7 +88,7 @@ InIsr(b) == metadata # <<>> /\ b \in Store.isr
 LogEnd(b) == Len(log[b])
 LastEpoch(records) == IF records = <<>> THEN Unknown ELSE records[Len(records)]
 
-\* Where the epochs up to `epoch` end in the first n records (leader_epochs.py: end_offset_for).
+\* The end offset of the epochs up to `epoch` in the first n records (leader_epochs.py: end_offset_for).
 RECURSIVE EpochEnd(_, _, _)
 EpochEnd(records, epoch, n) ==
     IF n = 0 THEN 0 ELSE IF records[n] <= epoch THEN n ELSE EpochEnd(records, epoch, n - 1)
@@ -98,7 +99,7 @@ Clean(b) == Registered(b) /\ b \notin unclean
 Leads(b) == status[b] = "active" /\ leaderEpoch[b] >= 0 /\ InEpoch(leaderEpoch[b]).leader = b
 LeaderOf(f) == IF status[f] = "active" /\ leaderEpoch[f] >= 0 THEN InEpoch(leaderEpoch[f]).leader ELSE None
 
-\* The cache of epochs forgets what lies past the log end, even if no record goes (KAFKA-10706).
+\* The leader epoch cache drops entries beyond the log end, even if no record is truncated (KAFKA-10706).
 Truncate(b, end) ==
     /\ log' = [log EXCEPT ![b] = Take(@, end)]
     /\ latestEpoch' = [latestEpoch EXCEPT ![b] = IF ForgetTruncatedEpochs THEN LastEpoch(log'[b]) ELSE @]
@@ -106,23 +107,23 @@ Truncate(b, end) ==
 -----------------------------------------------------------------------------
 (* Controller and store *)
 
-\* Members that may stay when the controller writes: who restarted uncleanly may have lost its tail and goes first,
-\* unless all did: then nobody else has what they have.
+\* Members that may stay when the controller writes: a member that restarted uncleanly may have lost its tail and is
+\* removed, unless all members did so: then no other broker has their records.
 Stays ==
     IF UncleanRestartLeavesIsr /\ ~(Store.isr \subseteq unclean) THEN Store.isr \ unclean ELSE Store.isr
 
-\* The store takes the controller's choice, under a new leader epoch.
+\* The store accepts the controller's choice, under a new leader epoch.
 ElectLeader(leader, isr) ==
     /\ isr # {}
     /\ leader \in isr \union {None}
-    /\ metadata # <<>> => isr \subseteq Stays \/ (~ElectFromIsr /\ isr = {leader})     \* off: an unclean election
+    /\ metadata # <<>> => isr \subseteq Stays \/ (~ElectFromIsr /\ isr = {leader})     \* guard off: an unclean election
     /\ metadata' = Append(metadata, [leader         |-> leader,
                                      isr            |-> isr,
                                      partitionEpoch |-> IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch + 1])
     /\ unclean' = unclean \intersect (isr \ {leader})
     /\ UNCHANGED <<roles, replicas, leading, messages, committed>>
 
-\* A member died: the ISR shrinks under the same leader, and under a new leader epoch.
+\* A member failed: the ISR shrinks, with the same leader and a new leader epoch.
 ControllerShrinkIsr(isr) ==
     /\ metadata # <<>>
     /\ isr \subseteq Store.isr /\ isr # Store.isr
@@ -131,13 +132,13 @@ ControllerShrinkIsr(isr) ==
 -----------------------------------------------------------------------------
 (* Leader *)
 
-\* A broker that registered anew is told the current state again; to lead, it must be elected anew.  What the controller
-\* sent to its former life carries that life's broker epoch, and is refused (KIP-380).
+\* A broker that registered again receives the current state again; to lead, it must be elected again.  Requests that
+\* the controller sent before the restart have the old broker epoch, and are rejected (KIP-380).
 Accepts(b, e) ==
     /\ Registered(b)
     /\ \/ e > leaderEpoch[b]
        \/ e = leaderEpoch[b] /\ status[b] = "idle" /\ InEpoch(e).leader # b
-       \/ e < leaderEpoch[b] /\ ~FenceStaleLeaderAndIsr       \* off: a late request turns it back (KAFKA-1188)
+       \/ e < leaderEpoch[b] /\ ~FenceStaleLeaderAndIsr       \* guard off: a late request reverts the state (KAFKA-1188)
 
 BecomeLeader(b, e) ==
     /\ Accepts(b, e)
@@ -156,17 +157,17 @@ LeaderWrite(l, count) ==
     /\ log' = [log EXCEPT ![l] = @ \o [i \in 1 .. count |-> leaderEpoch[l]]]
     /\ UNCHANGED <<store, roles, latestEpoch, highWatermark, leading, messages, committed>>
 
-\* How far the high watermark may go when the leader knows `lead`.  Members that it proposed count from the start, for
-\* the store may have let them in already (KIP-497).
+\* The largest high watermark of a leader whose knowledge is `lead`.  Proposed members count immediately, because the
+\* store may have added them already (KIP-497).
 CommittedEnd(l, lead) ==
     LET maximalIsr == lead.isr \union DOMAIN lead.proposed
         others == IF HwNeedsWholeIsr THEN maximalIsr \ {l} ELSE {} IN
     Max(highWatermark[l], MinOf({LogEnd(l)} \union {lead.fetched[f].end : f \in others}))
 
-\* A broker may hold it back: below min.insync.replicas, or for a replica that is about to join.
+\* A trace allows smaller values: below min.insync.replicas, or for a replica that is about to join.
 HwChoices(l, lead) == {CommittedEnd(l, lead)}
 
-\* What clients may take for stored once leader l has told them so up to `end`.
+\* The records that clients may consider stored after leader l has acknowledged offsets below `end`.
 Told(l, end) == IF end > Len(committed) THEN Take(log[l], end) ELSE committed
 
 Commit(l, hw) ==
@@ -186,7 +187,7 @@ LeaderAck(l, lastOffset) ==
     /\ committed' = Told(l, lastOffset + 1)
     /\ UNCHANGED <<store, roles, replicas, leading, messages>>
 
-\* Without the two conditions a member may lack what is committed already (KAFKA-7128).
+\* Without the two conditions a new member may lack committed records (KAFKA-7128).
 MayJoin(l, f) ==
     LET end == leading[l].fetched[f].end IN
     /\ end # Unknown
@@ -196,7 +197,7 @@ MayJoin(l, f) ==
 LeaderProposeIsr(l, isr) ==
     /\ Leads(l)
     /\ l \in isr /\ isr # leading[l].isr
-    /\ DOMAIN leading[l].proposed \in {{}, isr}     \* one at a time; the same again if no answer came
+    /\ DOMAIN leading[l].proposed \in {{}, isr}     \* one at a time; the same is sent again without a reply
     /\ \A f \in isr \ leading[l].isr : MayJoin(l, f)
     /\ leading' = [leading EXCEPT ![l].proposed = [f \in isr |-> leading[l].fetched[f].brokerEpoch]]
     /\ UNCHANGED <<store, roles, replicas, messages, committed>>
@@ -204,7 +205,7 @@ LeaderProposeIsr(l, isr) ==
 StoreAccepts(l) ==
     LET proposed == leading[l].proposed IN
     /\ IsrCas => leading[l].partitionEpoch = Store.partitionEpoch
-    /\ UncleanRestartLeavesIsr =>                   \* nobody joins on its former life's word (KIP-903)
+    /\ UncleanRestartLeavesIsr =>                   \* fetches from before a restart do not count (KIP-903)
           \A f \in DOMAIN proposed \ Store.isr : proposed[f] = brokerEpoch[f]
 
 LeaderChangeIsr(l) ==
@@ -216,8 +217,8 @@ LeaderChangeIsr(l) ==
     /\ leading' = [leading EXCEPT ![l].applied = TRUE]
     /\ UNCHANGED <<roles, replicas, messages, committed>>
 
-\* Accepted; or refused, or the write was lost: then the leader takes what the store last held in the leader's own epoch,
-\* in which nobody else can have written.
+\* The leader learns that its proposal was accepted; or, if it was rejected or lost, it takes the last state that the
+\* store held in the leader's own epoch, which no other leader can have written.
 LeaderLearnIsr(l, accepted) ==
     LET told == InEpoch(leaderEpoch[l])
         lead == [leading[l] EXCEPT !.isr = IF accepted THEN DOMAIN leading[l].proposed ELSE told.isr,
@@ -234,7 +235,7 @@ LeaderLearnIsr(l, accepted) ==
 -----------------------------------------------------------------------------
 (* Fetching *)
 
-\* Until KIP-101 a follower cut its log at its own high watermark, which lags behind the leader's.
+\* Until KIP-101 a follower truncated its log to its own high watermark, which lags behind the leader's.
 BecomeFollower(b, e) ==
     /\ Accepts(b, e)
     /\ InEpoch(e).leader # b
@@ -249,7 +250,7 @@ Request(f) == [leaderEpoch |-> leaderEpoch[f], offset |-> LogEnd(f),
                lastEpoch |-> IF TruncateByEpoch THEN latestEpoch[f] ELSE Unknown, brokerEpoch |-> brokerEpoch[f],
                awaited |-> TRUE]
 
-\* A follower that gave up waiting asks again: the old request may still be served, its reply goes nowhere.
+\* A follower that gave up waiting sends another request: the old one may still be served, but its reply is ignored.
 SendFetch(f) ==
     LET older == [i \in DOMAIN fetch[f] |-> [fetch[f][i] EXCEPT !.awaited = FALSE]]
         sent == Append(older, Request(f)) IN
@@ -258,7 +259,7 @@ SendFetch(f) ==
     /\ reply' = [reply EXCEPT ![f] = NoReply]
     /\ UNCHANGED <<store, roles, replicas, leading, committed>>
 
-\* The follower's log leaves the leader's before the fetch offset (KIP-320, KIP-595).
+\* The follower's log diverges from the leader's before the fetch offset (KIP-320, KIP-595).
 Diverges(l, request) ==
     LET end == EpochEnd(log[l], request.lastEpoch, LogEnd(l)) IN
     IF ~TruncateByEpoch THEN request.offset > LogEnd(l)
@@ -272,7 +273,7 @@ FetchResult(l, request) ==
       [] Diverges(l, request)                                       -> "diverging"
       [] OTHER                                                      -> "records"
 
-\* Where the leader's log ends for the follower's last epoch, and which epoch ends there.
+\* The end offset of the follower's last epoch in the leader's log, and the epoch that ends there.
 DivergingReply(l, request) ==
     LET end == IF TruncateByEpoch THEN EpochEnd(log[l], request.lastEpoch, LogEnd(l)) ELSE LogEnd(l) IN
     [NoReply EXCEPT !.result = "diverging", !.end = end, !.epoch = LastEpoch(Take(log[l], end))]
@@ -280,11 +281,11 @@ DivergingReply(l, request) ==
 RecordsReply(l, request, hw) ==
     [NoReply EXCEPT !.result = "records", !.records = SubSeq(log[l], request.offset + 1, LogEnd(l)), !.highWatermark = hw]
 
-\* The fetch offset is the follower's log end: everything below is stored there.
+\* The fetch offset is the follower's log end: the follower has stored everything below it.
 AfterFetch(l, f, request) ==
     [leading[l] EXCEPT !.fetched[f] = [end |-> request.offset, brokerEpoch |-> request.brokerEpoch]]
 
-\* Only the latest request's reply is awaited, and only in the epoch and the life in which it was sent.
+\* The follower awaits only the reply to its latest request, and only in the same leader epoch and broker epoch.
 Awaited(f, request) ==
     /\ request.awaited /\ status[f] = "active"
     /\ request.leaderEpoch = leaderEpoch[f] /\ request.brokerEpoch = brokerEpoch[f]
@@ -293,7 +294,7 @@ Answer(f, i, answer) ==
     /\ fetch' = [fetch EXCEPT ![f] = Without(@, i)]
     /\ reply' = IF Awaited(f, fetch[f][i]) THEN [reply EXCEPT ![f] = answer] ELSE reply
 
-\* The i-th request of f that is on its way has reached l, to whom it was sent.
+\* The i-th request of f in flight has reached l, to which it was sent.
 Arrived(l, f, i) ==
     /\ i \in DOMAIN fetch[f]
     /\ Up(l) /\ InEpoch(fetch[f][i].leaderEpoch).leader = l
@@ -315,7 +316,7 @@ LeaderServeFetch(l, f, i) ==
             /\ UNCHANGED <<leading, highWatermark, committed>>
     /\ UNCHANGED <<store, roles, log, latestEpoch>>
 
-\* There is nothing to send yet: the request waits at the leader, and its offset counts (fetch.py: "parked").
+\* There are no records to send yet: the request waits at the leader, and its fetch offset counts (fetch.py: "parked").
 LeaderParkFetch(l, f, i) ==
     LET lead == AfterFetch(l, f, fetch[f][i]) IN
     /\ Arrived(l, f, i)
@@ -324,7 +325,7 @@ LeaderParkFetch(l, f, i) ==
     /\ \E hw \in HwChoices(l, lead) : Commit(l, hw)
     /\ UNCHANGED <<store, roles, log, latestEpoch, messages>>
 
-\* A follower takes as many records as the size limits let through.
+\* A follower appends as many records as the size limits allow.
 FollowerAppend(f, count) ==
     LET records == log[f] \o Take(reply[f].records, count) IN
     /\ Up(f)
@@ -335,8 +336,8 @@ FollowerAppend(f, count) ==
     /\ reply' = [reply EXCEPT ![f] = NoReply]
     /\ UNCHANGED <<store, roles, leading, fetch, committed>>
 
-\* KIP-279: both logs are asked for the epoch, so that each reply gets the follower to an epoch that both know.  KIP-101
-\* asked the leader only.
+\* KIP-279 looks up the epoch in both logs, so that each reply leads the follower to an epoch that both logs have.
+\* KIP-101 used only the leader's log.
 TruncationPoint(f, answer) ==
     Min(answer.end, IF TruncateByEpoch /\ TruncateToCommonEpoch THEN EpochEnd(log[f], answer.epoch, LogEnd(f)) ELSE LogEnd(f))
 
@@ -349,8 +350,8 @@ TruncateToEpochEnd(f) ==
     /\ reply' = [reply EXCEPT ![f] = NoReply]
     /\ UNCHANGED <<store, roles, leading, fetch, committed>>
 
-\* What must not be (KAFKA-14704): told the leader's high watermark together with where the logs part, a follower raises
-\* its own first, and shows readers what it is about to cut off.
+\* A bug (KAFKA-14704): a follower that receives the leader's high watermark together with the point of divergence
+\* raises its own high watermark first, and returns records to readers that it is about to truncate.
 FollowerRaiseHw(f, l) ==
     /\ ~TruncateBeforeHw
     /\ LeaderOf(f) = l /\ f # l /\ Up(l)
@@ -367,7 +368,7 @@ OtherIsClean(b) == \E other \in Store.isr \ {b} : Clean(other)
 MayLose(b) == InIsr(b) => OtherIsClean(b)
 MayCrash(b) == InIsr(b) /\ (\E other \in Store.isr \ {b} : Up(other) /\ ~Clean(other)) => OtherIsClean(b)
 
-\* What it sent stays on its way, also to the store.  Which suffix is gone shows when it comes back.
+\* Its requests stay in flight, also those to the store.  The restart decides which suffix is lost.
 Crash(b) ==
     /\ Up(b)
     /\ MayCrash(b)
@@ -375,7 +376,8 @@ Crash(b) ==
     /\ reply' = [reply EXCEPT ![b] = NoReply]
     /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, replicas, leading, fetch, committed>>
 
-\* Recovery found a log up to `end` and a high watermark checkpoint; it rebuilds the cache of epochs from the records.
+\* Recovery found a log up to `end` and a high watermark checkpoint; it rebuilds the leader epoch cache from the
+\* records.
 Restart(b, end, hw, clean) ==
     /\ ~Up(b)
     /\ end <= LogEnd(b) /\ hw <= Min(highWatermark[b], end)
@@ -387,7 +389,7 @@ Restart(b, end, hw, clean) ==
     /\ leading' = [leading EXCEPT ![b] = NotLeading]
     /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, messages, committed>>
 
-\* Only now controller and store know of its restart: an election may have picked its former life.
+\* Only now controller and store learn of the restart: the broker may have been elected in between.
 Register(b) ==
     /\ status[b] \in {"starting", "starting clean"}
     /\ status' = [status EXCEPT ![b] = "idle"]
@@ -431,19 +433,19 @@ TypeOK ==
           /\ reply[f].result \in {"none", "records", "diverging"} /\ reply[f].records \in Seq(Nat)
     /\ committed \in Seq(Nat)
 
-\* Everything ever committed is on every member of the ISR that has not crashed since it joined (StrongIsr).
+\* Every committed record is on every member of the ISR that has not crashed since it joined (StrongIsr).
 CommittedOnIsr == metadata # <<>> => \A m \in Store.isr : Clean(m) => IsPrefix(committed, log[m])
 
 \* An acknowledged record is never lost: some member of the ISR still has it.
 AckedSurvives == metadata # <<>> => \E m \in Store.isr : IsPrefix(committed, log[m])
 
-\* No leader, however late, believes something committed that is not.
+\* No leader, not even a zombie, considers a record committed that is not.
 LeadersAgree == \A l \in Brokers : Leads(l) => Agree(Take(log[l], highWatermark[l]), committed)
 
-\* No reader is shown anything else, by whomever.
+\* No broker, leader or follower, returns other records to readers.
 ReadersAgree == \A b \in Brokers : Agree(Take(log[b], highWatermark[b]), committed)
 
-\* Two logs that agree on one record agree on all before it.
+\* Two logs that agree on one record agree on all records before it.
 LogMatching ==
     \A a, b \in Brokers : \A n \in 1 .. Min(LogEnd(a), LogEnd(b)) :
         log[a][n] = log[b][n] => Take(log[a], n) = Take(log[b], n)
@@ -452,7 +454,7 @@ EpochsAscend == \A b \in Brokers : \A n \in 2 .. LogEnd(b) : log[b][n - 1] <= lo
 
 HwWithinLog == \A b \in Brokers : highWatermark[b] <= LogEnd(b)
 
-\* What users are promised: the log is what the next leader has of what was committed.
+\* The mapping to the contract: the log is the part of the committed records that the next leader has.
 Heir == CHOOSE m \in Store.isr : \A other \in Store.isr : Clean(other) => Clean(m)
 Promise == INSTANCE PartitionLog WITH
     Replicas <- Brokers,

@@ -2,12 +2,13 @@
 (***************************************************************************)
 (* The transition system that proof.py proves, for comparison on a tiny    *)
 (* instance: both must reach the same states (spec/proofs/crosscheck.py).  *)
-(* Guards are on.  A log is a table whose first logEnd places count, since *)
-(* that is what it is in the proof.                                        *)
+(* Guards are on. A log is a table whose first logEnd entries are valid,   *)
+(* as in the proof.                                                        *)
 (*                                                                         *)
-(* Left out of HwTruncation: fetches that travel on their own (one is one  *)
-(* step here), the pending proposal, registration, crashes inside the ISR, *)
-(* the latest epoch that a leader began without writing, and no leader.    *)
+(* Left out of HwTruncation: separate fetch messages (a fetch is one step  *)
+(* here), the pending proposal, registration, crashes inside the ISR, the  *)
+(* latest epoch that a leader began without writing, and the state without *)
+(* a leader.                                                               *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -18,13 +19,13 @@ VARIABLE leader
 VARIABLE isr
 store == <<leaderEpoch, leader, isr>>
 
-VARIABLE knownEpoch     \* of a broker: the leader epoch that it has heard of
-VARIABLE leads          \* brokers that believe to lead
+VARIABLE knownEpoch     \* of a broker: the latest leader epoch that it has learned
+VARIABLE leads          \* brokers that believe that they are the leader
 VARIABLE log
 VARIABLE logEnd
 VARIABLE highWatermark
 VARIABLE knownIsr       \* of a leader
-VARIABLE fetched        \* by leader epoch and broker: its fetch offset, -1 if there is none
+VARIABLE fetched        \* by leader epoch and broker: the fetch offset, or -1
 brokers == <<knownEpoch, leads, log, logEnd, highWatermark, knownIsr, fetched>>
 
 vars == <<store, brokers>>
@@ -32,7 +33,7 @@ vars == <<store, brokers>>
 Epochs == 0 .. MaxLeaderEpoch
 Min(a, b) == IF a < b THEN a ELSE b
 
-\* Where the epochs up to `epoch` end in b's log.
+\* The end offset of the epochs up to `epoch` in b's log.
 RECURSIVE EpochEnd(_, _, _)
 EpochEnd(b, epoch, end) ==
     IF end = 0 THEN 0 ELSE IF log[b][end - 1] <= epoch THEN end ELSE EpochEnd(b, epoch, end - 1)
@@ -46,7 +47,7 @@ LeaderWrite(b) ==
 
 Reaches(b, l) == b # l /\ l \in leads /\ b \notin leads /\ knownEpoch[b] = knownEpoch[l]
 
-\* Where the follower's last epoch ends at the leader, and which epoch ends there.
+\* The end offset of the follower's last epoch in the leader's log, and the epoch that ends there.
 EndAt(b, l) == EpochEnd(l, log[b][logEnd[b] - 1], logEnd[l])
 Diverges(b, l) ==
     /\ logEnd[b] > 0
@@ -83,7 +84,7 @@ ChangeIsr(b, new) ==
     /\ knownIsr' = [knownIsr EXCEPT ![b] = new]
     /\ UNCHANGED <<leaderEpoch, leader, knownEpoch, leads, log, logEnd, highWatermark, fetched>>
 
-\* Where b's leader epoch began: its first own record, or its log end.
+\* The start offset of b's leader epoch: its first own record, or its log end.
 EpochStart(b) == IF \E o \in 0 .. logEnd[b] - 1 : log[b][o] = knownEpoch[b]
                  THEN CHOOSE o \in 0 .. logEnd[b] - 1 : log[b][o] = knownEpoch[b] /\ \A q \in 0 .. o - 1 : log[b][q] # log[b][o]
                  ELSE logEnd[b]
@@ -114,7 +115,7 @@ LearnIsr(b) ==
     /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[leaderEpoch]]
     /\ UNCHANGED <<store, knownEpoch, leads, log, logEnd, highWatermark, fetched>>
 
-\* The request may be late: others may have begun later epochs by now.
+\* The request may be late: other leaders may have begun later epochs.
 Hears(b, e) == e <= leaderEpoch /\ knownEpoch[b] < e
 
 BecomeLeader(b, e) ==

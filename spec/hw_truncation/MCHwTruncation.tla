@@ -1,5 +1,5 @@
 --------------------------- MODULE MCHwTruncation ---------------------------
-(* HwTruncation, bounded so that TLC sees every state: README.md, "Bounds". *)
+(* HwTruncation, bounded so that TLC can explore every state: README.md, "Bounds". *)
 EXTENDS HwTruncation, TLC
 
 CONSTANTS MaxLeaderEpoch, MaxRecords, MaxIsrChanges, MaxCrashes
@@ -8,7 +8,7 @@ Records == UNION {{<<n, log[b][n]>> : n \in 1 .. LogEnd(b)} : b \in Brokers}
 IsrChanges == IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch - Epoch
 Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF Registered(b) THEN 0 ELSE 1})
 
-\* The controller keeps who may stay and is up.
+\* The controller keeps the members that may stay and are up.
 MCElectLeader(l) ==
     /\ Epoch < MaxLeaderEpoch
     /\ IF metadata = <<>>
@@ -28,7 +28,7 @@ MCLeaderWrite(l) ==
 MCLeaderAdvanceHw(l) == LeaderAdvanceHw(l, CommittedEnd(l, leading[l]))
 
 MCLeaderAck(l) ==
-    /\ ~AckAfterCommit          \* else it changes nothing
+    /\ ~AckAfterCommit          \* otherwise it changes nothing
     /\ LogEnd(l) > 0
     /\ LeaderAck(l, LogEnd(l) - 1)
 
@@ -52,7 +52,7 @@ FetchAtOnce(l, f, taken) ==
             /\ log' = [log EXCEPT ![f] = records]
             /\ latestEpoch' = [latestEpoch EXCEPT ![f] = IF LogEnd(l) = request.offset THEN @ ELSE LastEpoch(records)]
             /\ highWatermark' = [highWatermark EXCEPT ![l] = hw, ![f] = Max(@, Min(hw, Len(records)))]
-       ELSE /\ LogEnd(l) > request.offset        \* else the reply tells nothing of note
+       ELSE /\ LogEnd(l) > request.offset        \* otherwise the reply contains nothing new
             /\ UNCHANGED <<log, latestEpoch>>
             /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
     /\ UNCHANGED <<store, roles, messages>>
@@ -60,7 +60,7 @@ FetchAtOnce(l, f, taken) ==
 MCFetch(l, f) == \E taken \in BOOLEAN : FetchAtOnce(l, f, taken)
 MCFetchTaken(l, f) == FetchAtOnce(l, f, TRUE)
 
-\* The same when the leader tells where the logs part.
+\* The same if the leader returns the point of divergence.
 MCTruncate(l, f) ==
     /\ LeaderOf(f) = l /\ f # l /\ Up(l)
     /\ FetchResult(l, Request(f)) = "diverging"
@@ -86,7 +86,7 @@ Others ==
 
 MCSpec == Init /\ [][Others \/ \E l, f \in Brokers : MCFetch(l, f) \/ MCTruncate(l, f)]_vars
 
-\* For simulation: messages on their own, late and in any order.
+\* For simulation: separate messages, late and in any order.
 SIMFollowerAppend(f) == FollowerAppend(f, Len(reply[f].records))
 
 SIMSpec ==
@@ -98,8 +98,8 @@ SIMSpec ==
 Symmetry == Permutations(Brokers)
 
 -----------------------------------------------------------------------------
-(* In the end: when elections, crashes and writes are over, every follower that is up has the leader's log.  Each step that
-   a broker takes by itself must happen if it stays possible (weak fairness); nothing forces clients or the controller. *)
+(* Liveness: after elections, crashes and writes have stopped, every follower that is up has the leader's log.  Each step
+   that a broker takes by itself must happen if it stays enabled (weak fairness); clients and controller are not forced. *)
 
 LiveSpec ==
     /\ MCSpec
@@ -114,7 +114,7 @@ Settled ==
 FollowersConverge == <>[]Settled
 
 -----------------------------------------------------------------------------
-(* Situations that must come up, or the claims would be empty *)
+(* Situations that must be reachable; otherwise the claims would hold vacuously *)
 
 ZombieLeader == \E l \in Brokers : Leads(l) /\ leaderEpoch[l] < Epoch
 DivergingLogs == \E a, b \in Brokers : LogEnd(a) > 0 /\ LogEnd(b) > 0 /\ ~Agree(log[a], log[b])

@@ -1,8 +1,9 @@
 ------------------------- MODULE TraceHwTruncation -------------------------
 (***************************************************************************)
-(* Is a trace of a broker a behaviour of HwTruncation?  Each line names    *)
-(* the action, the choices made and values after the step; the spec must   *)
-(* have such a step.  trace.toml says what stands where in a line.         *)
+(* Checks whether the trace of a broker is a behaviour of HwTruncation.    *)
+(* Each line contains the action, the choices made and values after the    *)
+(* step; the spec must have such a step. trace.toml defines the fields of  *)
+(* a line.                                                                 *)
 (***************************************************************************)
 EXTENDS HwTruncation, TLC
 
@@ -10,7 +11,7 @@ CONSTANTS Step(_),      \* a line of the trace: <<action, node, high watermark, 
           Length,       \* how many lines there are
           ShownLine     \* print the state before this one (0: none)
 
-VARIABLE line           \* the next one to explain
+VARIABLE line           \* the next line to explain
 
 Unlogged == -2
 Same(logged, actual) == logged = Unlogged \/ logged = actual
@@ -18,11 +19,11 @@ Same(logged, actual) == logged = Unlogged \/ logged = actual
 TraceNone == -1
 TraceInFlight == 4
 
-\* Whether the run kept within the fault budget is not asked here.
+\* The fault budget of the run is not checked here.
 TraceMayLose(b) == TRUE
 TraceMayCrash(b) == TRUE
 
-\* The broker may hold the high watermark back, so the logged one decides.
+\* The broker may hold back the high watermark, so the logged value decides.
 TraceHwChoices(l, lead) ==
     LET logged == Step(line)[3] IN
     IF logged = Unlogged THEN {CommittedEnd(l, lead)} ELSE {logged} \intersect (highWatermark[l] .. CommittedEnd(l, lead))
@@ -54,7 +55,7 @@ IsSendFetch(f, leader, offset, epoch, lastEpoch) ==
     /\ leader = LeaderOf(f)
     /\ offset = Request(f).offset /\ epoch = Request(f).leaderEpoch /\ Same(lastEpoch, Request(f).lastEpoch)
 
-\* In an orderly stop the leadership moves first: then it is told to stop (StopReplica), of which there is no line.
+\* In an orderly stop another broker is elected first; then the old leader receives a StopReplica, which has no line.
 RefuseStopped(l, f, i) ==
     /\ Arrived(l, f, i) /\ Store.leader # l
     /\ Answer(f, i, NoReply)
@@ -73,7 +74,7 @@ IsLeaderServeFetch(l, f, offset, result, answerEnd, end) ==
 IsTruncateToEpochEnd(f, offset, end) ==
     TruncateToEpochEnd(f) /\ Same(offset, TruncationPoint(f, reply[f])) /\ Ends(f, end)
 
-\* Or a replica is made anew, on a broker that had none or was told to delete it.
+\* Or a replica is created again, on a broker that had none or that received a StopReplica with deletion.
 IsRestart(b, end, hw, clean) ==
     \/ Restart(b, end, hw, clean)
     \/ /\ Up(b) /\ ~InIsr(b) /\ end = 0 /\ hw = 0
@@ -102,10 +103,10 @@ Explained(s) ==
       [] s[1] = "Crash"               -> Crash(node)
       [] s[1] = "Restart"             -> IsRestart(node, s[4], s[3], s[5])
 
-\* The one step that leaves no line: a broker that restarted has registered.
+\* The only step without a line: the registration of a broker that restarted.
 Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED line
 
-\* A killed process may have stored what it did not live to write down; its next life tells how far its log goes.
+\* A killed process may have stored records without writing a trace line; the log end after its restart shows how many.
 Unsaid ==
     /\ line <= Length /\ Step(line)[1] = "Crash" /\ Step(line)[4]
     /\ LET b == Step(line)[2]
@@ -124,13 +125,14 @@ TraceStep ==
 
 TraceSpec == Init /\ line = 1 /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen \/ Unsaid]_<<vars, line>>
 
-\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+\* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
+\* then the trace is accepted.
 Reached ==
     line > TLCGet(1) =>
         /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
         /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
 
-\* For who asks why a line was refused.
+\* Prints the state before ShownLine, to find out why a line was rejected.
 Show ==
     line = ShownLine =>
         /\ metadata # <<>> =>

@@ -12,8 +12,8 @@ epoch of a follower determines the common prefix with its leader; beyond its fet
 
 from typing import Final
 
-from spec.proofs import commitment
-from spec.proofs.commitment import (
+from highwater.spec.proofs import commitment
+from highwater.spec.proofs.commitment import (
     BROKER,
     BROKERS,
     COMMITMENT,
@@ -36,7 +36,7 @@ from spec.proofs.commitment import (
     leader_write,
     next_epoch,
 )
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     Action,
     And,
     Claim,

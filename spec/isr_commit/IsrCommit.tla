@@ -1,28 +1,30 @@
 ----------------------------- MODULE IsrCommit -----------------------------
 (***************************************************************************)
-(* When is a record committed, and who decides which replicas count?  One  *)
-(* partition: a leader that counts its followers' fetches, and proposes to *)
-(* the controller who is in sync; a controller that fences, elects, and    *)
-(* takes or refuses proposals; brokers that hear of its decisions late.    *)
+(* When a record is committed, and who decides which replicas count. One   *)
+(* partition: a leader that tracks its followers' fetches and proposes the *)
+(* ISR to the controller; a controller that fences brokers, elects         *)
+(* leaders, and accepts or rejects proposals; brokers that learn its       *)
+(* decisions late.                                                         *)
 (*                                                                         *)
-(* Two ways to change the ISR: the AlterPartition request (KIP-497, 841,   *)
-(* 903, 966), pending until the controller has answered, and the older     *)
-(* conditional write to ZooKeeper.  With eligible leader replicas (ELR,    *)
-(* KIP-966), whoever leaves an ISR that falls below min.insync.replicas    *)
-(* may still be elected, and the high watermark stands still meanwhile.    *)
+(* There are two ways to change the ISR: the AlterPartition request        *)
+(* (KIP-497, 841, 903, 966), which is pending until the controller has     *)
+(* answered, and the older conditional write to ZooKeeper. With eligible   *)
+(* leader replicas (ELR, KIP-966), a replica that leaves an ISR which      *)
+(* falls below min.insync.replicas may still be elected, and the high      *)
+(* watermark does not advance meanwhile.                                   *)
 (*                                                                         *)
-(* How a follower finds where its log leaves the leader's is not the       *)
-(* question here (HwTruncation): it knows.  Crashes lose any suffix of a   *)
-(* log, within the fault budget (MayCrash).  Guards: spec/guards.toml.     *)
+(* How a follower finds the truncation point is modelled in HwTruncation;  *)
+(* here it knows the point. Crashes lose any suffix of a log, within the   *)
+(* fault budget (MayCrash). Guards: spec/guards.toml.                      *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 CONSTANTS
     Brokers,            \* the assigned replicas
-    None,               \* in place of a leader: there is none
+    None,               \* the value for "no leader"
     MinIsr,             \* min.insync.replicas
-    ByZooKeeper,        \* BOOLEAN: leaders write the ISR to ZooKeeper themselves (until 2.6); else AlterPartition
-    LastMemberLeads     \* BOOLEAN: when all who may lead restarted uncleanly, the last of them leads (else: nobody)
+    ByZooKeeper,        \* BOOLEAN: leaders write the ISR to ZooKeeper themselves (until 2.6); otherwise AlterPartition
+    LastMemberLeads     \* BOOLEAN: if all candidates restarted uncleanly, the last of them leads (otherwise no broker leads)
 
 CONSTANTS
     HwNeedsWholeIsr, HwWaitsForProposed, HwNeedsMinIsr,
@@ -40,21 +42,21 @@ ASSUME {HwNeedsWholeIsr, HwWaitsForProposed, HwNeedsMinIsr, AckAfterCommit, AckN
         IsrCas, FenceOldLeader, RefuseFenced, RefuseFormerLife, FencedLeavesIsr, KeepEligible, EmptyEligibleAtMinIsr,
         UncleanRestartLeavesIsr, UncleanLeavesEligible, ElectFromIsr, ByZooKeeper, LastMemberLeads} \subseteq BOOLEAN
 
-VARIABLE metadata       \* every state of the partition, oldest first: leader, leaderEpoch, isr, elr.  Its place in the
-                        \* sequence is its partition epoch
-VARIABLE fenced         \* brokers whose session is gone, as the controller sees it
-VARIABLE brokerEpoch    \* of a broker: how often it has registered anew (KIP-380)
+VARIABLE metadata       \* every state of the partition, oldest first: leader, leaderEpoch, isr, elr.  The index of a state
+                        \* is its partition epoch
+VARIABLE fenced         \* brokers without a session, as the controller sees it
+VARIABLE brokerEpoch    \* of a broker: the number of its re-registrations (KIP-380)
 controller == <<metadata, fenced, brokerEpoch>>
 
-VARIABLE up             \* brokers that are not down; a restarted one counts once it has registered
-VARIABLE view           \* of a broker: the partition epoch of the state that it has heard of last; 0 is none
+VARIABLE up             \* brokers that are not down; a restarted one counts after its registration
+VARIABLE view           \* of a broker: the partition epoch of the last state that it has learned; 0: none
 VARIABLE log            \* of a broker: the leader epoch of each record
-VARIABLE highWatermark  \* of a broker: the one that it had when it last led.  What a follower is told of it since makes it
-                        \* only safer to elect, and is left out
+VARIABLE highWatermark  \* of a broker: the value when it last was leader.  Later values that a follower receives only make its
+                        \* election safer, and are left out
 VARIABLE leading        \* of a leader: what it knows (see NotLeading)
 brokers == <<up, view, log, highWatermark, leading>>
 
-VARIABLE requests       \* AlterPartition requests on their way
+VARIABLE requests       \* AlterPartition requests in flight
 
 VARIABLE committed      \* history: the longest log that was ever below a leader's high watermark
 VARIABLE acked          \* history: how many records were acknowledged with acks=all
@@ -64,7 +66,7 @@ history == <<committed, acked, unclean>>
 vars == <<controller, brokers, requests, history>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
@@ -75,39 +77,39 @@ Agree(s, t) == LET n == Min(Len(s), Len(t)) IN Take(s, n) = Take(t, n)
 RECURSIVE Common(_, _, _)
 Common(s, t, n) == IF n = 0 \/ Take(s, n) = Take(t, n) THEN n ELSE Common(s, t, n - 1)
 
-Unknown == -1                           \* an offset or epoch that nobody has told
+Unknown == -1                           \* an offset or epoch that is not known
 NoProposal == [b \in {} |-> 0]
 
-NotLeading == [proposed   |-> NoProposal,   \* the ISR that it asks for: of each member the broker epoch, as it knows it
-               epochStart |-> Unknown,      \* where its own leader epoch began
+NotLeading == [proposed   |-> NoProposal,   \* the proposed ISR: of each member the broker epoch that it knows
+               epochStart |-> Unknown,      \* the offset at which its own leader epoch began
                fetched    |-> [b \in Brokers |-> [end |-> Unknown, brokerEpoch |-> Unknown]]]
 
 PartitionEpoch == Len(metadata)
 Now == metadata[PartitionEpoch]
-Eligible == Now.isr \union Now.elr      \* whoever may be elected
+Eligible == Now.isr \union Now.elr      \* the brokers that may be elected
 Seen(b) == metadata[view[b]]            \* the partition as broker b believes it to be
 LogEnd(b) == Len(log[b])
 
-\* A leader that has not heard of its successor is a zombie, but it leads.
+\* A leader that has not learned of its successor is a zombie, but it still acts as leader.
 Leads(l) == l \in up /\ view[l] > 0 /\ Seen(l).leader = l /\ leading[l].epochStart # Unknown
 IsZombie(l) == Leads(l) /\ Seen(l).leaderEpoch < Now.leaderEpoch
 Follows(f, l) == f \in up /\ l # f /\ view[f] > 0 /\ Seen(f).leader = l /\ Leads(l)
                  /\ Seen(f).leaderEpoch = Seen(l).leaderEpoch
 
-\* Members that it proposed may be in already (KIP-497).
+\* Proposed members may be in the ISR already (KIP-497).
 MaximalIsr(l) == Seen(l).isr \union DOMAIN leading[l].proposed
 
 -----------------------------------------------------------------------------
 (* Leader and followers *)
 
-\* Too few in the ISR that the controller confirmed: NOT_ENOUGH_REPLICAS before anything is stored.
+\* If the confirmed ISR is too small, NOT_ENOUGH_REPLICAS is returned before anything is stored.
 Write(l) ==
     /\ Leads(l)
     /\ AppendNeedsMinIsr => Cardinality(Seen(l).isr) >= MinIsr
     /\ log' = [log EXCEPT ![l] = Append(@, Seen(l).leaderEpoch)]
     /\ UNCHANGED <<controller, up, view, highWatermark, leading, requests, history>>
 
-\* Its log leaves the leader's: first it drops what the leader never had.
+\* If its log diverges from the leader's, it first truncates the records that the leader never had.
 Truncate(f, l) ==
     /\ Follows(f, l)
     /\ ~IsPrefix(log[f], log[l])
@@ -116,7 +118,7 @@ Truncate(f, l) ==
        /\ highWatermark' = [highWatermark EXCEPT ![f] = Min(@, end)]
     /\ UNCHANGED <<controller, up, view, leading, requests, history>>
 
-\* The fetch offset says what the follower holds; the records may never arrive.
+\* The fetch offset states what the follower has stored; the returned records may never arrive.
 Fetch(f, l, arrives) ==
     /\ Follows(f, l)
     /\ IsPrefix(log[f], log[l])
@@ -124,12 +126,13 @@ Fetch(f, l, arrives) ==
     /\ log' = IF arrives THEN [log EXCEPT ![f] = log[l]] ELSE log
     /\ UNCHANGED <<controller, up, view, highWatermark, requests, history>>
 
-\* Who is about to join: caught up, and not in yet.  The leader may wait for them, lest they never catch up.
+\* Replicas that are about to join: caught up, and not in the ISR yet.  The leader may wait for them; otherwise they may
+\* never catch up.
 Joining(l) == {f \in Brokers \ Seen(l).isr :
     /\ leading[l].fetched[f].end >= highWatermark[l] /\ leading[l].fetched[f].brokerEpoch # Unknown
-    /\ WaitOnlyForEligible => f \notin fenced}                 \* off: it waits for who may not join (KAFKA-15021)
+    /\ WaitOnlyForEligible => f \notin fenced}                 \* guard off: it waits for fenced brokers (KAFKA-15021)
 
-\* How far the leader may let readers go, and producers believe.
+\* The largest offset up to which the leader may serve readers and acknowledge records.
 CommittedEnd(l, waits) ==
     LET counted == IF ~HwNeedsWholeIsr THEN {} ELSE IF HwWaitsForProposed THEN MaximalIsr(l) ELSE Seen(l).isr
         awaited == counted \union (IF waits THEN Joining(l) ELSE {})
@@ -144,7 +147,7 @@ AdvanceHw(l, waits) ==
     /\ committed' = IF end > Len(committed) THEN Take(log[l], end) ELSE committed
     /\ UNCHANGED <<controller, up, view, log, leading, requests, acked, unclean>>
 
-\* A produce with acks=all is answered; if too few are in sync by now, with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+\* A produce with acks=all is answered; if too few replicas are in sync now, with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Ack(l, end) ==
     /\ Leads(l)
     /\ end \in acked + 1 .. LogEnd(l)
@@ -158,13 +161,13 @@ Ack(l, end) ==
 (* The ISR changes *)
 
 MayJoin(l, f) ==
-    /\ leading[l].fetched[f].brokerEpoch # Unknown          \* it fetched in this epoch
+    /\ leading[l].fetched[f].brokerEpoch # Unknown          \* it has fetched in this leader epoch
     /\ ExpandOnlyCaughtUp => leading[l].fetched[f].end >= highWatermark[l]
     /\ ExpandAfterEpochStart => leading[l].fetched[f].end >= leading[l].epochStart
 
 Proposal(l, isr) == [f \in isr |-> IF f = l THEN brokerEpoch[l] ELSE leading[l].fetched[f].brokerEpoch]
 
-\* One member more, or one that is late less.
+\* Add one member, or remove one that lags.
 MayPropose(l, isr) ==
     /\ Leads(l)
     /\ \/ \E f \in Brokers \ Seen(l).isr : isr = Seen(l).isr \union {f} /\ MayJoin(l, f)
@@ -182,7 +185,7 @@ Propose(l, isr) ==
     /\ requests' = requests \union {AlterPartition(l, Proposal(l, isr))}
     /\ UNCHANGED <<controller, up, view, log, highWatermark, history>>
 
-\* No answer: the same again.  The first may have been taken.
+\* Without a reply the leader sends the same request again.  The first one may have been accepted.
 Resend(l) ==
     /\ Leads(l)
     /\ leading[l].proposed # NoProposal
@@ -190,7 +193,7 @@ Resend(l) ==
     /\ requests' # requests
     /\ UNCHANGED <<controller, brokers, history>>
 
-\* Without an answer in time it goes back to the ISR that was confirmed.
+\* Without a reply in time it returns to the confirmed ISR.
 GiveUp(l) ==
     /\ ~KeepProposalUntilAnswered
     /\ Leads(l)
@@ -198,7 +201,7 @@ GiveUp(l) ==
     /\ leading' = [leading EXCEPT ![l].proposed = NoProposal]
     /\ UNCHANGED <<controller, up, view, log, highWatermark, requests, history>>
 
-\* Whoever leaves an ISR that is too small stays eligible, until enough are in it again.
+\* A broker that leaves an ISR that is too small stays eligible until the ISR is large enough again.
 NewElr(isr, gone) ==
     IF ~KeepEligible \/ (Cardinality(isr) >= MinIsr /\ EmptyEligibleAtMinIsr) THEN {}
     ELSE IF Cardinality(isr) >= MinIsr THEN Now.elr \ isr
@@ -207,9 +210,9 @@ NewElr(isr, gone) ==
 \* The controller (or ZooKeeper) holds a new state, under the next partition epoch.
 Store(leader, leaderEpoch, isr, elr) ==
     /\ metadata' = Append(metadata, [leader |-> leader, leaderEpoch |-> leaderEpoch, isr |-> isr, elr |-> elr])
-    /\ unclean' = unclean \ ((isr \ Now.isr) \intersect up)    \* who is down joins on its former life's word
+    /\ unclean' = unclean \ ((isr \ Now.isr) \intersect up)    \* if f is down, its fetch was before the crash
 
-\* Who may be in the ISR that a request asks for.  Members that are in already are not asked again.
+\* The checks of a requested ISR.  Members that are in the ISR already are not checked again.
 Acceptable(request) ==
     LET joining == DOMAIN request.isr \ Now.isr IN
     /\ IsrCas => request.partitionEpoch = PartitionEpoch
@@ -223,15 +226,15 @@ HandleAlterPartition(l) ==
         /\ IF Acceptable(request)
            THEN /\ Store(Now.leader, Now.leaderEpoch, DOMAIN request.isr, NewElr(DOMAIN request.isr, {}))
                 /\ UNCHANGED leading
-           ELSE LET conflict == request.partitionEpoch # PartitionEpoch    \* perhaps with itself (KAFKA-14144)
+           ELSE LET conflict == request.partitionEpoch # PartitionEpoch    \* perhaps with its own first copy (KAFKA-14144)
                     drops == /\ Leads(l) /\ view[l] = request.partitionEpoch /\ leading[l].proposed = request.isr
                              /\ conflict => ~AwaitStateAfterConflict IN
                 /\ leading' = IF drops THEN [leading EXCEPT ![l].proposed = NoProposal] ELSE leading
                 /\ UNCHANGED <<metadata, unclean>>
         /\ UNCHANGED <<fenced, brokerEpoch, up, view, log, highWatermark, committed, acked>>
 
-\* What must not be (KAFKA-14154): a former controller, behind the leader, calls it fenced, and the leader believes that and
-\* waits for a state that never comes.
+\* A bug (KAFKA-14154): a former controller that is behind the leader answers that the leader is fenced, and the leader
+\* waits for a state that never arrives.
 RefuseNewerLeader(l) ==
     /\ ~DeferToNewerLeader
     /\ \E request \in {each \in requests : each.leader = l} :
@@ -239,7 +242,7 @@ RefuseNewerLeader(l) ==
           /\ requests' = requests \ {request}
     /\ UNCHANGED <<controller, brokers, history>>
 
-\* Until 2.6: written where the controller reads, if the version is still the one that the leader knows.
+\* Until 2.6: the leader writes to ZooKeeper, if the version is still the one that it knows.
 WriteToZooKeeper(l, isr) ==
     /\ ByZooKeeper
     /\ MayPropose(l, isr)
@@ -248,7 +251,7 @@ WriteToZooKeeper(l, isr) ==
     /\ view' = [view EXCEPT ![l] = PartitionEpoch + 1]
     /\ UNCHANGED <<fenced, brokerEpoch, up, log, highWatermark, leading, requests, committed, acked>>
 
-\* A broker hears of a state: by the answer to its request, by LeaderAndIsr, or by the metadata log.
+\* A broker learns a state: by the reply to its request, by LeaderAndIsr, or by the metadata log.
 Learn(b, epoch) ==
     /\ b \in up
     /\ epoch \in 1 .. PartitionEpoch
@@ -265,15 +268,15 @@ Learn(b, epoch) ==
 -----------------------------------------------------------------------------
 (* Controller *)
 
-\* The first live member of the ISR, else an eligible one, else nobody.
+\* The live members of the ISR, or if there is none, the live eligible brokers.
 Candidates(isr, elr, away) ==
     IF ~ElectFromIsr THEN Brokers \ away
     ELSE IF isr \ away # {} THEN isr \ away ELSE elr \ away
 
-\* Without ELR somebody must stay, or nobody would know who was last.
+\* Without ELR the last member must stay: otherwise the controller would not know which broker was the last.
 Remaining(isr, gone) == IF isr \ gone = {} /\ ~KeepEligible THEN isr ELSE isr \ gone
 
-\* `gone` leave the ISR, and if the leader is among them somebody else leads.
+\* Write the given ISR and ELR, and elect another leader if the current one has left.
 Settle(isr, elr, away) ==
     IF Now.leader \in isr \ away
     THEN Store(Now.leader, Now.leaderEpoch, isr, elr)
@@ -282,7 +285,7 @@ Settle(isr, elr, away) ==
             /\ Store(leader, Now.leaderEpoch + 1,
                      IF leader \in isr \union {None} THEN isr ELSE isr \union {leader}, elr \ {leader})
 
-\* No heartbeat in time: the session is over, whether the broker lives or not.
+\* Without a heartbeat in time the session ends, whether the broker is alive or not.
 Fence(b) ==
     /\ b \notin fenced
     /\ fenced' = fenced \union {b}
@@ -302,13 +305,13 @@ Unfence(b) ==
 -----------------------------------------------------------------------------
 (* Crashes *)
 
-\* The fault budget: of those who may be elected, fewer than min.insync.replicas have lost something at once, and one has
-\* lost nothing.
+\* The fault budget: of the brokers that may be elected, fewer than min.insync.replicas have lost records at one time,
+\* and one has lost nothing.
 MayCrash(b) == b \in Eligible =>
     /\ Cardinality((unclean \intersect Eligible) \union {b}) < MinIsr
     /\ Eligible \ (unclean \union {b}) # {}
 
-\* Whatever was not flushed is gone: any suffix.
+\* The unflushed records are lost: any suffix.
 Crash(b, end) ==
     /\ b \in up
     /\ MayCrash(b)
@@ -321,8 +324,8 @@ Crash(b, end) ==
     /\ unclean' = unclean \union {b}
     /\ UNCHANGED <<controller, requests, committed, acked>>
 
-\* It comes back and registers, under a new broker epoch.  It says that its last stop was not an orderly one, and the
-\* controller does not count on what it may have lost.
+\* It restarts and registers, under a new broker epoch.  It reports that its last stop was not orderly, and the
+\* controller no longer relies on the records that it may have lost.
 Register(b) ==
     /\ b \notin up
     /\ up' = up \union {b}
@@ -333,11 +336,11 @@ Register(b) ==
            isr == IF UncleanRestartLeavesIsr THEN Remaining(Now.isr, gone) ELSE Now.isr
            elr == IF UncleanLeavesEligible THEN NewElr(isr, gone) ELSE NewElr(isr, {}) \union (Now.elr \intersect {b}) IN
        IF b \in Eligible \union {Now.leader} THEN Settle(isr, elr, fenced') ELSE UNCHANGED <<metadata, unclean>>
-    /\ view' = [view EXCEPT ![b] = Len(metadata')]          \* what was sent to its former life is refused (KIP-380)
+    /\ view' = [view EXCEPT ![b] = Len(metadata')]          \* requests from before its restart are rejected (KIP-380)
     /\ UNCHANGED <<log, highWatermark, leading, requests, committed, acked>>
 
 -----------------------------------------------------------------------------
-\* Nothing is stored yet, so anybody may be in sync.
+\* No record is stored yet, so any broker may be in sync.
 Init ==
     /\ \E leader \in Brokers, isr, elr \in SUBSET Brokers :
           /\ leader \in isr /\ isr \intersect elr = {} /\ (elr # {} => KeepEligible /\ Cardinality(isr) < MinIsr)
@@ -385,34 +388,35 @@ TypeOK ==
           /\ request.leaderEpoch \in Nat /\ request.partitionEpoch \in 1 .. PartitionEpoch
     /\ committed \in Seq(Nat) /\ acked \in 0 .. Len(committed)
 
-\* Whoever may be elected, and has lost nothing, has everything ever committed (LeaderCandidateCompleteness).
+\* Every broker that may be elected and has lost nothing has every committed record (LeaderCandidateCompleteness).
 CommittedOnEligible == \A m \in Eligible \ unclean : IsPrefix(committed, log[m])
 
-\* Somebody who may be elected has it.
+\* Some broker that may be elected has every committed record.
 CommittedSurvives == Eligible # {} => \E m \in Eligible : IsPrefix(committed, log[m])
 
-\* What was acknowledged, even if more was shown to readers than could be kept.
+\* The same for acknowledged records, even if readers received records that were lost later.
 AckedSurvives == Eligible # {} => \E m \in Eligible : IsPrefix(Take(committed, acked), log[m])
 
-\* Nobody, however late, believes something committed that is not.
+\* No leader, not even a zombie, considers a record committed that is not.
 LeadersAgree == \A l \in Brokers : Leads(l) => Agree(Take(log[l], highWatermark[l]), committed)
 
-\* The leader counts everyone whom the controller counts (ReplicationQuorumSuperset).
+\* The leader counts every replica that the controller counts (ReplicationQuorumSuperset).
 LeaderCountsIsr == \A l \in Brokers : Leads(l) /\ ~IsZombie(l) => Now.isr \subseteq MaximalIsr(l)
 
-\* What is committed was stored by enough, whoever has lost it since.
+\* Every committed record was stored by enough replicas, even if some have lost it since.
 EnoughHold == \A n \in 1 .. Len(committed) :
     Cardinality({b \in Brokers : b \in unclean \/ IsPrefix(Take(committed, n), log[b])}) >= MinIsr
 
-\* Nobody without a session is in the ISR: it could be elected, and would not answer (KIP-841).  The last one may stay.
+\* No broker without a session is in the ISR: it could be elected, and would not answer (KIP-841).  The last one may
+\* stay.
 NoFencedMember == KeepEligible /\ Now.leader # None => Now.isr \intersect fenced = {}
 
-\* A leader's high watermark never falls while it leads.
+\* A leader's high watermark never decreases while it leads.
 HwNeverFalls ==
     [][\A l \in Brokers : Leads(l) /\ Leads(l)' /\ Seen(l)'.leaderEpoch = Seen(l).leaderEpoch
                               => highWatermark'[l] >= highWatermark[l]]_vars
 
-\* What users are promised: the log is what the next leader has of what was committed.
+\* The mapping to the contract: the log is the part of the committed records that the next leader has.
 Heir == IF Eligible \ unclean # {} THEN CHOOSE m \in Eligible \ unclean : TRUE ELSE CHOOSE m \in Brokers : TRUE
 Promise == INSTANCE PartitionLog WITH
     Replicas <- Brokers,

@@ -2,13 +2,13 @@
 (***************************************************************************)
 (* The transition system that proof.py proves, for comparison on a tiny    *)
 (* instance: both must reach the same states (spec/proofs/crosscheck.py).  *)
-(* Guards are on; requests are a set that only grows.  A log is a table    *)
-(* whose first logEnd places count, since that is what it is in the proof. *)
+(* Guards are on; requests are a set that only grows. A log is a table     *)
+(* whose first logEnd entries are valid, as in the proof.                  *)
 (*                                                                         *)
 (* Left out of IsrCommit: the older way by ZooKeeper, min.insync.replicas  *)
-(* and eligible leader replicas, registration and crashes, answers to      *)
-(* requests (a leader hears of the current state instead), fetches that    *)
-(* travel on their own, and no leader at all.                              *)
+(* and eligible leader replicas, registration and crashes, replies to      *)
+(* requests (a leader learns the current state instead), separate fetch    *)
+(* messages, and the state without a leader.                               *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -20,18 +20,18 @@ VARIABLE isr
 VARIABLE partitionEpoch
 controller == <<leaderEpoch, leader, isr, partitionEpoch>>
 
-VARIABLE knownEpoch     \* of a broker: what it has heard of
+VARIABLE knownEpoch     \* of a broker: the latest leader epoch that it has learned
 VARIABLE knownVersion
-VARIABLE leads          \* brokers that believe to lead
-VARIABLE mustTruncate   \* brokers that must first find where their log leaves the leader's
+VARIABLE leads          \* brokers that believe that they are the leader
+VARIABLE mustTruncate   \* brokers that must first find where their log diverges from the leader's
 VARIABLE knownIsr       \* of a leader
-VARIABLE maximalIsr     \* ... with those that it has proposed
+VARIABLE maximalIsr     \* ... with the members that it has proposed
 views == <<knownEpoch, knownVersion, leads, mustTruncate, knownIsr, maximalIsr>>
 
 VARIABLE log
 VARIABLE logEnd
 VARIABLE highWatermark
-VARIABLE fetched        \* by leader epoch and broker: its fetch offset, -1 if there is none
+VARIABLE fetched        \* by leader epoch and broker: the fetch offset, or -1
 replicas == <<log, logEnd, highWatermark, fetched>>
 
 VARIABLE requests       \* AlterPartition
@@ -71,7 +71,7 @@ Propose(b, new) ==
     /\ maximalIsr' = [maximalIsr EXCEPT ![b] = @ \union new]
     /\ UNCHANGED <<controller, knownEpoch, knownVersion, leads, mustTruncate, knownIsr, replicas>>
 
-\* Where b's leader epoch began: its first own record, or its log end.
+\* The start offset of b's leader epoch: its first own record, or its log end.
 Own(b) == {o \in 0 .. logEnd[b] - 1 : log[b][o] = knownEpoch[b]}
 EpochStart(b) == IF Own(b) = {} THEN logEnd[b] ELSE CHOOSE o \in Own(b) : \A q \in Own(b) : o <= q
 
@@ -111,7 +111,7 @@ LearnIsr(b) ==
     /\ maximalIsr' = [maximalIsr EXCEPT ![b] = isr[leaderEpoch]]
     /\ UNCHANGED <<controller, knownEpoch, leads, mustTruncate, replicas, requests>>
 
-\* The request may be late: others may have begun later epochs by now.  Then its version is of no use any more.
+\* The request may be late: other leaders may have begun later epochs.  Then its version is out of date.
 Hears(b, e) ==
     /\ e <= leaderEpoch /\ knownEpoch[b] < e
     /\ knownEpoch' = [knownEpoch EXCEPT ![b] = e]
@@ -132,7 +132,7 @@ BecomeFollower(b, e) ==
     /\ mustTruncate' = mustTruncate \union {b}
     /\ UNCHANGED <<controller, knownIsr, maximalIsr, replicas, requests>>
 
-\* The longest common beginning of the two logs.
+\* Truncates to the longest common prefix of the two logs.
 Truncate(b, l, n) ==
     /\ b \in mustTruncate /\ l \in leads /\ knownEpoch[b] = knownEpoch[l]
     /\ n <= Min(logEnd[b], logEnd[l])

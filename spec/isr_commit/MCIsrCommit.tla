@@ -1,5 +1,5 @@
 ---------------------------- MODULE MCIsrCommit ----------------------------
-(* IsrCommit, bounded so that TLC sees every state. *)
+(* IsrCommit, bounded so that TLC can explore every state. *)
 EXTENDS IsrCommit, TLC
 
 CONSTANTS MaxLeaderEpoch, MaxPartitionEpoch, MaxRecords, MaxCrashes
@@ -16,10 +16,10 @@ MCFence(b) == b \in Eligible /\ Fence(b) /\ Bounded
 MCUnfence(b) == Unfence(b) /\ Bounded
 MCRegister(b) == Register(b) /\ Bounded
 
-\* A fetch that brings nothing new and tells nothing new is no step.
+\* A fetch that changes neither the follower nor the leader is not a step.
 MCFetch(f, l, arrives) == (arrives \/ LogEnd(l) > LogEnd(f)) /\ Fetch(f, l, arrives)
 
-\* To a follower only leader and leader epoch matter.
+\* For a follower only leader and leader epoch matter.
 MCLearn(b, epoch) ==
     /\ epoch \in 1 .. PartitionEpoch
     /\ \/ metadata[epoch].leader = b
@@ -41,10 +41,11 @@ MCSpec == Init /\ [][MCNext]_vars
 Symmetry == Permutations(Brokers)
 
 -----------------------------------------------------------------------------
-(* In the end: a proposal is answered, and a leader with enough in sync commits what it has.  Each step that a broker or the
-   controller takes by itself must happen if it stays possible (weak fairness); the high watermark must move if it may
-   again and again (strong: a proposal that is refused for ever holds it back in between).  Nothing forces crashes, lost sessions,
-   writes or proposals, nor brokers without a session to fetch.  At the bound on partition epochs the controller answers no more. *)
+(* Liveness: a proposal is answered, and a leader with enough in-sync replicas commits its records.  Each step that a broker
+   or the controller takes by itself must happen if it stays enabled (weak fairness); the high watermark must advance if it
+   is enabled repeatedly (strong: a proposal that is rejected forever holds it back in between).  Crashes, lost sessions,
+   writes, proposals, and fetches of brokers without a session are not forced.  At the bound on partition epochs the
+   controller no longer answers. *)
 
 LiveSpec ==
     /\ MCSpec
@@ -59,7 +60,7 @@ Enough == Now.leader # None /\ Now.isr \subseteq up /\ (Cardinality(Now.isr) >= 
 LeaderCommits == <>[](Enough => Leads(Now.leader) /\ highWatermark[Now.leader] = LogEnd(Now.leader))
 
 -----------------------------------------------------------------------------
-(* Situations that must come up, or the claims would be empty *)
+(* Situations that must be reachable; otherwise the claims would hold vacuously *)
 
 IsrOfOne == Cardinality(Now.isr) = 1
 EmptyIsr == Now.isr = {}

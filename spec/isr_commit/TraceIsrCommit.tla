@@ -1,14 +1,16 @@
 --------------------------- MODULE TraceIsrCommit ---------------------------
 (***************************************************************************)
-(* Is a trace of a partition's brokers a behaviour of IsrCommit?  Each     *)
-(* line names the action, the choices made and values after the step; the  *)
-(* spec must have such a step.  trace.toml says what stands where.         *)
+(* Checks whether the trace of a partition's brokers is a behaviour of     *)
+(* IsrCommit. Each line contains the action, the choices made and values   *)
+(* after the step; the spec must have such a step. trace.toml defines the  *)
+(* fields of a line.                                                       *)
 (*                                                                         *)
-(* What makes the controller write (sessions) is not traced: it may put    *)
-(* out whom it likes, and elect whoever may be.  It raises the leader      *)
-(* epoch with every write.  Fetches are messages here, as in HwTruncation, *)
-(* which also asks what this leaves open: how logs come to agree.          *)
-(* A partition epoch of the broker's is one less than here.                *)
+(* The reason for a controller's write (sessions) is not traced: the       *)
+(* controller may remove any member and elect any candidate, and it        *)
+(* increments the leader epoch with every write. Fetches are messages      *)
+(* here, as in HwTruncation, which also checks what this module does not:  *)
+(* how logs converge. A partition epoch in the trace is one less than      *)
+(* here.                                                                   *)
 (***************************************************************************)
 EXTENDS IsrCommit, TLC
 
@@ -17,10 +19,10 @@ CONSTANTS Step(_),      \* a line of the trace: <<action, node, high watermark, 
           ShownLine     \* print the state before this one (0: none)
 
 VARIABLES
-    line,               \* the next one to explain
+    line,               \* the next line to explain
     asked,              \* of a follower: its last fetches, which may still be served
-    served,             \* of a follower: the records last sent to it, and from which offset on
-    owing               \* a high watermark that the last line told, and that has still to be explained
+    served,             \* of a follower: the records last sent to it, and their start offset
+    owing               \* a high watermark in the last line that must still be explained
 
 traceVars == <<asked, served, owing>>
 
@@ -30,7 +32,7 @@ Nothing == [broker |-> None, end |-> 0]
 KeptRequests == 4
 
 TraceNone == -1
-\* Whether the run kept within the fault budget is not asked here.
+\* The fault budget of the run is not checked here.
 TraceMayCrash(b) == TRUE
 
 Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
@@ -64,7 +66,7 @@ IsLeaderChangeIsr(l, leader, epoch, isr, partitionEpoch) ==
 -----------------------------------------------------------------------------
 (* The leader and its ISR *)
 
-\* It may drop several at once; and it asks again for the same if no answer came.
+\* It may remove several members at once, and sends the same request again without a reply.
 IsLeaderProposeIsr(l, isr) ==
     LET proposal == Proposal(l, isr) IN
     /\ Leads(l) /\ l \in isr /\ isr # Seen(l).isr
@@ -86,14 +88,14 @@ IsLeaderLearnIsr(l, accepted, isr, partitionEpoch) ==
     /\ epoch \in 1 .. PartitionEpoch /\ metadata[epoch].isr = isr
     /\ IF epoch > view[l] THEN Learn(l, epoch) ELSE epoch = view[l] /\ ~accepted /\ Refused(l)
 
-\* LeaderAndIsr tells the state that the controller wrote with that leader epoch.
+\* LeaderAndIsr contains the state that the controller wrote with that leader epoch.
 Told(epoch, leader) == {n \in 1 .. PartitionEpoch : metadata[n].leaderEpoch = epoch /\ metadata[n].leader = leader}
 
 IsBecomeLeader(b, epoch, end, isr) ==
     /\ Same(end, LogEnd(b))
     /\ \E n \in Told(epoch, b) : metadata[n].isr = isr /\ Learn(b, n)
 
-\* To a broker that registered anew it is said again.
+\* A broker that registered again receives the state again.
 IsBecomeFollower(b, epoch, end, leader) ==
     /\ Same(end, LogEnd(b)) /\ leader # b
     /\ \E n \in Told(epoch, leader) :
@@ -106,7 +108,7 @@ IsLeaderWrite(l, count, end, epoch) ==
     /\ Same(end, Len(log'[l]))
     /\ UNCHANGED <<controller, up, view, highWatermark, leading, requests, history>>
 
-\* The broker may hold it back, for a replica that is about to join.
+\* The broker may hold back the high watermark, for a replica that is about to join.
 IsAdvanceHw(l, end) ==
     /\ Leads(l)
     /\ end > highWatermark[l] /\ end <= CommittedEnd(l, FALSE)
@@ -114,7 +116,7 @@ IsAdvanceHw(l, end) ==
     /\ committed' = IF end > Len(committed) THEN Take(log[l], end) ELSE committed
     /\ UNCHANGED <<controller, up, view, log, leading, requests, acked, unclean>>
 
-\* Whoever begins to lead believes committed what its former leaders said; that must be true.
+\* A new leader takes over the high watermark that earlier leaders reported; those records must be committed.
 IsTakenOver(l, end) ==
     /\ end <= Len(committed) /\ end <= LogEnd(l) /\ Agree(Take(log[l], end), committed)
     /\ highWatermark' = [highWatermark EXCEPT ![l] = end]
@@ -168,11 +170,11 @@ IsTruncate(f, end) ==
     /\ UNCHANGED <<controller, up, view, leading, requests, history>>
 
 -----------------------------------------------------------------------------
-(* Crashes: how much is lost shows at the restart *)
+(* Crashes: the restart shows how much was lost *)
 
 IsCrash(b) == IF b \in up THEN Crash(b, LogEnd(b)) ELSE UNCHANGED vars
 
-\* Or a replica is made anew, on a broker that had none or was told to delete it.
+\* Or a replica is created again, on a broker that had none or that received a StopReplica with deletion.
 IsRestart(b, end) ==
     /\ b \in up => b \notin Now.isr
     /\ end \in 0 .. LogEnd(b)
@@ -206,13 +208,13 @@ Explained(s) ==
       [] s[1] = "LeaderServeFetch" -> IsLeaderServeFetch(s[2], s[4], s[5], s[6], s[7])
       [] OTHER                     -> InSpec(s) /\ UNCHANGED <<asked, served>>
 
-\* Only what a leader says of its high watermark counts here, and it never falls.
+\* Only a leader's high watermark is checked here; it never decreases.
 Claims(s) ==
     IF s[1] \in {"LeaderLearnIsr", "LeaderServeFetch", "BecomeLeader", "LeaderAck"} /\ s[3] # Unlogged
        /\ (s[1] = "BecomeLeader" \/ (Leads(s[2]) /\ s[3] # highWatermark[s[2]]))
     THEN [broker |-> s[2], end |-> s[3]] ELSE Nothing
 
-\* A killed process may have stored what it did not live to write down; its next life tells how far its log goes.
+\* A killed process may have stored records without writing a trace line; the log end after its restart shows how many.
 Unsaid ==
     /\ line <= Length /\ Step(line)[1] = "Crash" /\ Step(line)[4]
     /\ LET b == Step(line)[2]
@@ -228,13 +230,13 @@ TraceStep ==
     /\ Explained(Step(line))
     /\ owing' = Claims(Step(line))
 
-\* The same line, told its high watermark.
+\* The same line again: explains its high watermark.
 Explain ==
     /\ owing # Nothing /\ owing' = Nothing
     /\ IF Step(line - 1)[1] = "BecomeLeader" THEN IsTakenOver(owing.broker, owing.end) ELSE IsAdvanceHw(owing.broker, owing.end)
     /\ UNCHANGED <<line, asked, served>>
 
-\* As it was created; nobody has heard of it.
+\* The partition as it was created; no broker has learned of it.
 TraceInit ==
     /\ metadata = << IF Creation > Length THEN [leader |-> None, leaderEpoch |-> 0, isr |-> {}, elr |-> {}]
                      ELSE [leader |-> Step(Creation)[4], leaderEpoch |-> 0, isr |-> Step(Creation)[6], elr |-> {}] >>
@@ -248,13 +250,14 @@ TraceInit ==
 
 TraceSpec == TraceInit /\ [][TraceStep \/ Explain \/ Unsaid]_<<vars, traceVars, line>>
 
-\* As an invariant it tells each line that was reached first, and ends the run at the last: then the trace is accepted.
+\* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
+\* then the trace is accepted.
 Reached ==
     line > TLCGet(1) /\ owing = Nothing =>
         /\ TLCSet(1, line) /\ PrintT(<<"REACHED", line>>)
         /\ line > Length => PrintT("TRACE_ACCEPTED") /\ TLCSet("exit", TRUE)
 
-\* For who asks why a line was refused.
+\* Prints the state before ShownLine, to find out why a line was rejected.
 Show ==
     line = ShownLine /\ owing = Nothing =>
         /\ PrintT(<<"SHOWN", "store", [partitionEpoch |-> PartitionEpoch - 1, leader |-> Now.leader, isr |-> Now.isr,

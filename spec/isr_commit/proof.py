@@ -10,8 +10,8 @@ Followers know where their log diverges from the leader's; how they find that of
 
 from typing import Final
 
-from spec.proofs import commitment
-from spec.proofs.commitment import (
+from highwater.spec.proofs import commitment
+from highwater.spec.proofs.commitment import (
     BROKER,
     BROKERS,
     COMMITMENT,
@@ -34,7 +34,7 @@ from spec.proofs.commitment import (
     leader_write,
     next_epoch,
 )
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     Action,
     And,
     Claim,

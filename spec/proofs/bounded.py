@@ -11,9 +11,9 @@ from typing import Final
 
 import z3
 
-from spec.proofs.language import Action, Claim, Finite, Implies, Not, Or, Protocol, Term, hold
-from spec.proofs.readings import Ground, conditions
-from spec.proofs.telling import StepDescription, describe_step
+from highwater.spec.proofs.language import Action, Claim, Finite, Implies, Not, Or, Protocol, Term, hold
+from highwater.spec.proofs.printing import StepDescription, describe_step
+from highwater.spec.proofs.semantics import Ground, conditions
 
 LIMIT_S: Final = 300.0
 

@@ -8,7 +8,7 @@ e's ISR that has moved to a later epoch: a record that it did not acknowledge be
 
 from typing import Any, Final
 
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     And,
     Claim,
     If,

@@ -14,9 +14,18 @@ from dataclasses import replace
 from functools import wraps
 from typing import Final
 
-from spec.hw_truncation import proof as hw_truncation
-from spec.proofs.commitment import BROKER, EPOCH, FETCHED, UNKNOWN, clean, in_isr, is_clean_member, is_committed
-from spec.proofs.language import (
+from highwater.spec.hw_truncation import proof as hw_truncation
+from highwater.spec.proofs.commitment import (
+    BROKER,
+    EPOCH,
+    FETCHED,
+    UNKNOWN,
+    clean,
+    in_isr,
+    is_clean_member,
+    is_committed,
+)
+from highwater.spec.proofs.language import (
     Action,
     And,
     Claim,

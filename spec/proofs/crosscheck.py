@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from spec.formats.verdict import UsageError
-from spec.proofs.explicit import Explicit
-from spec.proofs.language import Protocol
-from spec.tla_values import parse
-from spec.tlc import Options, run_tlc
+from highwater.errors import UsageError
+from highwater.spec.proofs.explicit import Explicit
+from highwater.spec.proofs.language import Protocol
+from highwater.spec.tlc.run import Options, run_tlc
+from highwater.spec.tlc.values import parse
 
 SPEC: Final = Path(__file__).parents[1]
 PRINTED: Final = re.compile(r'^<<\s*"STATE",', re.MULTILINE)
@@ -78,7 +78,7 @@ def tla_states(protocol: Protocol, variables: list[str], constants: Mapping[str,
         result = run_tlc(module, config, Options(library=(core.parent,), timeout_s=TIMEOUT_S))
     if result.verdict != "valid":
         reason = result.reason or f"{result.broken} is violated"
-        raise UsageError(f"TLC did not finish: {reason}", where=str(core), mend="run it with more time")
+        raise UsageError(f"TLC did not finish: {reason}", where=str(core), hint="run it with more time")
     text = "\n".join(result.lines)
     starts = [match.start() for match in PRINTED.finditer(text)]
     ends = [*starts[1:], len(text)]

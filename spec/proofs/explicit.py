@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from spec.proofs.language import (
+from highwater.spec.proofs.language import (
     TRUTH,
     Action,
     Choice,
@@ -27,8 +27,8 @@ from spec.proofs.language import (
     Term,
     parameter_names,
 )
-from spec.proofs.readings import as_signature
-from spec.tla_values import Function, ModelValue
+from highwater.spec.proofs.semantics import as_signature
+from highwater.spec.tlc.values import Function, ModelValue
 
 Value: TypeAlias = Any
 # The values of each variable, one for each tuple of arguments ("place").

@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias
 
 import z3
 
-from spec.proofs.bounded import runs_to_actions
-from spec.proofs.language import Action, Claim, Not, Protocol, State, Term, hold
-from spec.proofs.readings import Ground, Unbounded, conditions
-from spec.proofs.telling import StepDescription, describe_step
+from highwater.spec.proofs.bounded import runs_to_actions
+from highwater.spec.proofs.language import Action, Claim, Not, Protocol, State, Term, hold
+from highwater.spec.proofs.printing import StepDescription, describe_step
+from highwater.spec.proofs.semantics import Ground, Unbounded, conditions
 
 Verdict: TypeAlias = Literal["proved", "open", "unknown"]
 

@@ -4,10 +4,10 @@ import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from spec.formats.verdict import UsageError
-from spec.proofs.drops import DropResult
-from spec.proofs.language import Protocol
-from spec.proofs.prove import Proof, Query
+from highwater.errors import UsageError
+from highwater.spec.proofs.language import Protocol
+from highwater.spec.proofs.mutants import DropResult
+from highwater.spec.proofs.prove import Proof, Query
 
 PROTOCOLS: Final = (
     *("isr_commit", "hw_truncation", "controller_failover"),
@@ -17,13 +17,16 @@ PROTOCOLS: Final = (
 # Takes longer, and runs only with --research (research.py).
 RESEARCH: Final = "hw_truncation_with_crashes"
 ESSENTIAL_CLAIM: Final = "MembersWereClean"  # research.py shows the counterexample without this claim
-MODULES: Final = {**{name: f"spec.{name}.proof" for name in PROTOCOLS}, RESEARCH: "spec.proofs.crashes"}
+MODULES: Final = {
+    **{name: f"highwater.spec.{name}.proof" for name in PROTOCOLS},
+    RESEARCH: "highwater.spec.proofs.crashes",
+}
 
 
 def load(name: str) -> Protocol:
     """Return a protocol by name; raise UsageError with the known names if there is none."""
     if name not in MODULES:
-        raise UsageError(f"no protocol {name!r}", mend=f"known: {', '.join(MODULES)}")
+        raise UsageError(f"no protocol {name!r}", hint=f"known: {', '.join(MODULES)}")
     protocol: Protocol = importlib.import_module(MODULES[name]).PROTOCOL
     return protocol
 

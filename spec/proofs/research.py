@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spec.proofs.bounded import SearchResult, violation
-from spec.proofs.drops import DropResult, drop_guard, first_broken_claim
-from spec.proofs.language import Protocol
-from spec.proofs.prove import Listener, Proof, Query, prove
-from spec.proofs.report import drop_lines, proof_lines
+from highwater.spec.proofs.bounded import SearchResult, violation
+from highwater.spec.proofs.language import Protocol
+from highwater.spec.proofs.mutants import DropResult, drop_guard, first_broken_claim
+from highwater.spec.proofs.prove import Listener, Proof, Query, prove
+from highwater.spec.proofs.report import drop_lines, proof_lines
 
 DEPTH: Final = 7  # the bounded search reaches this depth in about a minute
 LIMIT_S: Final = 120.0

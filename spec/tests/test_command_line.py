@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from spec.command_line import doctor_command, guards_command, spec_app
-from spec.doctor import PROBES
-from spec.formats.verdict import ExitCode, UsageError
-from spec.guards import load_guards
+from highwater.doctor import PROBES
+from highwater.errors import ExitCode, UsageError
+from highwater.spec.command_line import doctor_command, guards_command, spec_app
+from highwater.spec.guards import load_guards
 
 FAILOVER = Path(__file__).with_name("traces") / "failover.ndjson"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spec.check import check
-from spec.draw import draw_counterexample, draw_states, format_change, read_dot
-from spec.formats.verdict import UsageError
-from spec.models import load_models
-from spec.story import Change
+from highwater.errors import UsageError
+from highwater.spec.check import check
+from highwater.spec.draw import draw_counterexample, draw_states, format_change, read_dot
+from highwater.spec.models import load_models
+from highwater.spec.tlc.counterexample import Change
 
 
 def test_a_counterexample_is_a_column_an_actor_and_a_row_a_step() -> None:
@@ -62,7 +62,7 @@ def test_a_long_change_is_cut() -> None:
 
 
 def test_the_tables_of_the_readme_are_fresh() -> None:
-    from spec.table import README, update_tables
+    from highwater.spec.tables import README, update_tables
 
     text = Path(README).read_text()
-    assert update_tables(text) == text, "run python -m spec.table to update them"
+    assert update_tables(text) == text, "run python -m highwater.spec.tables to update them"

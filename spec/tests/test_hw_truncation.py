@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spec.check import ModelResult, check, guards_of
-from spec.formats.verdict import Verdict
-from spec.models import CONTRACTS, FOLDER, load_models
-from spec.story import Change, counterexample_steps, differences, plain_action
-from spec.tla_values import Function, ModelValue
-from spec.tlc import Options, run_tlc
-from spec.tlc_messages import TlcResult
+from highwater.errors import Verdict
+from highwater.spec.check import ModelResult, check, guards_of
+from highwater.spec.models import CONTRACTS, FOLDER, load_models
+from highwater.spec.tlc.counterexample import Change, counterexample_steps, differences, plain_action
+from highwater.spec.tlc.messages import TlcResult
+from highwater.spec.tlc.run import Options, run_tlc
+from highwater.spec.tlc.values import Function, ModelValue
 
 HW = FOLDER / "hw_truncation"
 # Two brokers, one record, a crash and a change of ISR: every action is taken.

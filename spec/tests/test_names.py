@@ -10,12 +10,12 @@ import msgspec
 import pytest
 import tla
 
-from spec.check import guards_of, mutant_config
-from spec.clauses import find_clause, load_clauses
-from spec.formats.verdict import UsageError
-from spec.guards import Guard, Mutant, find_guard, load_guards
-from spec.models import CLAIMS, CONTRACTS, FOLDER, Model, check_names, load_models, modules_of
-from spec.trace import read_layout
+from highwater.errors import UsageError
+from highwater.spec.check import guards_of, mutant_config
+from highwater.spec.clauses import find_clause, load_clauses
+from highwater.spec.guards import Guard, Mutant, find_guard, load_guards
+from highwater.spec.models import CLAIMS, CONTRACTS, FOLDER, Model, check_names, load_models, modules_of
+from highwater.spec.trace import read_layout
 
 HW = FOLDER / "hw_truncation"
 # The actions in traces of the broker (reference/).

@@ -7,19 +7,19 @@ import pytest
 import z3
 from typer.testing import CliRunner
 
-from spec.command_line import spec_app
-from spec.formats.verdict import UsageError
-from spec.proofs import prove as proving
-from spec.proofs.bounded import violation
-from spec.proofs.crosscheck import compare
-from spec.proofs.drops import drop_guard
-from spec.proofs.explicit import Explicit
-from spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
-from spec.proofs.prove import FiniteStep, Query, prove
-from spec.proofs.readings import Ground
-from spec.proofs.report import ESSENTIAL_CLAIM, PROTOCOLS, RESEARCH, load, size
-from spec.proofs.research import research, research_lines
-from spec.proofs.running import run_research
+from highwater.errors import UsageError
+from highwater.spec.command_line import spec_app
+from highwater.spec.proofs import prove as proving
+from highwater.spec.proofs.bounded import violation
+from highwater.spec.proofs.crosscheck import compare
+from highwater.spec.proofs.explicit import Explicit
+from highwater.spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
+from highwater.spec.proofs.mutants import drop_guard
+from highwater.spec.proofs.prove import FiniteStep, Query, prove
+from highwater.spec.proofs.report import ESSENTIAL_CLAIM, PROTOCOLS, RESEARCH, load, size
+from highwater.spec.proofs.research import research, research_lines
+from highwater.spec.proofs.run import run_research
+from highwater.spec.proofs.semantics import Ground
 
 
 def dropped(protocol: Protocol, guard: str) -> Drop:

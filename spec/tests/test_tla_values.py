@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec.tla_values import Function, ModelValue, parse, to_tla
+from highwater.spec.tlc.values import Function, ModelValue, parse, to_tla
 
 PRINTED = [
     ("17", 17),

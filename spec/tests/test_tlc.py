@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spec.formats.verdict import UsageError, Verdict
-from spec.tlc import Options, Progress, run_tlc
-from spec.tlc_messages import TlcResult
+from highwater.errors import UsageError, Verdict
+from highwater.spec.tlc.messages import TlcResult
+from highwater.spec.tlc.run import Options, Progress, run_tlc
 
 HEAD = "---- MODULE Tiny ----\nEXTENDS Naturals, Sequences, FiniteSets, TLC\nVARIABLE x\nInit == x = 0\n"
 COUNT_TO_THREE = HEAD + "Next == x < 3 /\\ x' = x + 1\n"

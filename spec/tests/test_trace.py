@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from spec.formats.trace import Step, read_trace, renumber, write_trace
-from spec.formats.verdict import UsageError, Verdict
-from spec.trace import EntityVerdict, validate_trace
+from highwater.errors import UsageError, Verdict
+from highwater.spec.formats.trace import Step, read_trace, renumber, write_trace
+from highwater.spec.trace import EntityVerdict, validate_trace
 
 # Broker 1 leads and crashes; broker 2 becomes leader and writes another record at the same offset; broker 1 restarts,
 # truncates its log to the end of its epoch in the log of 2, catches up and joins the ISR.

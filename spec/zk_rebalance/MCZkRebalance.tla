@@ -1,10 +1,10 @@
 ---------------------------- MODULE MCZkRebalance ----------------------------
-(* ZkRebalance, bounded so that TLC sees every state: README.md, "Bounds". *)
+(* ZkRebalance, bounded so that TLC can explore every state: README.md, "Bounds". *)
 EXTENDS ZkRebalance, Sequences, TLC
 
 CONSTANTS MaxExpiries, MaxCrashes, MaxGrowths, MaxCommits
 
-VARIABLE spent      \* how often each kind of trouble has happened
+VARIABLE spent      \* how often each kind of fault has happened
 
 MCInit == Init /\ spent = [expiries |-> 0, crashes |-> 0, growths |-> 0, commits |-> 0]
 
@@ -21,7 +21,7 @@ MCNoticeExpiry(c) == NoticeExpiry(c) /\ UNCHANGED spent
 MCCommit(c) == Once("commits", MaxCommits) /\ \E p \in Partitions : Commit(c, p)
 MCCrash(c) == Once("crashes", MaxCrashes) /\ Crash(c)
 
-\* The session of who crashed ends as it must.
+\* The session of a crashed consumer must end.
 MCSessionExpire(c) ==
     /\ Once("expiries", MaxExpiries) \/ (consumer[c].phase = "gone" /\ UNCHANGED spent)
     /\ SessionExpire(c)
@@ -42,10 +42,10 @@ mcVars == <<vars, spent>>
 MCSpec == MCInit /\ [][MCNext]_mcVars
 
 -----------------------------------------------------------------------------
-(* Once the troubles are over *)
+(* After the faults have stopped *)
 
-\* Weak fairness: who runs goes on, hears of its watches and of the end of its session, and tries again; the session of
-\* who crashed ends.
+\* Weak fairness: a running consumer continues, receives its watches and the end of its session, and retries; the
+\* session of a crashed consumer ends.
 Fairness ==
     \A c \in Consumers :
         /\ WF_mcVars(MCRegister(c))
@@ -58,13 +58,13 @@ Fairness ==
 
 MCLiveSpec == MCSpec /\ Fairness
 
-\* Every partition is claimed, and fetched by who claimed it.
+\* Every partition is claimed, and fetched by the consumer that claimed it.
 AllClaimed == \A p \in topic : owner[p] # None /\ Live(owner[p]) /\ p \in consumer[owner[p]].fetching
 
 EventuallyAllClaimed == <>[]AllClaimed
 
 -----------------------------------------------------------------------------
-(* What comes up *)
+(* Situations that must be reachable *)
 
 Zombie ==
     \E c, d \in Consumers :

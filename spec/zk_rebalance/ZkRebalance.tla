@@ -1,26 +1,25 @@
 ----------------------------- MODULE ZkRebalance -----------------------------
 (***************************************************************************)
-(* Consumer groups before there was a coordinator (0.7, 0.8): every        *)
-(* consumer registers itself in ZooKeeper, watches who else is there,      *)
-(* works out by itself which partitions are its own, and claims them by    *)
-(* owner nodes.                                                            *)
+(* Consumer groups without a coordinator (0.7, 0.8): every consumer        *)
+(* registers itself in ZooKeeper, watches the list of consumers, computes  *)
+(* its own partitions, and claims them by owner nodes.                     *)
 (*                                                                         *)
 (* A rebalance: read members and partitions, stop fetching, release own    *)
-(* claims, claim anew; if another still holds one, begin again.  Sessions  *)
-(* expire while the consumer goes on, watches fire once, and between a     *)
-(* change and the watch everybody has a view of its own.                   *)
+(* claims, claim again; if another consumer still holds a partition, start *)
+(* again. Sessions expire while the consumer continues, watches fire once, *)
+(* and between a change and the watch the consumers' views may differ.     *)
 (*                                                                         *)
 (* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a mistake;   *)
-(* spec/guards.toml lists them.  README.md ties the names here to the      *)
-(* paths in ZooKeeper.                                                     *)
+(* spec/guards.toml lists them. README.md maps the names in this module to *)
+(* the paths in ZooKeeper.                                                 *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS
     Consumers,      \* numbers, in the order of their ids
     Partitions,     \* numbers, in the order of broker and partition
-    None,           \* in place of an owner: there is none
-    Patience        \* how often a consumer tries again before it gives up (rebalance.max.retries); None: it never does
+    None,           \* the value for "no owner"
+    Patience        \* how often a consumer retries before it gives up (rebalance.max.retries); None: it never gives up
 
 CONSTANTS
     EphemeralOwners, ClaimIfFree, ReleaseBeforeClaim, StopBeforeRelease, StopFetchingOnExpiry,
@@ -29,31 +28,31 @@ CONSTANTS
 ASSUME {EphemeralOwners, ClaimIfFree, ReleaseBeforeClaim, StopBeforeRelease, StopFetchingOnExpiry,
         RetryRebalance, RewatchOnRead, SameViewOrder} \subseteq BOOLEAN
 
-VARIABLE ids        \* /consumers/[group]/ids: who is registered; ephemeral
-VARIABLE owner      \* /consumers/[group]/owners/[topic]: of a partition, who claimed it
-VARIABLE topic      \* /brokers/topics/[topic]: the partitions that there are
-VARIABLE session    \* of a consumer: "none", "live", or "expired" until it hears of that
+VARIABLE ids        \* /consumers/[group]/ids: the registered consumers; ephemeral
+VARIABLE owner      \* /consumers/[group]/owners/[topic]: of a partition, the consumer that claimed it
+VARIABLE topic      \* /brokers/topics/[topic]: the existing partitions
+VARIABLE session    \* of a consumer: "none", "live", or "expired" until it notices that
 VARIABLE watched    \* consumers whose watches on ids and topic are armed; a watch fires once
 store == <<ids, owner, topic, session, watched>>
 
 VARIABLE consumer   \* of a consumer: phase, view, partitions to claim and fetched (see NewConsumer)
 
-VARIABLE committed  \* /consumers/[group]/offsets/[topic]: of a partition, who committed last
+VARIABLE committed  \* /consumers/[group]/offsets/[topic]: of a partition, the consumer that committed last
 
 vars == <<store, consumer, committed>>
 
 -----------------------------------------------------------------------------
-(* Words *)
+(* Definitions *)
 
 NoView == [members |-> {}, partitions |-> {}]
 
 \* down: not started; out: not registered; reading, releasing, claiming: in a rebalance; idle; failed: gave up;
-\* gone: for good, since a process that is started anew has another id.
+\* gone: finally, since a restarted process has another id.
 NewConsumer == [phase    |-> "down",
-                changed  |-> FALSE,     \* a watch has fired, and the consumer has not looked yet
+                changed  |-> FALSE,     \* a watch has fired, and the consumer has not read yet
                 view     |-> NoView,    \* members and partitions as it last read them
-                todo     |-> {},        \* what it has still to claim
-                fetching |-> {},        \* what it processes
+                todo     |-> {},        \* the partitions that it must still claim
+                fetching |-> {},        \* the partitions that it processes
                 retries  |-> 0]         \* in this rebalance; counted only if Patience is not None
 
 Owned(c) == {p \in Partitions : owner[p] = c}
@@ -62,10 +61,10 @@ Live(c) == session[c] = "live"
 Rank(x, S) == Cardinality({y \in S : y < x})
 Reversed(x, S) == Cardinality(S) - 1 - Rank(x, S)
 
-\* The consumer's place among the members.  Everybody must count alike.
+\* The consumer's position among the members.  All consumers must use the same order.
 Place(c, members) == IF SameViewOrder \/ c % 2 = 0 THEN Rank(c, members) ELSE Reversed(c, members)
 
-\* Sorted partitions over sorted consumers, in ranges; the first ones get one more.
+\* Divides the sorted partitions into ranges for the sorted consumers; the first ones get one more.
 Range(c, view) ==
     LET n == Cardinality(view.members)
         each == Cardinality(view.partitions) \div n
@@ -81,7 +80,7 @@ Fired(now) == [c \in Consumers |-> IF c \in watched THEN [now[c] EXCEPT !.change
 -----------------------------------------------------------------------------
 (* Consumers *)
 
-\* Into the ids of the group, with a watch on them, and on to the first rebalance.
+\* Adds the consumer to the ids of the group, sets a watch on them, and starts the first rebalance.
 Register(c) ==
     /\ \/ consumer[c].phase = "down" /\ session[c] = "none"
        \/ consumer[c].phase = "out" /\ Live(c)
@@ -97,7 +96,7 @@ NoticeChange(c) ==
     /\ consumer' = [consumer EXCEPT ![c].phase = "reading", ![c].changed = FALSE, ![c].retries = 0]
     /\ UNCHANGED <<store, committed>>
 
-\* To read without setting the watch again is to miss the next change.
+\* A read without a new watch would miss the next change.
 ReadMembers(c) ==
     /\ Live(c) /\ consumer[c].phase = "reading"
     /\ consumer' = [consumer EXCEPT ![c].phase = "releasing", ![c].changed = FALSE,
@@ -105,7 +104,7 @@ ReadMembers(c) ==
     /\ watched' = IF RewatchOnRead THEN watched \union {c} ELSE watched
     /\ UNCHANGED <<ids, owner, topic, session, committed>>
 
-\* It stops to fetch, and commits, before others can claim what it had.
+\* Stops fetching, and commits, before other consumers can claim its partitions.
 ReleaseAll(c) ==
     LET todo == Range(c, consumer[c].view) IN
     /\ Live(c) /\ consumer[c].phase = "releasing"
@@ -116,7 +115,7 @@ ReleaseAll(c) ==
 
 MayClaim(c, p) == owner[p] \in {None, c} \/ ~ClaimIfFree
 
-\* With the last of its partitions claimed it fetches them all.
+\* After it has claimed the last of its partitions, it fetches all of them.
 Claim(c, p) ==
     LET last == consumer[c].todo = {p} IN
     /\ Live(c) /\ consumer[c].phase = "claiming" /\ p \in consumer[c].todo
@@ -128,7 +127,7 @@ Claim(c, p) ==
                                     ![c].retries = IF last THEN 0 ELSE @]
     /\ UNCHANGED <<ids, topic, session, watched, committed>>
 
-\* Its former owner has not released it yet, or sees other members than we do: again from the start, after a while.
+\* The former owner has not released the partition yet, or has another view of the members: restart after a delay.
 RetryOrGiveUp(c, p) ==
     LET again == RetryRebalance /\ (Patience = None \/ consumer[c].retries < Patience) IN
     /\ Live(c) /\ consumer[c].phase = "claiming" /\ p \in consumer[c].todo
@@ -137,14 +136,14 @@ RetryOrGiveUp(c, p) ==
                                     ![c].retries = IF Patience = None \/ ~again THEN 0 ELSE @ + 1]
     /\ UNCHANGED <<store, committed>>
 
-\* ZooKeeper takes an offset from whoever has a session.
+\* ZooKeeper accepts an offset from any consumer that has a session.
 Commit(c, p) ==
     /\ Live(c) /\ p \in consumer[c].fetching
     /\ committed' = [committed EXCEPT ![p] = [member |-> c, generation |-> 0]]
     /\ UNCHANGED <<store, consumer>>
 
 -----------------------------------------------------------------------------
-(* Troubles *)
+(* Faults *)
 
 Crash(c) ==
     /\ consumer[c].phase \notin {"down", "gone"}
@@ -152,7 +151,7 @@ Crash(c) ==
     /\ session' = [session EXCEPT ![c] = IF @ = "expired" THEN "none" ELSE @]
     /\ UNCHANGED <<ids, owner, topic, watched, committed>>
 
-\* ZooKeeper has not heard of it for too long: its ephemeral nodes go.  It may live, and fetch, and not know.
+\* ZooKeeper received no heartbeat in time: the ephemeral nodes are deleted.  The consumer may still run, and fetch.
 SessionExpire(c) ==
     /\ Live(c)
     /\ session' = [session EXCEPT ![c] = IF consumer[c].phase = "gone" THEN "none" ELSE "expired"]
@@ -162,7 +161,7 @@ SessionExpire(c) ==
     /\ watched' = IF c \in ids THEN {} ELSE watched \ {c}
     /\ UNCHANGED <<topic, committed>>
 
-\* Connected again, under a new session: what it had may be another's.
+\* The consumer connects with a new session: another consumer may have claimed its partitions.
 NoticeExpiry(c) ==
     LET fetching == IF StopFetchingOnExpiry THEN {} ELSE consumer[c].fetching IN
     /\ session[c] = "expired"
@@ -206,19 +205,20 @@ TypeOK ==
     /\ consumer \in [Consumers -> Consumer]
     /\ committed \in [Partitions -> {None} \union [member : Consumers, generation : {0}]]
 
-\* Who is registered, or owns, or watches has a session.
+\* A consumer that is registered, owns a partition or has a watch has a session.
 SessionsFirst == \A c \in Consumers : c \in ids \union watched \/ Owned(c) # {} => Live(c)
 
 Grants == {<<owner[p], p>> : p \in {each \in Partitions : owner[each] # None}}
 
-\* A session is what fences: an owner node goes with it, and so does the right to commit.  There are no generations.
+\* The session is the fence: with it end the owner nodes and the right to commit.  There are no generations.
 Contract == INSTANCE GroupOwnership WITH generation <- 0, grants <- Grants, replaced <- {}
 OwnershipKept == Contract!Spec
 
-\* Who has come to the end of a rebalance has claimed its own range, and nothing else.
+\* A consumer that has completed a rebalance has claimed its own range, and nothing else.
 OwnRangeOnly == \A c \in Consumers : Live(c) /\ consumer[c].phase = "idle" => Owned(c) = Range(c, consumer[c].view)
 
-\* A consumer with a session fetches only what it has claimed.  Who lost its session may go on for a while: see Zombie.
+\* A consumer with a session fetches only partitions that it has claimed.  Without a session it may continue: see
+\* Zombie.
 FetchOnlyClaimed == \A c \in Consumers : Live(c) => consumer[c].fetching \subseteq Owned(c)
 
 OneFetcher ==

@@ -1,14 +1,14 @@
 ---------------------- MODULE WalkCooperativeRebalance ----------------------
 (***************************************************************************)
-(* Behaviours of CooperativeRebalance that one can bring about from        *)
-(* outside, for walks.py, which plays them on a broker: as                 *)
-(* WalkEagerRebalance does.  A JoinGroup bears a claim, and which one is   *)
-(* what matters here: other claims begin a rebalance, the same again does  *)
-(* not, and the leader must be told them all.                              *)
+(* Behaviours of CooperativeRebalance that a client can cause, for         *)
+(* walks.py, which runs them against a broker, as WalkEagerRebalance does. *)
+(* A JoinGroup contains a claim, and its content matters here: a changed   *)
+(* claim starts a rebalance, a repeated one does not, and the leader must  *)
+(* receive all claims.                                                     *)
 (***************************************************************************)
 EXTENDS MCCooperativeRebalance
 
-VARIABLE step       \* what was done: the action, whose, with which call, and what the coordinator must say
+VARIABLE step       \* the last step: action, client, call, and the coordinator's expected answer
 
 Step(action, c, call, says) == step' = [action |-> action, client |-> c, call |-> call, says |-> says]
 Quietly(action, c) == Step(action, c, [NewCall EXCEPT !.id = client[c].id], "NONE")
@@ -59,7 +59,7 @@ WalkNext ==
                  [NewCall EXCEPT !.id = group'.leader, !.generation = group'.generation], "NONE")
     ELSE IF Replies # {} THEN Hear /\ UNCHANGED spent
     ELSE IF \E c \in Clients : Unheard(c) THEN Refused /\ UNCHANGED spent
-    \* A broker may wait for whom it has given a member id: nobody stops there.
+    \* A broker may wait for a client to which it issued a member id, so the client always continues.
     ELSE IF pending # {} THEN \E id \in pending : SendJoin(id[1]) /\ UNCHANGED spent /\ Quietly("SendJoin", id[1])
     ELSE Free
 

@@ -1,16 +1,17 @@
 ------------------------- MODULE WalkEagerRebalance -------------------------
 (***************************************************************************)
-(* Behaviours of EagerRebalance that one can bring about from outside, for *)
-(* walks.py, which plays them on a broker.  A call is sent when the model  *)
-(* handles it, so what can be done at once is done at once: a join arrives *)
-(* as it is sent, a round ends when all have joined, a reply is read as it *)
-(* comes.  What stays free is what a broker sees: who joins, leaves, and   *)
-(* commits when, and which SyncGroup or OffsetCommit comes late.  Nobody   *)
-(* asks twice: which of two calls a broker answers is its own affair.      *)
+(* Behaviours of EagerRebalance that a client can cause, for walks.py,     *)
+(* which runs them against a broker. A call is sent when the model handles *)
+(* it, and a step that can happen at once happens at once: a JoinGroup     *)
+(* arrives when it is sent, a round ends when all members have joined, a   *)
+(* reply is read when it arrives. The free choices are those that a broker *)
+(* can observe: when members join, leave and commit, and which SyncGroup   *)
+(* or OffsetCommit is late. No request is sent twice, because the protocol *)
+(* does not define which of two equal calls a broker answers.              *)
 (***************************************************************************)
 EXTENDS MCEagerRebalance
 
-VARIABLE step       \* what was done: the action, whose, with which call, and what the coordinator must say
+VARIABLE step       \* the last step: action, client, call, and the coordinator's expected answer
 
 Step(action, c, call, says) == step' = [action |-> action, client |-> c, call |-> call, says |-> says]
 Quietly(action, c) == Step(action, c, [NewCall EXCEPT !.id = client[c].id], "NONE")
@@ -60,7 +61,7 @@ WalkNext ==
                  [NewCall EXCEPT !.id = group'.leader, !.generation = group'.generation], "NONE")
     ELSE IF Replies # {} THEN Hear /\ UNCHANGED spent
     ELSE IF \E c \in Clients : Unheard(c) THEN Refused /\ UNCHANGED spent
-    \* A broker may wait for whom it has given a member id: nobody stops there.
+    \* A broker may wait for a client to which it issued a member id, so the client always continues.
     ELSE IF pending # {} THEN \E id \in pending : SendJoin(id[1]) /\ UNCHANGED spent /\ Quietly("SendJoin", id[1])
     ELSE Free
 

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from spec.artefacts import cache_folder
-from spec.draw import read_dot
-from spec.formats.verdict import UsageError, Verdict
-from spec.models import CONTRACTS, FOLDER, modules_of, with_constants
-from spec.tla_values import parse
-from spec.tlc import Options, run_tlc
+from highwater.artefacts import cache_folder
+from highwater.errors import UsageError, Verdict
+from highwater.spec.draw import read_dot
+from highwater.spec.models import CONTRACTS, FOLDER, modules_of, with_constants
+from highwater.spec.tlc.run import Options, run_tlc
+from highwater.spec.tlc.values import parse
 
 HERE: Final = Path(__file__).parent
 

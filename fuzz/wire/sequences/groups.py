@@ -4,25 +4,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fuzz.wire.line import Line
-from fuzz.wire.sequences.stage import TOPICS, Abandoned, Stage
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.heartbeat import HeartbeatRequest
-from reference.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from reference.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from reference.wire.messages.offset_commit import (
+from highwater.fuzz.wire.sequences.context import TOPICS, Abandoned, Stage
+from highwater.reference.client.connection import Connection
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from reference.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from reference.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from highwater.reference.wire.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
 STEPS: Final = (3, 8)
 MEMBERS_MAX: Final = 3
@@ -39,7 +42,7 @@ STABLE_SINCE, BATCHED_SINCE = 7, 8  # versions of OffsetFetch
 
 @dataclass(eq=False)
 class Member:
-    line: Line
+    line: Connection
     id: str = ""
     generation: int = -1
     metadata: bytes = b"fuzz"
@@ -244,7 +247,7 @@ def said_with(offset: int) -> str:
     return f"of {offset}"
 
 
-def check_committed(stage: Stage, group: Group, line: Line) -> None:
+def check_committed(stage: Stage, group: Group, line: Connection) -> None:
     """What is fetched is what was committed last."""
     code, part = committed(stage, group, line)
     stage.accepted(code)
@@ -254,7 +257,7 @@ def check_committed(stage: Stage, group: Group, line: Line) -> None:
         stage.require(part.metadata == said_with(seen), f"offset {seen} with the metadata {part.metadata!r}")
 
 
-def committed(stage: Stage, group: Group, line: Line, *, stable: bool = False) -> tuple[int, Any]:
+def committed(stage: Stage, group: Group, line: Connection, *, stable: bool = False) -> tuple[int, Any]:
     """The error code of the whole, and what is told of the partition, if anything."""
     version = stage.version(OffsetFetchRequest, at_least=STABLE_SINCE if stable else 0)
     if version >= BATCHED_SINCE:

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fuzz.wire.batches import FIELDS, sealed
-from fuzz.wire.line import Line
-from fuzz.wire.sequences.stage import EARLIEST, Abandoned, Stage
-from reference.wire.compression import Compression
-from reference.wire.errors import DecodeError, ErrorCode
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from reference.wire.messages.init_producer_id import InitProducerIdRequest
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.fuzz.wire.generate.batches import FIELDS, sealed
+from highwater.fuzz.wire.sequences.context import EARLIEST, Abandoned, Stage
+from highwater.reference.client.connection import Connection
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest
+from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
 STAMP: Final = 1_700_000_000_000
 FETCH_BYTES: Final = 1 << 20
@@ -88,7 +88,7 @@ def play(stage: Stage) -> None:
     check(stage, line, log, log.base)
 
 
-def idempotent(stage: Stage, line: Line, transactional_id: str | None = None) -> Producer:
+def idempotent(stage: Stage, line: Connection, transactional_id: str | None = None) -> Producer:
     """A new life of the name, if it has one: what an earlier one has left open is aborted meanwhile."""
     asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
     version = stage.version(InitProducerIdRequest)
@@ -105,7 +105,7 @@ def some_values(stage: Stage) -> list[bytes]:
     return [stage.chance.randbytes(stage.chance.choice((1, 8, 60))) for _ in range(stage.chance.choice((1, 2, 3)))]
 
 
-def append(stage: Stage, line: Line, log: Log, producer: Producer) -> list[int]:
+def append(stage: Stage, line: Connection, log: Log, producer: Producer) -> list[int]:
     """Produce some values, which must come to stand at the end. Their offsets."""
     values = some_values(stage)
     batch = producer.batch(stage, values)
@@ -117,7 +117,7 @@ def append(stage: Stage, line: Line, log: Log, producer: Producer) -> list[int]:
     return [part.base_offset + n for n in range(len(values))]
 
 
-def produced(stage: Stage, line: Line, topic: str, batch: bytes, transactional_id: str | None = None) -> Any:
+def produced(stage: Stage, line: Connection, topic: str, batch: bytes, transactional_id: str | None = None) -> Any:
     data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=batch),))
     answer = stage.call(
         line, ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=(data,))
@@ -126,11 +126,11 @@ def produced(stage: Stage, line: Line, topic: str, batch: bytes, transactional_i
     return answer.responses[0].partition_responses[0]
 
 
-def _produce(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _produce(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     append(stage, line, log, producer)
 
 
-def _again(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _again(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     """The last batch once more: answered from memory, or refused, and never appended (IDM-2)."""
     if producer.last is None:
         return
@@ -143,7 +143,7 @@ def _again(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     _ends(stage, line, log, producer)
 
 
-def _skip(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _skip(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     """A number that is not the next."""
     batch = producer.batch(stage, [b"skipped"], producer.sequence + stage.chance.choice((1, 5, 1 << 20)))
     if producer.sequence:
@@ -151,7 +151,7 @@ def _skip(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
         stage.require(not stage.accepted(part.error_code, *OUT_OF_SEQUENCE), "a batch out of sequence was taken")
 
 
-def _spoiled(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _spoiled(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     """A batch that contradicts itself, or fails its checksum: refused, and not appended (PRD-7, KAFKA-6554)."""
     spoiled = bytearray(Producer().batch(stage, some_values(stage)))
     place, width = FIELDS[name := stage.chance.choice(("last_offset_delta", "crc"))]
@@ -162,18 +162,18 @@ def _spoiled(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     _ends(stage, line, log, producer)
 
 
-def _ends(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _ends(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     end = stage.end(line, log.topic)
     stage.require(end == log.end, f"end offset {end}, {log.end} were appended")
     first = stage.listed(line, log.topic, EARLIEST)
     stage.require(first.error_code != 0 or 0 <= first.offset <= end, f"start offset {first.offset}, end offset {end}")
 
 
-def _fetch(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _fetch(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     check(stage, line, log, stage.chance.randint(log.base, log.end))
 
 
-def check(stage: Stage, line: Line, log: Log, start: int, isolation: int = UNCOMMITTED) -> Any:
+def check(stage: Stage, line: Connection, log: Log, start: int, isolation: int = UNCOMMITTED) -> Any:
     """What stands from an offset on is what the model has there."""
     part, found = fetched(stage, line, log.topic, start, isolation)
     stage.require(part.high_watermark <= log.end, f"high watermark {part.high_watermark}, {log.end} were appended")
@@ -183,7 +183,7 @@ def check(stage: Stage, line: Line, log: Log, start: int, isolation: int = UNCOM
 
 
 def ask_fetch(
-    stage: Stage, line: Line, topic: str, start: int, isolation: int = UNCOMMITTED, *,
+    stage: Stage, line: Connection, topic: str, start: int, isolation: int = UNCOMMITTED, *,
     most_bytes: int = FETCH_BYTES, epoch: int = -1,
 ) -> Any:  # fmt: skip
     """The partition's answer."""
@@ -200,7 +200,7 @@ def ask_fetch(
 
 
 def fetched(
-    stage: Stage, line: Line, topic: str, start: int, isolation: int = UNCOMMITTED, most_bytes: int = FETCH_BYTES
+    stage: Stage, line: Connection, topic: str, start: int, isolation: int = UNCOMMITTED, most_bytes: int = FETCH_BYTES
 ) -> tuple[Any, list[tuple[int, Row]]]:
     """The partition's answer and its data records from the offset on, aborted ones left out for a committed reader."""
     part = ask_fetch(stage, line, topic, start, isolation, most_bytes=most_bytes)

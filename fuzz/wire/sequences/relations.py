@@ -9,15 +9,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fuzz.wire.cases import with_size
-from fuzz.wire.generators import CLIENT_ID, generate
-from fuzz.wire.line import Closed, Line, Silent
-from fuzz.wire.oracles import Oracle
-from fuzz.wire.sequences.neighbours import difference
-from fuzz.wire.sequences.stage import Abandoned, Stage
-from reference.wire.errors import EncodeError, FrameSizeError
-from reference.wire.framing import decode_request_header, encode_request, encode_request_header
-from reference.wire.registry import APIS, Api
+from highwater.fuzz.wire.generate.cases import with_size
+from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
+from highwater.fuzz.wire.oracles import Oracle
+from highwater.fuzz.wire.sequences.context import Abandoned, Stage
+from highwater.fuzz.wire.sequences.versions import difference
+from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
+from highwater.reference.wire.errors import EncodeError, FrameSizeError
+from highwater.reference.wire.framing import decode_request_header, encode_request, encode_request_header
+from highwater.reference.wire.registry import APIS, Api
 
 READS: Final = frozenset({2, 3, 9, 10, 15, 16, 18, 23, 32, 35, 46, 50, 60, 65, 66, 69, 75})
 UNKNOWN_TAG: Final = (99, b"x")
@@ -39,7 +39,7 @@ class Asker:
     """Keeps a connection for as long as it is answered in order."""
 
     stage: Stage
-    line: Line | None = None
+    line: Connection | None = None
 
     def told(self, *segments: bytes, pause_s: float = 0.0) -> bytes:
         """The answer without its size, or that there was none."""
@@ -48,11 +48,11 @@ class Asker:
             for number, segment in enumerate(segments):
                 if number and pause_s:
                     time.sleep(pause_s)
-                line.send(segment)
-            answer = line.receive(ANSWER_S)
-        except Closed:
+                line.send_bytes(segment)
+            answer = line.receive_frame(ANSWER_S)
+        except ConnectionClosedError:
             return CLOSED
-        except Silent:
+        except ReplyTimeoutError:
             return SILENT
         except FrameSizeError as error:
             raise Abandoned("no answer") from error

@@ -1,23 +1,22 @@
-"""A walk along the table of a transaction's states: every request in every state, and what must come of it.
+"""Walk along the state table of a transaction: every request in every state, and the reply that each must have.
 
-The table is `reference.transactions.states`, which is Kafka's (KIP-98, KIP-360): a state that only the coordinator
-leaves is passed by asking until it has. What a request may do is looked up there, so table and broker are held to
-each other.
+The table is `highwater.reference.transactions.states`, which is Kafka's (KIP-98, KIP-360). A state that only the
+coordinator leaves is passed by polling. Expected replies come from the same table that the broker uses, so a difference
+between table and broker is found.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from fuzz.wire.line import Line
-from fuzz.wire.oracles import code_name
-from fuzz.wire.sequences.logs import Producer
-from fuzz.wire.sequences.stage import Stage
-from fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, end_request
-from reference.transactions.states import IDLE, STEPS, TransactionState
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.describe_transactions import DescribeTransactionsRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.init_producer_id import InitProducerIdRequest
+from highwater.fuzz.wire.oracles import code_name
+from highwater.fuzz.wire.sequences.context import Stage
+from highwater.fuzz.wire.sequences.logs import Producer
+from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, end_request
+from highwater.reference.client.connection import Connection
+from highwater.reference.transactions.states import IDLE, STEPS, TransactionState
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
+from highwater.reference.wire.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
 
 S = TransactionState
 STEPS_OF_A_WALK: Final = (4, 12)
@@ -31,7 +30,7 @@ class Life:
     """A producer of one transactional id, whom we know better than the coordinator. `former` lost its epoch to it."""
 
     stage: Stage
-    line: Line
+    line: Connection
     topic: str
     producer: Producer
     state: TransactionState = S.EMPTY

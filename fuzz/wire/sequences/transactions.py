@@ -1,12 +1,15 @@
 """Transactions: aborted records are never seen by a committed reader, committed ones are, in whole."""
 
-from fuzz.wire.line import Line
-from fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent, produced
-from fuzz.wire.sequences.stage import Abandoned, Stage, Violation
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from reference.wire.messages.end_txn import EndTxnRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
+from highwater.fuzz.wire.sequences.context import Abandoned, Stage, Violation
+from highwater.fuzz.wire.sequences.logs import COMMITTED, Log, Producer, append, fetched, idempotent, produced
+from highwater.reference.client.connection import Connection
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
+from highwater.reference.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+)
 
 TRANSACTION = 1
 ENDS = (1, 3)
@@ -33,7 +36,7 @@ def play(stage: Stage) -> None:
         _fence(stage, line, producer)
 
 
-def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _craft(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     """A batch of the transaction, in a request that does not name it: refused (TXN-12, CVE-2018-17196)."""
     part = produced(stage, line, log.topic, producer.batch(stage, [b"crafted"]))
     try:
@@ -43,7 +46,7 @@ def _craft(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
         raise
 
 
-def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
+def _transact(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
     stage.accepted(add_partition(stage, line, log.topic, producer))
     before = log.end
     offsets = [offset for _ in range(stage.chance.choice((1, 2))) for offset in append(stage, line, log, producer)]
@@ -62,7 +65,7 @@ def _transact(stage: Stage, line: Line, log: Log, producer: Producer) -> None:
     stage.require(seen == expected, f"{len(seen)} of {len(offsets)} {word} records are given to a committed reader")
 
 
-def add_partition(stage: Stage, line: Line, topic: str, producer: Producer) -> int:
+def add_partition(stage: Stage, line: Connection, topic: str, producer: Producer) -> int:
     """The error code."""
     answer = stage.call(
         line,
@@ -82,7 +85,7 @@ def end_request(producer: Producer, *, committed: bool) -> EndTxnRequest:
     )  # fmt: skip
 
 
-def _await_marker(stage: Stage, line: Line, log: Log) -> int:
+def _await_marker(stage: Stage, line: Connection, log: Log) -> int:
     """The marker is written after the answer; it takes one offset."""
     for _ in range(200):
         end = stage.end(line, log.topic)
@@ -94,7 +97,7 @@ def _await_marker(stage: Stage, line: Line, log: Log) -> int:
     raise Abandoned("no marker yet")
 
 
-def _fence(stage: Stage, line: Line, producer: Producer) -> None:
+def _fence(stage: Stage, line: Connection, producer: Producer) -> None:
     """A second life under the same id has a higher epoch, and the first can end nothing any more."""
     second = idempotent(stage, line, producer.transactional_id)
     stage.require(

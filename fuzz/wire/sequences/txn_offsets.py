@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from fuzz.wire.line import Line
-from fuzz.wire.sequences.groups import Group, committed, said_with
-from fuzz.wire.sequences.logs import LOOKS_MAX, Producer, idempotent
-from fuzz.wire.sequences.stage import TOPICS, Abandoned, Stage
-from fuzz.wire.sequences.transactions import TRANSACTION, end_request
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.txn_offset_commit import (
+from highwater.fuzz.wire.sequences.context import TOPICS, Abandoned, Stage
+from highwater.fuzz.wire.sequences.groups import Group, committed, said_with
+from highwater.fuzz.wire.sequences.logs import LOOKS_MAX, Producer, idempotent
+from highwater.fuzz.wire.sequences.transactions import TRANSACTION, end_request
+from highwater.reference.client.connection import Connection
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
+from highwater.reference.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -31,7 +31,7 @@ def play(stage: Stage) -> None:
         _transact(stage, line, producer, group)
 
 
-def _transact(stage: Stage, line: Line, producer: Producer, group: Group) -> None:
+def _transact(stage: Stage, line: Connection, producer: Producer, group: Group) -> None:
     offset = stage.chance.randrange(1 << 40)
     taken_in = AddOffsetsToTxnRequest(
         transactional_id=group.name,
@@ -54,7 +54,7 @@ def _transact(stage: Stage, line: Line, producer: Producer, group: Group) -> Non
     _expect(stage, line, group, "after its commit" if is_committed else "after its abort")
 
 
-def _expect(stage: Stage, line: Line, group: Group, when: str) -> None:
+def _expect(stage: Stage, line: Connection, group: Group, when: str) -> None:
     code, part = committed(stage, group, line)
     if code != ErrorCode.GROUP_ID_NOT_FOUND and not stage.accepted(code, ErrorCode.UNSTABLE_OFFSET_COMMIT):
         return
@@ -62,7 +62,7 @@ def _expect(stage: Stage, line: Line, group: Group, when: str) -> None:
     stage.require(seen == group.committed, f"committed offset {seen} {when}, {group.committed} expected")
 
 
-def _settled(stage: Stage, line: Line, group: Group) -> None:
+def _settled(stage: Stage, line: Connection, group: Group) -> None:
     """The marker is written after the answer; who asks for what is stable is told to wait for it (KIP-447)."""
     for _ in range(LOOKS_MAX):
         code, part = committed(stage, group, line, stable=True)

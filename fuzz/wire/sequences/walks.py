@@ -7,20 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fuzz.wire.line import Line
-from fuzz.wire.oracles import code_name
-from fuzz.wire.sequences import groups
-from fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, Moment, behaviours
-from fuzz.wire.sequences.groups import MEMBER_ID_SINCE, Group, Member
-from fuzz.wire.sequences.stage import TOPICS, Abandoned, Stage
-from reference.wire.errors import ErrorCode
-from reference.wire.messages.consumer_protocol import (
+from highwater.fuzz.wire.oracles import code_name
+from highwater.fuzz.wire.sequences import groups
+from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, Moment, behaviours
+from highwater.fuzz.wire.sequences.context import TOPICS, Abandoned, Stage
+from highwater.fuzz.wire.sequences.groups import MEMBER_ID_SINCE, Group, Member
+from highwater.reference.client.connection import Connection
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.consumer_groups import (
     ConsumerProtocolSubscription,
     TopicPartition,
     encode_subscription,
 )
-from reference.wire.messages.describe_groups import DescribeGroupsRequest
-from reference.wire.messages.join_group import JoinGroupRequest
+from highwater.reference.wire.messages.groups import DescribeGroupsRequest, JoinGroupRequest
 
 LOOKS_MAX: Final = 2_000
 DEAD_SINCE: Final = 6  # version of DescribeGroups: what is not there is an error
@@ -41,7 +40,7 @@ class Walk:
 
     stage: Stage
     group: Group
-    apart: Line
+    apart: Connection
     clients: dict[str, Member] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     generations: dict[int, int] = field(default_factory=dict)

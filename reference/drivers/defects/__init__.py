@@ -1,6 +1,5 @@
-"""Planted wire defects: public bugs of Kafka's brokers and clients, each a switch of the setting `wire_defects`.
+"""Planted wire defects: public bugs of Kafka brokers and clients; the setting `wire_defects` switches them on.
 
-They stand beside the guards, and are not guards: off is how this broker is, on plants the bug. `table` lists them,
-`lengths`, `requests`, `batches` and `answers` are what they do, `connection` is where they act. The fuzzer is measured
-by how many it finds.
+They are not guards: by default all are off. `table` lists them; `lengths`, `requests`, `batches`, `answers` and `places`
+implement them, and `connection` applies them. The self-test of the fuzzer measures how many it finds.
 """

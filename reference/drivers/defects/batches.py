@@ -1,4 +1,4 @@
-"""Defects in how record batches are taken."""
+"""Defects in the handling of record batches in Produce requests."""
 
 import gzip
 import struct
@@ -9,13 +9,13 @@ from typing import Final
 
 import cramjam
 
-from reference.drivers.defects.harm import HELD_MAX, die, hold, read
-from reference.wire.compression import XERIAL_HEADER, Compression
-from reference.wire.errors import DecodeError
-from reference.wire.framing import encode_request
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest
-from reference.wire.readers import read_uvarint
-from reference.wire.records import (
+from highwater.reference.drivers.defects.harm import ALLOCATION_MAX, allocate, crash, read
+from highwater.reference.wire.compression import XERIAL_HEADER, Compression
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest
+from highwater.reference.wire.readers import read_uvarint
+from highwater.reference.wire.records import (
     CRC_START,
     HEADER_SIZE,
     LENGTH_END,
@@ -28,14 +28,14 @@ from reference.wire.records import (
 
 PRODUCE: Final = 0
 MESSAGE_START: Final = 18
-"""Of the first message in a set: offset, size, checksum, magic and attributes."""
+"""Size of the fields before a message's timestamp or key: offset, size, checksum, magic and attributes."""
 STACK_LEVELS: Final = 8
 
 
 def negative_batch(frame: bytes) -> bytes:
     for records in _record_sets(frame):
         if len(records) >= LENGTH_END and struct.unpack_from(">i", records, 8)[0] < 0:
-            die("makeslice: len out of range at record_batch.go:63")
+            crash("makeslice: len out of range at record_batch.go:63")
     return frame
 
 
@@ -47,55 +47,55 @@ def snappy_claim(frame: bytes) -> bytes:
             if payload.startswith(XERIAL_HEADER):
                 payload = payload[len(XERIAL_HEADER) + 4 :]
             try:
-                hold(read_uvarint(payload, 0)[0])
+                allocate(read_uvarint(payload, 0)[0])
             except (DecodeError, IndexError):
                 continue
     return frame
 
 
 def gzip_bomb(frame: bytes) -> bytes:
-    """Inflates whatever comes, as far as the machine allows."""
+    """Decompress gzip without a limit on the output size."""
     for records in _record_sets(frame):
         header = _batch(records)
         if header is not None and header.attributes & 7 == Compression.GZIP:
             rest, size = records[HEADER_SIZE:], 0
             try:
-                while rest and size < HELD_MAX:
+                while rest and size < ALLOCATION_MAX:
                     inflate = zlib.decompressobj(31)
                     size += len(inflate.decompress(rest))
                     rest = inflate.unused_data
             except zlib.error:
                 continue
-            hold(size)
+            allocate(size)
     return frame
 
 
 def zstd_bomb(frame: bytes) -> bytes:
-    """The same for zstd."""
+    """Decompress zstd without a limit on the output size."""
     for records in _record_sets(frame):
         header = _batch(records)
         if header is not None and header.attributes & 7 == Compression.ZSTD:
             try:
-                hold(len(cramjam.zstd.decompress(records[HEADER_SIZE:])))
+                allocate(len(cramjam.zstd.decompress(records[HEADER_SIZE:])))
             except cramjam.DecompressionError:
                 continue
     return frame
 
 
 def nested_sets(frame: bytes) -> bytes:
-    """Reads message sets by recursion, and has a stack of so many levels."""
+    """Read nested message sets by recursion; crash at more than STACK_LEVELS levels."""
     for records in _record_sets(frame):
         depth = 0
         inner: bytes | None = records
         while inner is not None and depth <= STACK_LEVELS:
-            depth, inner = depth + 1, _inside(inner)
+            depth, inner = depth + 1, _inner_set(inner)
         if depth > STACK_LEVELS:
-            die("stack overflow at message_set.go:140")
+            crash("stack overflow at message_set.go:140")
     return frame
 
 
-def _inside(records: bytes) -> bytes | None:
-    """What the first message of a set holds compressed; None where it holds nothing so."""
+def _inner_set(records: bytes) -> bytes | None:
+    """Return the decompressed message set in the first message, or None if it has none."""
     if len(records) < MESSAGE_START or records[16] > 1 or not records[17] & 7:
         return None
     start = MESSAGE_START + 8 * records[16]
@@ -106,7 +106,7 @@ def _inside(records: bytes) -> bytes | None:
 
 
 def last_record(frame: bytes) -> bytes:
-    """A record at the end of a batch is acknowledged, and lost on the way to the log."""
+    """Acknowledge a batch, but drop its last record before the append."""
 
     def without(part: PartitionProduceData) -> PartitionProduceData:
         header = _batch(part.records or b"")
@@ -122,7 +122,7 @@ def last_record(frame: bytes) -> bytes:
 
 
 def offset_delta(frame: bytes) -> bytes:
-    """A batch that contradicts itself is stored as it says (KAFKA-6554); here it is put right, and so taken."""
+    """Accept a batch whose last offset delta contradicts its record count (KAFKA-6554), by repairing it."""
     return _with_batches(frame, lambda records, header: header.last_offset_delta != header.record_count - 1)
 
 
@@ -131,27 +131,27 @@ def checksum(frame: bytes) -> bytes:
 
 
 def crafted_transaction(frame: bytes) -> bytes:
-    """Only a request that names a transaction is held to its rules (CVE-2018-17196); others are taken as they come."""
+    """Accept transactional batches in a request without a transactional id (CVE-2018-17196)."""
     request = read(frame, PRODUCE)
     if request is None or request[1].transactional_id is not None:
         return frame
     return _with_batches(frame, lambda records, header: header.is_transactional)
 
 
-def _with_batches(frame: bytes, is_wrong: Callable[[bytes, BatchHeader], bool]) -> bytes:
-    """The same request with sound batches in place of wrong ones."""
+def _with_batches(frame: bytes, is_invalid: Callable[[bytes, BatchHeader], bool]) -> bytes:
+    """Return the request with every invalid batch replaced by a valid one, so that the broker accepts it."""
 
-    def mended(part: PartitionProduceData) -> PartitionProduceData:
+    def repaired(part: PartitionProduceData) -> PartitionProduceData:
         header = _batch(part.records or b"")
-        if header is None or not is_wrong(part.records or b"", header):
+        if header is None or not is_invalid(part.records or b"", header):
             return part
-        return replace(part, records=build_batch([(header.base_timestamp, None, b"mended", ())]))
+        return replace(part, records=build_batch([(header.base_timestamp, None, b"repaired", ())]))
 
-    return _with_parts(frame, mended)
+    return _with_parts(frame, repaired)
 
 
 def sequence_numbers(frame: bytes) -> bytes:
-    """The producer's id is lost on the way to the log, and with it the memory of what it sent."""
+    """Remove the producer id before the append, so that the broker does not detect duplicates."""
 
     def without(part: PartitionProduceData) -> PartitionProduceData:
         header = _batch(part.records or b"")

@@ -1,35 +1,35 @@
-"""What defects do to the process, and how they read what they are sent."""
+"""The effects of defects on the process (crash, memory), and a decoder of requests for them."""
 
 import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from reference.wire.codec import decode_prefix
-from reference.wire.errors import DecodeError
-from reference.wire.framing import RequestHeader, decode_request_header
-from reference.wire.registry import APIS
+from highwater.reference.wire.codec import decode_prefix
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import RequestHeader, decode_request_header
+from highwater.reference.wire.registry import APIS
 
 ABORTED: Final = 134
-HELD_MAX: Final = 400 * 1024 * 1024
-"""Enough to be seen, and no danger for the machine."""
-Take = Callable[[bytes], bytes | None]
-"""A defect in how a request is taken: of the frame that came, the one that the broker goes on with.
+ALLOCATION_MAX: Final = 400 * 1024 * 1024
+"""In bytes: enough to be detected, but harmless for the machine."""
+RequestDefect = Callable[[bytes], bytes | None]
+"""A defect in a request: takes the received frame, returns the frame that the broker handles.
 
-None: the request is never answered.
+None: the request is never encode_changed.
 """
 
 
-def die(why: str) -> NoReturn:
-    """As a process ends that panics, asserts or cannot allocate."""
+def crash(why: str) -> NoReturn:
+    """End the process, as a panic, a failed assertion or a failed allocation does."""
     print(f"panic: {why}", file=sys.stderr, flush=True)
     os._exit(ABORTED)
 
 
-def hold(size: int) -> None:
-    """Take memory, and write to it, for a moment."""
-    taken = b"\x01" * min(max(size, 0), HELD_MAX)
-    del taken
+def allocate(size: int) -> None:
+    """Allocate `size` bytes (at most ALLOCATION_MAX), write to them, and free them."""
+    block = b"\x01" * min(max(size, 0), ALLOCATION_MAX)
+    del block
 
 
 def key_of(frame: bytes) -> int:
@@ -37,7 +37,7 @@ def key_of(frame: bytes) -> int:
 
 
 def read(frame: bytes, key: int) -> tuple[RequestHeader, Any] | None:
-    """A sound request of that key."""
+    """Decode a valid request with this API key; None for any other frame."""
     if key_of(frame) != key:
         return None
     try:

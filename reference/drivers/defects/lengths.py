@@ -1,17 +1,16 @@
-"""Defects of a decoder: lengths, counts, varints, tags and nulls that are trusted, or not foreseen."""
+"""Defects of a decoder: lengths, counts, varints, tags and nulls that it trusts or does not expect."""
 
 from typing import Final
 
 import construct
 
-from reference.drivers.defects.harm import die, hold, key_of
-from reference.wire.described import struct_of
-from reference.wire.errors import DecodeError, InvalidVarintError
-from reference.wire.framing import decode_request, decode_request_header
-from reference.wire.primitives import Site, whole
-from reference.wire.readers import read_uvarint
-from reference.wire.registry import api_of_key
-from reference.wire.schema import message_layout
+from highwater.reference.drivers.defects.harm import allocate, crash, key_of
+from highwater.reference.wire.constructs import Site, struct_of, whole
+from highwater.reference.wire.errors import DecodeError, InvalidVarintError
+from highwater.reference.wire.framing import decode_request, decode_request_header
+from highwater.reference.wire.readers import read_uvarint
+from highwater.reference.wire.registry import api_of_key
+from highwater.reference.wire.schema import message_layout
 
 JOIN_GROUP: Final = 11
 ELEMENT_BYTES: Final = 16
@@ -19,9 +18,9 @@ MANY, HUGE = 1 << 16, 1 << 24
 
 
 def collection_length(frame: bytes) -> bytes:
-    kind, value = _stumbling_block(frame)
+    kind, value = _failing_field(frame)
     if kind == "count" and value > MANY:
-        hold(value * ELEMENT_BYTES)
+        allocate(value * ELEMENT_BYTES)
     return frame
 
 
@@ -30,28 +29,28 @@ def join_group_collection(frame: bytes) -> bytes:
 
 
 def string_length(frame: bytes) -> bytes:
-    kind, value = _stumbling_block(frame)
+    kind, value = _failing_field(frame)
     if kind == "length" and value > HUGE:
-        die(f"std::bad_alloc of {value} bytes at decoder.cc:210")
+        crash(f"std::bad_alloc of {value} bytes at decoder.cc:210")
     return frame
 
 
 def negative_length(frame: bytes) -> bytes:
-    kind, value = _stumbling_block(frame)
+    kind, value = _failing_field(frame)
     if kind in {"length", "count"} and value < -1:
-        die("makeslice: len out of range at reader.go:77")
+        crash("makeslice: len out of range at reader.go:77")
     return frame
 
 
 def tag_section(frame: bytes) -> bytes:
-    kind, _ = _stumbling_block(frame)
+    kind, _ = _failing_field(frame)
     if kind == "tag":
-        die("slice bounds out of range at real_flexible_decoder.go:41")
+        crash("slice bounds out of range at real_flexible_decoder.go:41")
     return frame
 
 
 def long_varint(frame: bytes) -> bytes | None:
-    """A loop that ends at the first byte without the top bit, however far that is."""
+    """Read a varint without a length limit, so that the request never completes."""
     try:
         decode_request(frame)
     except InvalidVarintError:
@@ -62,20 +61,20 @@ def long_varint(frame: bytes) -> bytes | None:
 
 
 def tag_count(frame: bytes) -> bytes | None:
-    """Counts through what a tag section announces, without a look at the bytes that are left."""
-    kind, value = _stumbling_block(frame)
+    """Loop over the announced number of tags without checking the remaining bytes."""
+    kind, value = _failing_field(frame)
     return None if kind == "tag" and value > HUGE else frame
 
 
 def null_text(frame: bytes) -> bytes:
-    kind, value = _stumbling_block(frame)
+    kind, value = _failing_field(frame)
     if kind == "length" and value == -1:
-        die("nil pointer dereference at decode_string.go:31")
+        crash("nil pointer dereference at decode_string.go:31")
     return frame
 
 
-def _stumbling_block(frame: bytes) -> tuple[str, int]:
-    """Kind and value of the site at which strict decoding ends; ("", 0) for a sound request."""
+def _failing_field(frame: bytes) -> tuple[str, int]:
+    """Return kind and value of the field at which strict decoding fails; ("", 0) for a valid request."""
     found: list[Site] = []
     try:
         header, start = decode_request_header(frame)

@@ -1,11 +1,11 @@
-"""Defects of a handler: sound requests that it does not expect."""
+"""Defects of a request handler: valid requests that it does not expect."""
 
 from typing import Final
 
-from reference.drivers.defects.harm import die, key_of, read
-from reference.wire.errors import DecodeError
-from reference.wire.framing import decode_request_header
-from reference.wire.messages.consumer_protocol import decode_subscription
+from highwater.reference.drivers.defects.harm import crash, key_of, read
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import decode_request_header
+from highwater.reference.wire.messages.consumer_groups import decode_subscription
 
 PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR, JOIN_GROUP, SASL_AUTHENTICATE = 0, 1, 2, 10, 11, 36
 EARLIEST_LOCAL: Final = -4
@@ -14,7 +14,7 @@ EARLIEST_LOCAL: Final = -4
 def fetch_of_topics(frame: bytes) -> bytes:
     request = read(frame, FETCH)
     if request is not None and len(request[1].topics) > 1:
-        die("Assertion `topics.size() == 1' failed at fetch.cc:180")
+        crash("Assertion `topics.size() == 1' failed at fetch.cc:180")
     return frame
 
 
@@ -26,7 +26,7 @@ def unknown_coordinator(frame: bytes) -> bytes | None:
 
 
 def unknown_tag(frame: bytes) -> bytes:
-    """A reader that knows no tags beyond its own reads them as what comes next."""
+    """Fail on tagged fields in the request header instead of skipping them (KIP-482)."""
     try:
         header, _ = decode_request_header(frame)
     except DecodeError:
@@ -37,42 +37,42 @@ def unknown_tag(frame: bytes) -> bytes:
 
 
 def raising(frame: bytes) -> bytes:
-    """A handler looks up by a timestamp that it takes to be sound."""
+    """Raise an exception for a timestamp below the known special values."""
     request = read(frame, LIST_OFFSETS)
     for topic in request[1].topics if request is not None else ():
         for part in topic.partitions:
             if part.timestamp < EARLIEST_LOCAL:
-                raise ArithmeticError(f"no bucket of {part.timestamp}")
+                raise ArithmeticError(f"no bucket for timestamp {part.timestamp}")
     return frame
 
 
 def no_partitions(frame: bytes) -> bytes:
     request = read(frame, PRODUCE)
     if request is not None and any(not topic.partition_data for topic in request[1].topic_data):
-        die("index out of range [0] with length 0 at produce.go:54")
+        crash("index out of range [0] with length 0 at produce.go:54")
     return frame
 
 
 def negative_partition(frame: bytes) -> bytes:
     request = read(frame, FETCH)
     if request is not None and any(part.partition < 0 for topic in request[1].topics for part in topic.partitions):
-        die("index out of range [-1] at fetch.go:88")
+        crash("index out of range [-1] at fetch.go:88")
     return frame
 
 
 def member_metadata(frame: bytes) -> bytes:
-    """What a member says of itself is parsed, and must be a subscription (librdkafka before 1.9)."""
+    """Parse the metadata in JoinGroup, and crash if it is no subscription (librdkafka before 1.9)."""
     request = read(frame, JOIN_GROUP)
     for protocol in request[1].protocols if request is not None else ():
         try:
             decode_subscription(protocol.metadata)
         except DecodeError:
-            die("Assertion `metadata' failed at assignor.c:95")
+            crash("Assertion `metadata' failed at assignor.c:95")
     return frame
 
 
 def token_first(frame: bytes) -> bytes:
-    """Credentials of somebody who has named no mechanism."""
+    """Crash on SaslAuthenticate without a preceding SaslHandshake."""
     if key_of(frame) == SASL_AUTHENTICATE:
-        die("nil pointer dereference at sasl_session.go:12")
+        crash("nil pointer dereference at sasl_session.go:12")
     return frame

@@ -1,24 +1,24 @@
-"""How defects change an answer before it is sent: a field of it, or of each partition that it tells."""
+"""Helpers for defects that change fields of a response, or of every partition in it."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reference.events import Response
-from reference.wire.framing import encode_response
-from reference.wire.messages.fetch import FetchResponse
-from reference.wire.messages.offset_fetch import OffsetFetchResponse
+from highwater.reference.effects import Response
+from highwater.reference.wire.framing import encode_response
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchResponse
+from highwater.reference.wire.messages.fetch import FetchResponse
 
 Change = Callable[[Any], dict[str, Any]]
-"""Of a partition: the fields that become others."""
+"""Takes a partition; returns the changed fields."""
 
 
-def answered(response: Response, **changed: Any) -> bytes:
+def encode_changed(response: Response, **changed: Any) -> bytes:
     return encode_response(replace(response.body, **changed), response.api_version, response.correlation_id)
 
 
-def in_partitions(topics: tuple[Any, ...], change: Change, field: str = "partitions") -> tuple[Any, ...]:
-    """`field` is what the message calls the partitions of a topic."""
+def map_partitions(topics: tuple[Any, ...], change: Change, field: str = "partitions") -> tuple[Any, ...]:
+    """Apply a change to every partition; `field` is the name of the partitions field of a topic."""
 
     def changed(topic: Any) -> Any:
         return replace(topic, **{field: tuple(replace(part, **change(part)) for part in getattr(topic, field))})
@@ -26,16 +26,16 @@ def in_partitions(topics: tuple[Any, ...], change: Change, field: str = "partiti
     return tuple(changed(topic) for topic in topics)
 
 
-def in_fetched(response: Response, frame: bytes, change: Change) -> bytes:
+def map_fetched(response: Response, frame: bytes, change: Change) -> bytes:
     if not isinstance(response.body, FetchResponse):
         return frame
-    return answered(response, responses=in_partitions(response.body.responses, change))
+    return encode_changed(response, responses=map_partitions(response.body.responses, change))
 
 
-def in_committed(response: Response, frame: bytes, change: Change) -> bytes:
-    """Of an OffsetFetch for one group, or for several."""
+def map_committed(response: Response, frame: bytes, change: Change) -> bytes:
+    """Apply a change to every partition of an OffsetFetch response, for one group or for several."""
     body = response.body
     if not isinstance(body, OffsetFetchResponse):
         return frame
-    groups = tuple(replace(each, topics=in_partitions(each.topics, change)) for each in body.groups)
-    return answered(response, topics=in_partitions(body.topics, change), groups=groups)
+    groups = tuple(replace(group, topics=map_partitions(group.topics, change)) for group in body.groups)
+    return encode_changed(response, topics=map_partitions(body.topics, change), groups=groups)

@@ -1,23 +1,23 @@
-"""Every planted wire defect by name: the public bug that it repeats, and what it does."""
+"""All planted wire defects by name: the public bug, the oracle that detects it, and its implementation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reference.drivers.defects import answers, batches, lengths, places, requests
-from reference.drivers.defects.answers import Answer
-from reference.drivers.defects.harm import Take
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reference.drivers.defects import answers, batches, lengths, places, requests
+from highwater.reference.drivers.defects.answers import ResponseDefect
+from highwater.reference.drivers.defects.harm import RequestDefect
 
 
 @dataclass(frozen=True, slots=True)
 class WireDefect:
-    """`shows` is the oracle of the fuzzer that sees it; without `take` and `answer` it is of the stream of bytes."""
+    """One defect. `shows` is the fuzzer's oracle for it; without functions, DefectiveConnection implements it."""
 
     bug: str
     shows: str
-    take: Take | None = None
-    answer: Answer | None = None
+    on_request: RequestDefect | None = None
+    on_response: ResponseDefect | None = None
 
 
 WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
@@ -33,61 +33,73 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "MultiTopicFetch": WireDefect("Redpanda #180", "alive", requests.fetch_of_topics),
     "NegativeBatchLength": WireDefect("franz-go", "alive", batches.negative_batch),
     "FlexibleDecoderPanic": WireDefect("Sarama #3543", "alive", lengths.tag_section),
-    "NestedMessageSets": WireDefect("a reader that recurses as deep as it is told", "alive", batches.nested_sets),
-    "NullText": WireDefect("null where none may be", "alive", lengths.null_text),
-    "NoPartitions": WireDefect("Redpanda #180, for none", "alive", requests.no_partitions),
-    "NegativePartition": WireDefect("an index that is sent", "alive", requests.negative_partition),
+    "NestedMessageSets": WireDefect("unbounded recursion over nested message sets", "alive", batches.nested_sets),
+    "NullText": WireDefect("null in a non-nullable string", "alive", lengths.null_text),
+    "NoPartitions": WireDefect("Redpanda #180, for a topic without partitions", "alive", requests.no_partitions),
+    "NegativePartition": WireDefect("a partition index used without a check", "alive", requests.negative_partition),
     "MemberMetadata": WireDefect("librdkafka before 1.9: JoinGroup's metadata", "alive", requests.member_metadata),
-    "TokenFirst": WireDefect("a login out of order", "alive", requests.token_first),
-    "HandlerRaises": WireDefect("an exception that nobody expected", "stack", requests.raising),
-    "DescriptorLeak": WireDefect("a connection that is cut, and its socket kept", "deadline"),
-    # silence
+    "TokenFirst": WireDefect("a login message out of order", "alive", requests.token_first),
+    "HandlerRaises": WireDefect("an exception that no handler catches", "stack", requests.raising),
+    "DescriptorLeak": WireDefect("a connection closed without its socket", "deadline"),
+    # no response
     "CoordinatorHang": WireDefect("a handler without a default branch", "deadline", requests.unknown_coordinator),
-    "SilentDrop": WireDefect("an answer that is lost", "deadline", answer=answers.dropped),
-    "VarintHang": WireDefect("Sarama #3543, for varints without an end", "deadline", lengths.long_varint),
-    "TagCountHang": WireDefect("Sarama #3543, for a count of tags", "deadline", lengths.tag_count),
-    "HalfClosedKept": WireDefect("half a frame, and the end of the stream unseen", "deadline"),
-    "SplitFrameHang": WireDefect("one read taken for one frame", "relation"),
-    # lies about the wire
-    "WrongCorrelationId": WireDefect("an answer to another request", "correlation", answer=answers.correlation_id),
-    "OutOfTurn": WireDefect("answers in another order than requests", "correlation"),
-    "AcksZeroAnswered": WireDefect("an answer where none is asked", "correlation"),
-    "CutAnswer": WireDefect("a size that counts one too few", "decode", answer=answers.cut),
-    "NullTopicName": WireDefect("null where none may be", "decode", answer=answers.null_topics),
-    "NoSuchErrorCode": WireDefect("an error code of its own", "error-code", answer=answers.error_code),
-    "WrongErrorFamily": WireDefect("an error of another API", "error-code", answer=answers.error_family),
-    "UnknownTagRefused": WireDefect("KIP-482 read as a list of known tags", "relation", requests.unknown_tag),
-    # lies about what is stored
+    "SilentDrop": WireDefect("a response that is never sent", "deadline", on_response=answers.dropped),
+    "VarintHang": WireDefect("Sarama #3543, for endless varints", "deadline", lengths.long_varint),
+    "TagCountHang": WireDefect("Sarama #3543, for the tag count", "deadline", lengths.tag_count),
+    "HalfClosedKept": WireDefect("an ignored end of stream after half a frame", "deadline"),
+    "SplitFrameHang": WireDefect("one socket read treated as one frame", "relation"),
+    # wrong responses: protocol
+    "WrongCorrelationId": WireDefect(
+        "the correlation id of another request", "correlation", on_response=answers.correlation_id
+    ),
+    "OutOfTurn": WireDefect("responses in another order than requests", "correlation"),
+    "AcksZeroAnswered": WireDefect("a response to acks=0", "correlation"),
+    "CutAnswer": WireDefect("a size that is one byte too small", "decode", on_response=answers.cut),
+    "NullTopicName": WireDefect("null in a non-nullable string", "decode", on_response=answers.null_topics),
+    "NoSuchErrorCode": WireDefect("an unknown error code", "error-code", on_response=answers.error_code),
+    "WrongErrorFamily": WireDefect("an error code of another API", "error-code", on_response=answers.error_family),
+    "UnknownTagRefused": WireDefect("unknown tags rejected in spite of KIP-482", "relation", requests.unknown_tag),
+    # wrong responses: stored data
     "OffsetDeltaTrusted": WireDefect("KAFKA-6554", "invariant", batches.offset_delta),
-    "ChecksumIgnored": WireDefect("a batch stored unread", "invariant", batches.checksum),
+    "ChecksumIgnored": WireDefect("a batch stored without a CRC check", "invariant", batches.checksum),
     "CraftedTransaction": WireDefect("CVE-2018-17196", "invariant", batches.crafted_transaction),
     "DuplicateAppended": WireDefect("Bufstream 0.1.0: torn idempotence", "invariant", batches.sequence_numbers),
     "WrongBaseOffset": WireDefect(
-        "Bufstream 0.1.0: a write that is elsewhere", "invariant", answer=answers.base_offset
+        "Bufstream 0.1.0: a write at another offset", "invariant", on_response=answers.base_offset
     ),
-    "LostRecord": WireDefect("Bufstream 0.1.0: a write that is lost", "invariant", batches.last_record),
-    "StableOffsetBeyond": WireDefect("KIP-890: the end of what is stable", "invariant", answer=answers.stable_offset),
-    "AbortedVisible": WireDefect("Bufstream 0.1.0, KIP-890: aborted read", "invariant", answer=answers.aborted),
-    "CommitForgotten": WireDefect("a coordinator that moved", "invariant", answer=answers.committed_offset),
-    "AssignmentCut": WireDefect("another assignment than the leader's", "invariant", answer=answers.assignment),
-    "GenerationRepeats": WireDefect("a generation given twice", "invariant", answer=answers.generation),
-    "CommitMetadataLost": WireDefect("an offset without its metadata", "invariant", answer=places.metadata_of_commit),
-    "ProducerIdRepeats": WireDefect("one id for two producers", "invariant", answer=places.producer_id),
+    "LostRecord": WireDefect("Bufstream 0.1.0: a lost write", "invariant", batches.last_record),
+    "StableOffsetBeyond": WireDefect(
+        "KIP-890: wrong last stable offset", "invariant", on_response=answers.stable_offset
+    ),
+    "AbortedVisible": WireDefect("Bufstream 0.1.0, KIP-890: aborted read", "invariant", on_response=answers.aborted),
+    "CommitForgotten": WireDefect(
+        "offsets lost by a coordinator move", "invariant", on_response=answers.committed_offset
+    ),
+    "AssignmentCut": WireDefect(
+        "an assignment that differs from the leader's", "invariant", on_response=answers.assignment
+    ),
+    "GenerationRepeats": WireDefect("a repeated generation", "invariant", on_response=answers.generation),
+    "CommitMetadataLost": WireDefect(
+        "an offset without its metadata", "invariant", on_response=places.metadata_of_commit
+    ),
+    "ProducerIdRepeats": WireDefect("one producer id for two producers", "invariant", on_response=places.producer_id),
     "AbortCommits": WireDefect("Bufstream 0.1.0, KIP-890: torn transactions", "invariant", places.aborts_commit),
-    "SubscriptionLost": WireDefect("a leader that shares out blindly", "invariant", places.subscription_lost),
-    # lies about a partition
-    "NegativeThrottle": WireDefect("a quota that has gone below zero", "invariant", answer=places.negative_throttle),
-    "PastHighWatermark": WireDefect("records before they are committed", "invariant", answer=places.low_watermark),
-    "BeyondTheEnd": WireDefect("a reader out of range is not told", "invariant", answer=places.beyond_the_end),
-    "StaleLeader": WireDefect("a leader that is gone", "invariant", answer=places.stale_leader),
-    "EpochIgnored": WireDefect("KIP-320: a reader that knows better", "invariant", places.epoch_ignored),
-    "EndForNever": WireDefect("KIP-79: an offset of a time to come", "invariant", places.end_for_never),
+    "SubscriptionLost": WireDefect("an assignment without subscriptions", "invariant", places.subscription_lost),
+    # wrong responses: partitions
+    "NegativeThrottle": WireDefect("a negative throttle time", "invariant", on_response=places.negative_throttle),
+    "PastHighWatermark": WireDefect("records before they are committed", "invariant", on_response=places.low_watermark),
+    "BeyondTheEnd": WireDefect("no error for a reader out of range", "invariant", on_response=places.beyond_the_end),
+    "StaleLeader": WireDefect(
+        "metadata with a leader that does not exist", "invariant", on_response=places.stale_leader
+    ),
+    "EpochIgnored": WireDefect("KIP-320: leader epochs not checked", "invariant", places.epoch_ignored),
+    "EndForNever": WireDefect("KIP-79: an offset for a future timestamp", "invariant", places.end_for_never),
     "DeletesTooLittle": WireDefect("KIP-107: off by one", "invariant", places.deletes_too_little),
 }
 
 
 def check_defects(names: Iterable[str]) -> None:
-    """UsageError for a name that is none."""
+    """Raise UsageError for an unknown name."""
     for name in names:
         if name not in WIRE_DEFECTS:
-            raise UsageError(f"no wire defect {name!r}", mend=f"known: {', '.join(WIRE_DEFECTS)}")
+            raise UsageError(f"unknown wire defect {name!r}", hint=f"use one of {', '.join(WIRE_DEFECTS)}")

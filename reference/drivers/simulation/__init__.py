@@ -1,5 +1,5 @@
-"""The simulation driver: the same nodes in virtual time, on disks that can lose what was not flushed.
+"""The simulation driver: runs the same nodes in virtual time, on disks that can lose unflushed data.
 
-One heap of events decides everything: two runs of the same seed are the same run.  Random choices come from
-streams keyed by (seed, what for, how often), so that removing one fault changes no other choice.
+All events are in one heap, so two runs with the same seed are identical. Random choices come from streams keyed by
+(seed, purpose, count), so removing one fault changes no other choice.
 """

@@ -1,4 +1,4 @@
-"""Random numbers without state: the n-th draw for a purpose depends on the seed, the purpose and n alone."""
+"""Random numbers without state: the n-th draw for a purpose depends only on the seed, the purpose and n."""
 
 from zlib import crc32
 
@@ -6,7 +6,7 @@ MASK = (1 << 64) - 1
 
 
 class Stream:
-    """The draws for one purpose: SplitMix64 of a key and a count."""
+    """The random numbers of one purpose: SplitMix64 of a key and a count."""
 
     __slots__ = ("_key",)
 
@@ -21,7 +21,7 @@ class Stream:
 
 
 class Chance:
-    """`draw("delay a->b", 7, 10)` is the seventh number below ten for that purpose."""
+    """A source of random numbers; `draw("delay a->b", 7, 10)` is the seventh number below 10 for that purpose."""
 
     __slots__ = ("_streams", "seed")
 

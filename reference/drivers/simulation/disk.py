@@ -1,6 +1,6 @@
-"""A disk in memory with a page cache: a crash may take back what was not flushed.
+"""A disk in memory with a page cache: a crash may lose data that was not flushed.
 
-Faults lie over pristine data: what rots is spoiled on its way to the reader, so that a fault can end.
+The stored data is never corrupted: bit rot changes the bytes when they are read, so that a fault can end.
 """
 
 import errno
@@ -8,17 +8,17 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-from reference.drivers.simulation.chance import Stream
+from highwater.reference.drivers.simulation.chance import Stream
 
 FLUSH_MS = 5
-PAGE = 512  # bytes that reach the platter together
+PAGE = 512  # bytes that become durable together
 
 Lose = Literal["nothing", "unflushed", "torn"]
 
 
 @dataclass(slots=True)
 class File:
-    """`data` is what a running node reads; `durable` is what stays after a crash that loses the page cache."""
+    """`data` is the content in the page cache; `durable` the content after a crash that loses the page cache."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes | None = None  # None: never flushed
@@ -29,7 +29,7 @@ class File:
 
 @dataclass(slots=True)
 class Flushing:
-    """A flush under way: `size` bytes as they were when it began, or `content` where a file is replaced whole."""
+    """A flush in progress: `size` bytes as of its begin, or `content` for a file that is replaced as a whole."""
 
     file: File
     size: int
@@ -38,12 +38,12 @@ class Flushing:
 
 
 class SimulatedDisk:
-    """The file-system port. Only appends are cheap to lose: a rewritten file falls back to its last flush."""
+    """The file-system interface on a simulated disk. A crash resets a rewritten file to its last flushed content."""
 
     def __init__(self) -> None:
         self._files: dict[str, File] = {}
-        self._rotten: dict[str, dict[int, int]] = {}  # of each file: position -> bits that are read wrong
-        self.full = False  # from now on nothing more is taken
+        self._flipped: dict[str, dict[int, int]] = {}  # per file: position -> bits that are flipped on read
+        self.full = False  # True: every write fails with ENOSPC
         self.flush_ms = FLUSH_MS
         self.flush_fails = False
 
@@ -61,28 +61,28 @@ class SimulatedDisk:
 
     def read(self, path: str, position: int, size: int) -> bytes:
         read = bytes(self._file(path).data[position : position + size])
-        return self._spoiled(path, position, read) if path in self._rotten else read
+        return self._corrupt(path, position, read) if path in self._flipped else read
 
-    def _spoiled(self, path: str, position: int, read: bytes) -> bytes:
+    def _corrupt(self, path: str, position: int, read: bytes) -> bytes:
         data = bytearray(read)
-        for at, bits in self._rotten[path].items():
+        for at, bits in self._flipped[path].items():
             if position <= at < position + len(data):
                 data[at - position] ^= bits
         return bytes(data)
 
     def append(self, path: str, data: bytes) -> None:
         if self.full:
-            self._need_space(path, data)
+            self._check_space(path, data)
         self._file(path).data += data
 
-    def _need_space(self, path: str, data: bytes) -> None:
+    def _check_space(self, path: str, data: bytes) -> None:
         if self.full and data:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def write(self, path: str, data: bytes) -> None:
-        self._need_space(path, data)
+        self._check_space(path, data)
         file = self._file(path)
-        self._keep_durable(file)
+        self._save_durable(file)
         file.data = bytearray(data)
         file.flushed_size = 0
         file.rewrites += 1
@@ -92,9 +92,9 @@ class SimulatedDisk:
         del file.data[size:]
         file.flushed_size = min(file.flushed_size, size)
         for flushing in file.flushing:
-            flushing.size = min(flushing.size, size)  # what comes in its place was not there when the flush began
-        if path in self._rotten:
-            self._rotten[path] = {at: bits for at, bits in self._rotten[path].items() if at < size}
+            flushing.size = min(flushing.size, size)  # bytes written after the truncation are not part of the flush
+        if path in self._flipped:
+            self._flipped[path] = {at: bits for at, bits in self._flipped[path].items() if at < size}
         file.durable = None if file.durable is None else file.durable[:size]
 
     def rename(self, old: str, new: str) -> None:
@@ -111,10 +111,10 @@ class SimulatedDisk:
         for path in [path for path in self._files if path.startswith(f"{folder}/")]:
             del self._files[path]
 
-    # -- what only the simulator does ----------------------------------------------------------------
+    # -- for the simulator ---------------------------------------------------------------------------
 
-    def _keep_durable(self, file: File) -> None:
-        """Before flushed bytes are replaced, remember them: they are still on the platter."""
+    def _save_durable(self, file: File) -> None:
+        """Keep flushed bytes before they are replaced: they remain durable until the next flush."""
         if file.flushed_size:
             file.durable = bytes(file.data[: file.flushed_size])
 
@@ -132,10 +132,10 @@ class SimulatedDisk:
             file.durable = flushing.content
         else:
             file.flushed_size = max(file.flushed_size, flushing.size)
-            file.durable = None if file.flushed_size else b""  # an empty file stays, too
+            file.durable = None if file.flushed_size else b""  # an empty file is durable, too
 
     def flush(self, path: str) -> None:
-        """At once."""
+        """Flush a file immediately."""
         if path in self._files:
             self.end_flush(self.begin_flush(path))
 
@@ -144,7 +144,7 @@ class SimulatedDisk:
             self.flush(path)
 
     def lose_unflushed(self) -> None:
-        """The power went: every file is as it was when it was last flushed, or gone if it never was."""
+        """Simulate a power failure: reset every file to its last flushed content; delete files never flushed."""
         for path, file in list(self._files.items()):
             if file.flushed_size:
                 del file.data[file.flushed_size :]
@@ -154,35 +154,35 @@ class SimulatedDisk:
                 del self._files[path]
 
     def lose(self, what: Lose, chance: Stream) -> None:
-        """What a crash takes with it: nothing, all that was not flushed, or some pages of it and not others."""
+        """Apply the data loss of a crash: nothing, all unflushed data, or a random choice of its pages."""
         if what == "torn":
             self._tear(chance)
         elif what == "unflushed":
             self.lose_unflushed()
 
     def _tear(self, chance: Stream) -> None:
-        """Of appended bytes some pages were written out; the others are zeros, up to the last that was."""
+        """Lose a random choice of the unflushed appended pages: lost ones before a written one become zeros."""
         written: dict[str, bytearray] = {}
         for number, (path, file) in enumerate(sorted(self._files.items())):
             if file.rewrites:
                 continue
             start = file.flushed_size
-            kept = bytearray(file.data[:start])
+            content = bytearray(file.data[:start])
             for at in range(start, len(file.data), PAGE):
                 page = file.data[at : at + PAGE]
                 if chance.draw(number << 32 | at, 2):
-                    kept += bytes(at - len(kept)) + page
-            written[path] = kept
+                    content += bytes(at - len(content)) + page
+            written[path] = content
         self.lose_unflushed()
         for path, data in written.items():
             if data:
                 self._files[path] = File(data, flushed_size=len(data))
 
     def rot(self, path: str, position: int, bits: int) -> None:
-        """From now on these bits of a byte are read wrong."""
-        self._rotten.setdefault(path, {})[position] = bits
+        """Flip these bits of a byte in every read from now on."""
+        self._flipped.setdefault(path, {})[position] = bits
 
     def heal(self) -> None:
-        """All faults end; what was written is there."""
-        self._rotten.clear()
+        """End all faults; the written data is intact."""
+        self._flipped.clear()
         self.full, self.flush_fails, self.flush_ms = False, False, FLUSH_MS

@@ -1,7 +1,7 @@
-"""The links of a simulation: in order, whole or not at all on each connection, unless a fault says otherwise.
+"""The simulated network: delivers messages in order on every connection, unless a fault changes that.
 
-A connection that lost something ends before anything later is seen, as TCP's does; who is cut off learns of that only
-when the cut is over, or from its own time-outs.
+A connection that loses a message closes before it delivers a later one, as TCP does. A host behind a cut link notices
+the closed connection only after the cut, or by its own timeouts.
 """
 
 from collections import deque
@@ -9,38 +9,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from reference.drivers.simulation.chance import Chance, Stream
-from reference.events import STORE, Request
+from highwater.reference.drivers.simulation.chance import Chance, Stream
+from highwater.reference.effects import STORE, Request
 
 MIN_DELAY_MS = 1
-LATE_MS = 1_500  # a copy of a request that was sent twice may be so late
+LATE_MS = 1_500  # the largest delay of a duplicated request
 
 Link = tuple[str, str]
 Message = Any
 
 
-class Post(Protocol):
-    """What a network needs of its world."""
+class NetworkHosts(Protocol):
+    """The interface of World that the network uses."""
 
     chance: Chance
     now_ms: int
 
-    def at(self, due_ms: int, action: Callable[..., None], *given: Any) -> None: ...
+    def at(self, due_ms: int, action: Callable[..., None], *arguments: Any) -> None: ...
     def knows(self, name: str) -> bool: ...
     def is_up(self, name: str) -> bool: ...
     def life(self, name: str) -> int: ...
     def hand_over(self, source: str, target: str, message: Message) -> None: ...
-    def tell_closed(self, name: str, peer: str) -> None: ...
+    def notify_closed(self, name: str, peer: str) -> None: ...
 
 
 def kind_of(message: Message) -> str:
-    """`FetchRequest`; messages of the metadata store have no body."""
+    """Return the type name of a message's body, e.g. `FetchRequest`; `NoneType` for store messages."""
     return type(getattr(message, "body", None)).__name__
 
 
 @dataclass(slots=True)
 class Pipe:
-    """One direction of a connection. `generation` ends with the connection."""
+    """One direction of a connection; every disconnect increments `generation`."""
 
     delays: Stream
     losses: Stream
@@ -51,8 +51,8 @@ class Pipe:
 
 
 @dataclass(slots=True)
-class Weather:
-    """What befalls the messages of one direction for now: sums, since faults may overlap."""
+class LinkFaults:
+    """The active faults of one direction of a link; the values are sums, because faults may overlap."""
 
     cut: int = 0
     clog: int = 0
@@ -60,50 +60,50 @@ class Weather:
     spread_ms: int = 0
     loss_per_mille: int = 0
     duplicate_per_mille: int = 0
-    torn: bool = False  # something was lost in a cut
+    torn: bool = False  # a message was lost during a cut
     waiting: list[Message] = field(default_factory=list)
 
     @property
-    def fair(self) -> bool:
+    def is_clear(self) -> bool:
         return not (
             self.cut or self.clog or self.delay_ms or self.spread_ms or self.loss_per_mille or self.duplicate_per_mille
         )
 
 
 class Network:
-    """`reorder`: every kind of request has a connection of its own, as in the TCP driver, and overtakes the others."""
+    """All links. With `reorder` every kind of request has its own connection, as in the TCP driver."""
 
-    def __init__(self, post: Post, *, spread_ms: int, loss_per_mille: int, reorder: bool = False) -> None:
-        self._post = post
+    def __init__(self, hosts: NetworkHosts, *, spread_ms: int, loss_per_mille: int, reorder: bool = False) -> None:
+        self._hosts = hosts
         self.spread_ms, self.loss_per_mille, self._reorder = spread_ms, loss_per_mille, reorder
         self.through_the_wire: Callable[[Message], Message] | None = None
         self.overhear: Callable[[Message], None] | None = None
         self.held: dict[Link, deque[Message]] = {}
-        self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and by kind of message where each has its own
-        self._lanes: dict[Link, list[Pipe]] = {}
-        self._weather: dict[Link | tuple[str, str, str], Weather] = {}  # of a link, or of one kind of message on it
+        self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and with `reorder` by kind of message
+        self._link_pipes: dict[Link, list[Pipe]] = {}
+        self._faults: dict[Link | tuple[str, str, str], LinkFaults] = {}  # by link, or by link and kind of message
 
     def _pipe(self, link: Link, message: Message) -> Pipe:
         kind = kind_of(message) if self._reorder and STORE not in link else ""
         pipe = self._pipes.get((link, kind))
         if pipe is None:
-            stream, name = self._post.chance.stream, f"{link[0]}>{link[1]} {kind}".rstrip()
+            stream, name = self._hosts.chance.stream, f"{link[0]}>{link[1]} {kind}".rstrip()
             pipe = Pipe(stream(f"delay {name}"), stream(f"loss {name}"), stream(f"copy {name}"))
             self._pipes[link, kind] = pipe
-            self._lanes.setdefault(link, []).append(pipe)
+            self._link_pipes.setdefault(link, []).append(pipe)
         return pipe
 
-    def part_kinds(self) -> None:
-        """From now on each kind of request has a connection of its own."""
+    def separate_connections(self) -> None:
+        """Use a separate connection for every kind of request from now on."""
         self._reorder = True
 
-    def _weather_of(self, link: Link, message: Message) -> Weather | None:
-        return self._weather.get(link) or self._weather.get((*link, kind_of(message)))
+    def _faults_of(self, link: Link, message: Message) -> LinkFaults | None:
+        return self._faults.get(link) or self._faults.get((*link, kind_of(message)))
 
     # -- sending -----------------------------------------------------------------------------------
 
     def send(self, source: str, target: str, message: Message) -> None:
-        if not self._post.knows(target):
+        if not self._hosts.knows(target):
             return
         if self.overhear is not None:
             self.overhear(message)
@@ -113,105 +113,106 @@ class Network:
         if self.held and link in self.held:
             self.held[link].append(message)
             return
-        weather = self._weather_of(link, message) if self._weather else None
-        if weather is not None and weather.cut:
-            weather.torn = True
-        elif weather is not None and weather.clog:
-            weather.waiting.append(message)
+        faults = self._faults_of(link, message) if self._faults else None
+        if faults is not None and faults.cut:
+            faults.torn = True
+        elif faults is not None and faults.clog:
+            faults.waiting.append(message)
         else:
-            self._launch(link, message, weather)
+            self._launch(link, message, faults)
 
-    def _launch(self, link: Link, message: Message, weather: Weather | None) -> None:
+    def _launch(self, link: Link, message: Message, faults: LinkFaults | None) -> None:
         pipe = self._pipe(link, message)
         pipe.sent += 1
-        loss, spread_ms, more_ms = self.loss_per_mille, self.spread_ms, 0
-        if weather is not None:
-            loss, spread_ms, more_ms = loss + weather.loss_per_mille, spread_ms + weather.spread_ms, weather.delay_ms
-            self._copy(link, message, pipe, weather.duplicate_per_mille)
+        loss, spread_ms, extra_ms = self.loss_per_mille, self.spread_ms, 0
+        if faults is not None:
+            loss, spread_ms, extra_ms = loss + faults.loss_per_mille, spread_ms + faults.spread_ms, faults.delay_ms
+            self._copy(link, message, pipe, faults.duplicate_per_mille)
         if loss and pipe.losses.draw(pipe.sent, 1000) < loss:
             self.disconnect(*link)
             return
-        now_ms = self._post.now_ms
-        due_ms = max(now_ms + MIN_DELAY_MS + more_ms + pipe.delays.draw(pipe.sent, spread_ms + 1), pipe.last_due_ms)
+        now_ms = self._hosts.now_ms
+        due_ms = max(now_ms + MIN_DELAY_MS + extra_ms + pipe.delays.draw(pipe.sent, spread_ms + 1), pipe.last_due_ms)
         pipe.last_due_ms = due_ms
-        self._post.at(due_ms, self._arrive, pipe, pipe.generation, link, message)
+        self._hosts.at(due_ms, self._arrive, pipe, pipe.generation, link, message)
 
     def _arrive(self, pipe: Pipe, generation: int, link: Link, message: Message) -> None:
         if pipe.generation != generation:
             return
         source, target = link
-        weather = self._weather_of(link, message) if self._weather else None
-        if weather is not None and weather.cut:
-            weather.torn = True
-        elif self._post.is_up(target):
-            self._post.hand_over(source, target, message)
+        faults = self._faults_of(link, message) if self._faults else None
+        if faults is not None and faults.cut:
+            faults.torn = True
+        elif self._hosts.is_up(target):
+            self._hosts.hand_over(source, target, message)
         else:
             self.disconnect(source, target)
 
     def _copy(self, link: Link, message: Message, pipe: Pipe, per_mille: int) -> None:
-        """A request arrives once more, late: sent again over a new connection while the old copy waited somewhere.
+        """Deliver a second copy of a request, late, as after a retry over a new connection.
 
-        No copy outlives the process that sent it, nor the one it was sent to; the store's client sends nothing twice.
+        The copy is dropped if its sender or receiver has restarted. Store requests are never duplicated, because the
+        store client does not retry.
         """
         if not isinstance(message, Request) or pipe.copies.draw(2 * pipe.sent, 1000) >= per_mille:
             return
         source, target = link
-        lives = self._post.life(source), self._post.life(target)
+        lives = self._hosts.life(source), self._hosts.life(target)
 
         def arrive() -> None:
-            same = (self._post.life(source), self._post.life(target)) == lives
-            if same and self._post.is_up(source) and self._post.is_up(target):
-                self._post.hand_over(source, target, message)
+            same = (self._hosts.life(source), self._hosts.life(target)) == lives
+            if same and self._hosts.is_up(source) and self._hosts.is_up(target):
+                self._hosts.hand_over(source, target, message)
 
-        self._post.at(self._post.now_ms + MIN_DELAY_MS + pipe.copies.draw(2 * pipe.sent + 1, LATE_MS), arrive)
+        self._hosts.at(self._hosts.now_ms + MIN_DELAY_MS + pipe.copies.draw(2 * pipe.sent + 1, LATE_MS), arrive)
 
-    def disconnect(self, one: str, other: str) -> None:
-        """The connections between two hosts are gone, with all that was on its way; both learn of it if they can."""
-        for link in ((one, other), (other, one)):
-            for pipe in self._lanes.get(link, ()):
+    def disconnect(self, first: str, second: str) -> None:
+        """Close the connections between two hosts, drop all messages on them, and notify the hosts that are not cut."""
+        for link in ((first, second), (second, first)):
+            for pipe in self._link_pipes.get(link, ()):
                 pipe.generation += 1
             if link in self.held:
                 self.held[link].clear()
-            weather = self._weather.get(link)
-            for each in [weather for where, weather in self._weather.items() if where[:2] == link]:
-                each.waiting.clear()
-                each.torn = each.torn or each.cut > 0
-            if weather is None or not weather.cut:
-                self._post.tell_closed(link[1], link[0])
+            faults = self._faults.get(link)
+            for faults in [faults for key, faults in self._faults.items() if key[:2] == link]:
+                faults.waiting.clear()
+                faults.torn = faults.torn or faults.cut > 0
+            if faults is None or not faults.cut:
+                self._hosts.notify_closed(link[1], link[0])
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def spoil(self, source: str, target: str, kind: str = "", **more: int) -> None:
-        """Add to the weather of a link; negative numbers take away again, and the last one clears the sky.
+    def add_faults(self, source: str, target: str, kind: str = "", **amounts: int) -> None:
+        """Add faults to a link; a negative amount ends a fault.
 
-        `kind`: only of messages with such a body (see `part_kinds`).
+        `kind` restricts them to messages with that body type (see `separate_connections`).
         """
         link = (source, target)
-        where = (source, target, kind) if kind else link
-        weather = self._weather.setdefault(where, Weather())
-        for name, amount in more.items():
-            setattr(weather, name, getattr(weather, name) + amount)
-        if not weather.clog:
-            waiting, weather.waiting = weather.waiting, []
+        key = (source, target, kind) if kind else link
+        faults = self._faults.setdefault(key, LinkFaults())
+        for name, amount in amounts.items():
+            setattr(faults, name, getattr(faults, name) + amount)
+        if not faults.clog:
+            waiting, faults.waiting = faults.waiting, []
             for message in waiting:
-                self._launch(link, message, weather)
-        if weather.torn and not weather.cut:
-            weather.torn = False
+                self._launch(link, message, faults)
+        if faults.torn and not faults.cut:
+            faults.torn = False
             self.disconnect(source, target)
-        if weather.fair:
-            self._weather.pop(where, None)
+        if faults.is_clear:
+            self._faults.pop(key, None)
 
-    # -- by hand -----------------------------------------------------------------------------------
+    # -- manual delivery ---------------------------------------------------------------------------
 
     def hold(self, source: str, target: str) -> None:
-        """From now on messages of this link wait until they are delivered by hand."""
+        """Hold the messages of this link from now on, until `deliver` or `release`."""
         self.held.setdefault((source, target), deque())
 
     def deliver(self, source: str, target: str) -> Message:
-        """Hand over the oldest held message; returns it."""
+        """Deliver the oldest held message and return it."""
         message = self.held[source, target].popleft()
-        if self._post.is_up(target):
-            self._post.hand_over(source, target, message)
+        if self._hosts.is_up(target):
+            self._hosts.hand_over(source, target, message)
         else:
             self.disconnect(source, target)
         return message
@@ -220,7 +221,7 @@ class Network:
         return self.held[source, target].popleft()
 
     def release(self, source: str, target: str) -> None:
-        """Deliver all that is held, and let the link run freely again."""
+        """Deliver all held messages and stop holding the link."""
         while self.held.get((source, target)):
             self.deliver(source, target)
         self.held.pop((source, target), None)

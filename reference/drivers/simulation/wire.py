@@ -1,20 +1,20 @@
-"""Every message as bytes and back, so that a simulation also exercises the codecs; no run may differ for it."""
+"""Encode and decode every message, so that a simulation also tests the codecs; this does not change any run."""
 
 from typing import Any, Final
 
 import msgspec
 
-from reference.events import Request, Response
-from reference.store_messages import StoreMessage
-from reference.wire.framing import decode_request, decode_response, encode_request, encode_response
+from highwater.reference.effects import Request, Response
+from highwater.reference.store.messages import StoreMessage
+from highwater.reference.wire.framing import decode_request, decode_response, encode_request, encode_response
 
-SIZE: Final = 4  # of a frame, which whoever reads a stream has taken off
+SIZE: Final = 4  # length of the size prefix, which the frame reader removes
 _STORE_ENCODER: Final = msgspec.msgpack.Encoder()
 _STORE_DECODER: Final = msgspec.msgpack.Decoder(StoreMessage)
 
 
 def through_the_wire(message: Any) -> Any:
-    """Equal to the message, but made from its bytes."""
+    """Return an equal message, decoded from the encoded bytes."""
     if isinstance(message, Request) and message.body is not None:
         frame = encode_request(message.body, message.api_version, message.correlation_id, message.client_id)
         header, body = decode_request(frame[SIZE:])

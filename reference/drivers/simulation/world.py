@@ -1,6 +1,7 @@
-"""The world: nodes, links, disks and one heap of events in virtual milliseconds.
+"""The simulated world: hosts with nodes and disks, a network, and one heap of events in virtual milliseconds.
 
-Runs freely (`run_until`); scenarios hold links and step them by hand (`hold`, `deliver`, `drop`, `release`).
+`run_until` runs freely; scenarios hold links and deliver their messages one by one (`hold`, `deliver`, `drop`,
+`release`).
 """
 
 import heapq
@@ -10,24 +11,35 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from reference.drivers.simulation.chance import Chance
-from reference.drivers.simulation.disk import Flushing, Lose, SimulatedDisk
-from reference.drivers.simulation.network import MIN_DELAY_MS, Network
-from reference.effects import CancelTimer, Close, Effect, Flush, HandlerFailed, Log, Send, SetTimer, Trace
-from reference.events import Instant, Node
-from spec.formats.trace import Step
+from highwater.reference.drivers.simulation.chance import Chance
+from highwater.reference.drivers.simulation.disk import Flushing, Lose, SimulatedDisk
+from highwater.reference.drivers.simulation.network import MIN_DELAY_MS, Network
+from highwater.reference.effects import (
+    CancelTimer,
+    Close,
+    Effect,
+    Flush,
+    HandlerFailed,
+    Instant,
+    Log,
+    Node,
+    Send,
+    SetTimer,
+    Trace,
+)
+from highwater.spec.formats.trace import Step
 
 WALL_CLOCK_START_MS = 1_700_000_000_000
-LOGGED = 1_000  # log lines that are kept
+MAX_LOGGED = 1_000  # the last log lines are kept
 FINGERPRINT_MASK = (1 << 64) - 1
 
 Action = Callable[..., None]
-Entrance = Callable[..., list[Effect]]  # given the instant, and what comes in
+EntryPoint = Callable[..., list[Effect]]  # a method of a node: takes the instant and the event
 
 
 @dataclass(slots=True)
 class Host:
-    """A machine with a disk, and the node that runs on it while it is up. `life` tells old timers from new."""
+    """A machine with a disk, and its node while it is up; `life` counts the starts, to ignore timers of older ones."""
 
     name: str
     disk: SimulatedDisk
@@ -36,15 +48,15 @@ class Host:
     node: Node | None = None
     life: int = 0
     paused: bool = False
-    wall_offset_ms: int = 0  # what a jump of the wall clock added; timers do not see it
+    wall_offset_ms: int = 0  # the sum of wall clock jumps; timers use the monotonic clock
     held: list[Action] = field(default_factory=list)
-    timers: dict[str, int] = field(default_factory=dict)  # name -> the one setting that counts
+    timers: dict[str, int] = field(default_factory=dict)  # name -> serial of its latest setting
 
 
 class World:
-    """`spread_ms` is how much message delays differ; `loss_per_mille` breaks the connection on a message.
+    """One simulation. `spread_ms` is the range of message delays; a lost message (`loss_per_mille`) disconnects.
 
-    `fingerprint` depends on every event's time, place and number of effects: two runs of a seed have the same.
+    `fingerprint` is a hash of time, host and number of effects of every event; it is equal for runs of the same seed.
     """
 
     def __init__(self, seed: int, *, spread_ms: int = 4, loss_per_mille: int = 0, reorder: bool = False) -> None:
@@ -54,7 +66,7 @@ class World:
         self.fingerprint = 0
         self.hosts: dict[str, Host] = {}
         self.steps: list[Step] = []
-        self.logged: deque[tuple[str, Log]] = deque(maxlen=LOGGED)
+        self.logged: deque[tuple[str, Log]] = deque(maxlen=MAX_LOGGED)
         self.network = Network(self, spread_ms=spread_ms, loss_per_mille=loss_per_mille, reorder=reorder)
         self.after_event: Callable[[Host], None] = lambda host: None
         self.hold, self.deliver = self.network.hold, self.network.deliver
@@ -62,7 +74,7 @@ class World:
         self.held = self.network.held
         self._break = self.network.disconnect
         self._heap: list[tuple[int, int, Action, tuple[Any, ...]]] = []
-        self._tie = 0
+        self._sequence = 0
         self._timer_serial = 0
         self._instant = Instant(-1, -1)
         self._perform: dict[type, Callable[[Host, Any], None]] = {
@@ -72,7 +84,7 @@ class World:
             Flush: self._flush,
             Log: lambda host, effect: self.logged.append((host.name, effect)),
             Trace: lambda host, effect: self._trace(effect),
-            HandlerFailed: self._broke,
+            HandlerFailed: self._raise_handler_error,
             Close: lambda host, effect: self.network.disconnect(host.name, effect.peer),
         }
 
@@ -111,7 +123,7 @@ class World:
         return self.hosts[name].life
 
     def crash(self, name: str, *, lose_unflushed: bool = False, lose: Lose = "nothing") -> None:
-        """The process is gone; its peers learn of it, and of the page cache `lose` goes with it."""
+        """Kill a node: its disk loses the data that `lose` selects, and its peers are disconnected."""
         host = self.hosts[name]
         host.node, host.paused = None, False
         host.timers.clear()
@@ -127,7 +139,7 @@ class World:
             self.hosts[name].paused = True
 
     def resume(self, name: str) -> None:
-        """What arrived meanwhile is handled now, in order: the node never noticed the time."""
+        """Resume a paused node: it handles the events of the pause now, in order."""
         host = self.hosts[name]
         host.paused = False
         held, host.held = host.held, []
@@ -136,22 +148,22 @@ class World:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def schedule(self, delay_ms: int, action: Action, *given: Any) -> None:
-        self.at(self.now_ms + delay_ms, action, *given)
+    def schedule(self, delay_ms: int, action: Action, *arguments: Any) -> None:
+        self.at(self.now_ms + delay_ms, action, *arguments)
 
-    def at(self, due_ms: int, action: Action, *given: Any) -> None:
-        self._tie += 1
-        heapq.heappush(self._heap, (due_ms, self._tie, action, given))
+    def at(self, due_ms: int, action: Action, *arguments: Any) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (due_ms, self._sequence, action, arguments))
 
     def run_until(self, end_ms: int) -> None:
-        heap, take = self._heap, heapq.heappop
+        heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
-            self.now_ms, _, action, given = take(heap)
-            action(*given)
+            self.now_ms, _, action, arguments = pop(heap)
+            action(*arguments)
         self.now_ms = max(self.now_ms, end_ms)
 
     def instant(self, host: Host) -> Instant:
-        """Both clocks of a host. Most hosts share one moment."""
+        """Return both clocks of a host; the instant is cached, because most hosts have no wall clock offset."""
         if host.wall_offset_ms:
             return Instant(self.now_ms, WALL_CLOCK_START_MS + self.now_ms + host.wall_offset_ms)
         if self._instant.monotonic_ms != self.now_ms:
@@ -160,12 +172,12 @@ class World:
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _step(self, host: Host, entrance: Entrance, *given: Any) -> None:
+    def _step(self, host: Host, entry_point: EntryPoint, *arguments: Any) -> None:
         self.events += 1
         try:
-            effects = entrance(self.instant(host), *given)
-        except OSError as error:  # as under the TCP driver: what this node says from now on could not be trusted
-            self.logged.append((host.name, Log("log", f"the disk refuses: {error}", "error")))
+            effects = entry_point(self.instant(host), *arguments)
+        except OSError as error:  # as in the TCP driver, a disk error outside of a partition stops the node
+            self.logged.append((host.name, Log("log", f"the disk failed: {error}", "error")))
             self.crash(host.name)
             effects = []
         self.fingerprint = (
@@ -177,7 +189,7 @@ class World:
         self.after_event(host)
 
     @staticmethod
-    def _broke(host: Host, effect: HandlerFailed) -> None:
+    def _raise_handler_error(host: Host, effect: HandlerFailed) -> None:
         raise effect.error
 
     def _trace(self, trace: Trace) -> None:
@@ -188,14 +200,14 @@ class World:
             )
         )  # fmt: skip
 
-    def _enter(self, host: Host, life: int, entrance: Entrance, *given: Any) -> None:
-        """Give something to a node, unless that life of it is over; a paused node gets it later."""
+    def _enter(self, host: Host, life: int, entry_point: EntryPoint, *arguments: Any) -> None:
+        """Call an entry point of a node, unless it has restarted since; a paused node is called after the pause."""
         if host.life != life or host.node is None:
             return
         if host.paused:
-            host.held.append(partial(self._enter, host, life, entrance, *given))
+            host.held.append(partial(self._enter, host, life, entry_point, *arguments))
             return
-        self._step(host, entrance, *given)
+        self._step(host, entry_point, *arguments)
 
     def _set_timer(self, host: Host, effect: SetTimer) -> None:
         self._timer_serial += 1
@@ -207,12 +219,12 @@ class World:
         if host.timers.get(name) != serial or host.life != life or node is None:
             return
         if host.paused:
-            host.held.append(partial(self._enter, host, life, self._fired, host, name))
+            host.held.append(partial(self._enter, host, life, self._fire_paused, host, name))
         else:
             del host.timers[name]
             self._step(host, node.fire, name)
 
-    def _fired(self, now: Instant, host: Host, name: str) -> list[Effect]:
+    def _fire_paused(self, now: Instant, host: Host, name: str) -> list[Effect]:
         host.timers.pop(name, None)
         assert host.node is not None
         return host.node.fire(now, name)
@@ -221,11 +233,11 @@ class World:
         host.timers.pop(effect.name, None)
 
     def _flush(self, host: Host, effect: Flush) -> None:
-        """What was written before this moment is durable once the flush completes."""
-        begun = [host.disk.begin_flush(path) for path in effect.paths]
-        self.schedule(host.disk.flush_ms, self._flushed, host, host.life, begun, effect.token)
+        """Start a flush; data written before this call is durable when the flush completes."""
+        flushes = [host.disk.begin_flush(path) for path in effect.paths]
+        self.schedule(host.disk.flush_ms, self._complete_flush, host, host.life, flushes, effect.token)
 
-    def _flushed(self, host: Host, life: int, begun: list[Flushing], token: str) -> None:
+    def _complete_flush(self, host: Host, life: int, flushes: list[Flushing], token: str) -> None:
         node = host.node
         if host.life != life or node is None:
             return
@@ -233,7 +245,7 @@ class World:
             self.logged.append((host.name, Log("log", "a flush failed", "error")))
             self.crash(host.name)
             return
-        for flushing in begun:
+        for flushing in flushes:
             host.disk.end_flush(flushing)
         self._enter(host, life, node.complete, token)
 
@@ -248,18 +260,18 @@ class World:
         else:
             self._step(host, node.receive, source, message)
 
-    def tell_closed(self, name: str, peer: str) -> None:
+    def notify_closed(self, name: str, peer: str) -> None:
         host = self.hosts.get(name)
         node = host.node if host is not None else None
         if host is not None and node is not None:
             self.schedule(MIN_DELAY_MS, self._enter, host, host.life, node.closed, peer)
 
-    def enter(self, name: str, entrance: Callable[[Instant], list[Effect]]) -> None:
-        """Take a step of a node from outside of the protocol."""
-        self._step(self.hosts[name], entrance)
+    def enter(self, name: str, entry_point: Callable[[Instant], list[Effect]]) -> None:
+        """Call a method of a node that is not caused by a message or timer."""
+        self._step(self.hosts[name], entry_point)
 
 
 def _number(name: str) -> int | str:
-    """`broker:2` is 2 in traces; `member:2` is not that broker."""
+    """Return the node id in traces: 2 for `broker:2`, the full name for other nodes."""
     number = name.removeprefix("broker:")
     return int(number) if number.isdigit() else name

@@ -1,4 +1,4 @@
-"""Writes the segments of `segments/`: `python -m reference.tests.apache_kafka.write_segments FOLDER`.
+"""Writes the segments of `segments/`: `python -m highwater.reference.tests.apache_kafka.write_segments FOLDER`.
 
 One broker of each release, with its own ZooKeeper or controller, and its own console producer in every codec.
 The records of each topic: key `k0`, value `value 0 aaa…` and so on, COUNT of them, in batches.
@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from spec.ports import Ports
-from spec.releases import fetch_release
-from spec.toolchain import java
+from highwater.ports import Ports
+from highwater.releases import fetch_release
+from highwater.toolchain import java
 
 COUNT: Final = 40
 CODECS: Final = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spec.builds import build
-from spec.formats.verdict import UsageError
+from highwater.artefacts import build
+from highwater.errors import UsageError
 
 SOURCES = Path(__file__).parent
 

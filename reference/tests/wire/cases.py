@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from reference.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from reference.wire.registry import APIS
-from reference.wire.schema import schema_of
+from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from highwater.reference.wire.registry import APIS
+from highwater.reference.wire.schema import schema_of
 
 QUICK: Final = settings(
     max_examples=12,

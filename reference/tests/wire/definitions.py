@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from spec.formats.verdict import UsageError
-from spec.toolchain import fetch_artefact
+from highwater.errors import UsageError
+from highwater.toolchain import fetch_artefact
 
 Definition = dict[str, Any]
 ANY: Final = 0x7FFF

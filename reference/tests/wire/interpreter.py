@@ -1,10 +1,10 @@
-"""The slowest and plainest codec: walks Kafka's definitions as it goes. It shares nothing with `reference.wire`."""
+"""A slow, plain codec that interprets Kafka's definitions; it shares no code with `highwater.reference.wire`."""
 
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reference.tests.wire.definitions import Definition, default, snake, span, structs
+from highwater.reference.tests.wire.definitions import Definition, default, snake, span, structs
 
 FORMATS: Final = {
     "bool": ">?",

@@ -4,8 +4,8 @@ import warnings
 from typing import Any
 from uuid import UUID
 
-from reference.tests.wire.definitions import from_kafka_python, span
-from reference.wire.schema import ArrayOf, FieldType, Layout, StructOf, derived, message_layout
+from highwater.reference.tests.wire.definitions import from_kafka_python, span
+from highwater.reference.wire.schema import ArrayOf, FieldType, Layout, StructOf, derived, message_layout
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, while it imports

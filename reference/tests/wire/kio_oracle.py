@@ -16,9 +16,18 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from reference.tests.wire.definitions import snake
-from reference.wire.registry import api_of
-from reference.wire.schema import ArrayOf, Field, Layout, StructOf, derived, fields_of, message_layout, schema_of
+from highwater.reference.tests.wire.definitions import snake
+from highwater.reference.wire.registry import api_of
+from highwater.reference.wire.schema import (
+    ArrayOf,
+    Field,
+    Layout,
+    StructOf,
+    derived,
+    fields_of,
+    message_layout,
+    schema_of,
+)
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)

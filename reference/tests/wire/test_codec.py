@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.tests.wire.cases import QUICK, VERSIONS, versioned
-from reference.wire import described
-from reference.wire.codec import decode, decode_prefix, encode
-from reference.wire.errors import (
+from highwater.reference.tests.wire.cases import QUICK, VERSIONS, versioned
+from highwater.reference.wire import constructs as described
+from highwater.reference.wire.codec import decode, decode_prefix, encode
+from highwater.reference.wire.errors import (
     BufferUnderflowError,
     DecodeError,
     EncodeError,
@@ -23,13 +23,15 @@ from reference.wire.errors import (
     UnsupportedVersionError,
     WireError,
 )
-from reference.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from reference.wire.messages.fetch import FetchRequest, FetchTopic
-from reference.wire.messages.join_group import JoinGroupRequest
-from reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from reference.wire.messages.produce import ProduceRequest
-from reference.wire.messages.sync_group import SyncGroupResponse
-from reference.wire.schema import (
+from highwater.reference.wire.messages.fetch import FetchRequest, FetchTopic
+from highwater.reference.wire.messages.groups import JoinGroupRequest, SyncGroupResponse
+from highwater.reference.wire.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.schema import (
     Bool,
     Bytes,
     Float64,
@@ -46,7 +48,7 @@ from reference.wire.schema import (
     tagged,
     versions,
 )
-from reference.wire.strategies import messages
+from highwater.reference.wire.strategies import messages
 
 
 @versioned(VERSIONS)

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.tests.wire.cases import QUICK
-from reference.wire.compression import LZ4_BLOCK, XERIAL_BLOCK, XERIAL_HEADER, Compression, compress, decompress
-from reference.wire.errors import CompressionError
+from highwater.reference.tests.wire.cases import QUICK
+from highwater.reference.wire.compression import (
+    LZ4_BLOCK,
+    XERIAL_BLOCK,
+    XERIAL_HEADER,
+    Compression,
+    compress,
+    decompress,
+)
+from highwater.reference.wire.errors import CompressionError
 
 PACKED = [codec for codec in Compression if codec is not Compression.NONE]
 BIG = b"".join(number.to_bytes(4, "big") for number in range(60_000))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reference.wire.errors import BufferUnderflowError, DecodeError, UnsupportedVersionError
-from reference.wire.messages.consumer_protocol import (
+from highwater.reference.wire.errors import BufferUnderflowError, DecodeError, UnsupportedVersionError
+from highwater.reference.wire.messages.consumer_groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

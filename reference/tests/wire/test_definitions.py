@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from reference.tests.wire.cases import CLASSES
-from reference.tests.wire.definitions import Definition, default, from_jar, from_kafka_python, snake, span, structs
-from reference.tests.wire.interpreter import FORMATS
-from reference.wire.registry import APIS
-from reference.wire.schema import ArrayOf, Field, Fixed, Sized, StructOf, Versions, fields_of, schema_of
+from highwater.reference.tests.wire.cases import CLASSES
+from highwater.reference.tests.wire.definitions import (
+    Definition,
+    default,
+    from_jar,
+    from_kafka_python,
+    snake,
+    span,
+    structs,
+)
+from highwater.reference.tests.wire.interpreter import FORMATS
+from highwater.reference.wire.registry import APIS
+from highwater.reference.wire.schema import ArrayOf, Field, Fixed, Sized, StructOf, Versions, fields_of, schema_of
 
 Row = tuple[Any, ...]
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from reference.tests.wire import kafka_python_oracle, kio_oracle
-from reference.tests.wire.cases import QUICK, VERSIONS, versioned
-from reference.tests.wire.definitions import Definition, from_jar, from_kafka_python, span
-from reference.tests.wire.interpreter import Interpreter
-from reference.wire import described
-from reference.wire.codec import decode, encode
-from reference.wire.schema import StructOf, minimum_size, schema_of
-from reference.wire.strategies import messages
+from highwater.reference.tests.wire import kafka_python_oracle, kio_oracle
+from highwater.reference.tests.wire.cases import QUICK, VERSIONS, versioned
+from highwater.reference.tests.wire.definitions import Definition, from_jar, from_kafka_python, span
+from highwater.reference.tests.wire.interpreter import Interpreter
+from highwater.reference.wire import constructs as described
+from highwater.reference.wire.codec import decode, encode
+from highwater.reference.wire.schema import StructOf, minimum_size, schema_of
+from highwater.reference.wire.strategies import messages
 
 
 def definition_of(cls: type[Any], version: int) -> Definition | None:

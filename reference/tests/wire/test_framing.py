@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kio.schema.request_header.v1.header import RequestHeader as KioHeader1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeader2
 
-from reference.tests.wire import kio_oracle
-from reference.tests.wire.cases import QUICK
-from reference.tests.wire.definitions import from_jar, span
-from reference.wire.errors import (
+from highwater.reference.tests.wire import kio_oracle
+from highwater.reference.tests.wire.cases import QUICK
+from highwater.reference.tests.wire.definitions import from_jar, span
+from highwater.reference.wire.errors import (
     BufferUnderflowError,
     DecodeError,
     EncodeError,
@@ -22,7 +22,7 @@ from reference.wire.errors import (
     UnknownApiKeyError,
     UnsupportedVersionError,
 )
-from reference.wire.framing import (
+from highwater.reference.wire.framing import (
     FrameReader,
     RequestHeader,
     decode_request,
@@ -34,11 +34,10 @@ from reference.wire.framing import (
     request_header_version,
     response_header_version,
 )
-from reference.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from reference.wire.messages.controlled_shutdown import ControlledShutdownRequest
-from reference.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.wire.messages.metadata import MetadataRequest
-from reference.wire.registry import APIS, Api
+from highwater.reference.wire.messages.controller import ControlledShutdownRequest
+from highwater.reference.wire.messages.groups import HeartbeatRequest, HeartbeatResponse
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from highwater.reference.wire.registry import APIS, Api
 
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.name}-{version}")

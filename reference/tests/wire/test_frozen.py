@@ -8,10 +8,9 @@ from typing import get_type_hints
 
 import pytest
 
-from reference.effects import SetTimer
-from reference.events import Request
-from reference.wire.messages.fetch import FetchPartition, FetchRequest
-from reference.wire.records import BatchHeader
+from highwater.reference.effects import Request, SetTimer
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest
+from highwater.reference.wire.records import BatchHeader
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,25 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from reference.tests.wire.cases import CLASSES, FUZZ, VERSIONS
-from reference.tests.wire.mutations import Mutation, mutations
-from reference.wire import described
-from reference.wire.codec import decode, encode
-from reference.wire.errors import DecodeError
-from reference.wire.framing import decode_request, encode_request
-from reference.wire.messages.api_versions import ApiVersionsRequest
-from reference.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from reference.wire.messages.fetch import FetchRequest
-from reference.wire.messages.find_coordinator import FindCoordinatorRequest
-from reference.wire.messages.join_group import JoinGroupResponse
-from reference.wire.messages.list_groups import ListGroupsRequest
-from reference.wire.messages.metadata import MetadataRequest, MetadataResponse
-from reference.wire.messages.offset_fetch import OffsetFetchRequest
-from reference.wire.messages.sync_group import SyncGroupRequest
-from reference.wire.schema import fields_of, schema_of
-from reference.wire.strategies import messages
-from reference.wire.writers import write_uvarint
+from highwater.reference.tests.wire.cases import CLASSES, FUZZ, VERSIONS
+from highwater.reference.tests.wire.mutations import Mutation, mutations
+from highwater.reference.wire import constructs as described
+from highwater.reference.wire.codec import decode, encode
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import decode_request, encode_request
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.groups import JoinGroupResponse, ListGroupsRequest, SyncGroupRequest
+from highwater.reference.wire.messages.metadata import (
+    ApiVersionsRequest,
+    DescribeTopicPartitionsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
+from highwater.reference.wire.schema import fields_of, schema_of
+from highwater.reference.wire.strategies import messages
+from highwater.reference.wire.writers import write_uvarint
 
 HUGE: Final = 1 << 20
 """Bytes of ballast behind a hostile count, so that only counting elements refuses it."""

@@ -2,10 +2,10 @@
 
 from textwrap import dedent
 
-from reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from reference.wire.messages.sync_group import SyncGroupResponse
-from reference.wire.printer import describe, hexdump
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.groups import SyncGroupResponse
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.printer import describe, hexdump
 
 SHOWN = " ".join(["61"] * 32)
 

@@ -9,12 +9,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.tests.wire import described_batch
-from reference.tests.wire.cases import FUZZ, QUICK
-from reference.tests.wire.kafka_python_oracle import DefaultRecordBatch, DefaultRecordBatchBuilder
-from reference.tests.wire.mutations import Mutation, mutations
-from reference.wire.compression import Compression
-from reference.wire.errors import (
+from highwater.reference.tests.wire import described_batch
+from highwater.reference.tests.wire.cases import FUZZ, QUICK
+from highwater.reference.tests.wire.kafka_python_oracle import DefaultRecordBatch, DefaultRecordBatchBuilder
+from highwater.reference.tests.wire.mutations import Mutation, mutations
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import (
     BufferUnderflowError,
     CompressionError,
     DecodeError,
@@ -23,7 +23,7 @@ from reference.wire.errors import (
     InvalidStringError,
     InvalidVarintError,
 )
-from reference.wire.records import (
+from highwater.reference.wire.records import (
     HEADER_SIZE,
     BatchHeader,
     NewRecord,
@@ -37,7 +37,7 @@ from reference.wire.records import (
     recompressed,
     stamp,
 )
-from reference.wire.varint import read_varint, read_varlong, write_varint
+from highwater.reference.wire.varint import read_varint, read_varlong, write_varint
 
 GOLDEN: Final = bytes.fromhex(
     "0000000000000000 00000049 ffffffff 02 bfd7518e 0000 00000001 0000018bcfe56800 0000018bcfe56801"

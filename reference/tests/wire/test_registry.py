@@ -3,9 +3,9 @@
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from reference.wire.errors import RETRIABLE, ErrorCode, UnknownApiKeyError
-from reference.wire.messages.fetch import FetchRequest, FetchResponse
-from reference.wire.registry import APIS, api_of, api_of_key
+from highwater.reference.wire.errors import RETRIABLE, ErrorCode, UnknownApiKeyError
+from highwater.reference.wire.messages.fetch import FetchRequest, FetchResponse
+from highwater.reference.wire.registry import APIS, api_of, api_of_key
 
 
 def test_every_api_is_there_under_its_key() -> None:

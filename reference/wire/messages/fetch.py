@@ -7,7 +7,7 @@ state instead of the replica id (KIP-903), 16 the new leader's address (KIP-951)
 
 from typing import Annotated
 
-from reference.wire.schema import (
+from highwater.reference.wire.schema import (
     ZERO_UUID,
     Int8,
     Int16,

@@ -7,11 +7,13 @@ the whole reply (KIP-1102).
 
 from typing import Annotated
 
-from reference.wire.schema import (
+from highwater.reference.wire.schema import (
     ZERO_UUID,
     Bool,
+    Int8,
     Int16,
     Int32,
+    Int64,
     String,
     Uuid,
     ignorable,
@@ -19,6 +21,8 @@ from reference.wire.schema import (
     nullable,
     since,
     struct,
+    tagged,
+    until,
     versions,
 )
 
@@ -79,3 +83,189 @@ class MetadataResponse:
     topics: tuple[MetadataResponseTopic, ...] = ()
     cluster_authorized_operations: Annotated[Int32, versions(8, 10)] = -2147483648
     error_code: Annotated[Int16, since(13), ignorable] = 0
+
+
+# --------------------------------------------------------------------------------------------------
+# ApiVersions (key 18): which keys and versions a broker serves (KIP-35).
+#
+# 3 carries the client's name and the features (KIP-511, KIP-584). Its reply always has header version 0, because it must
+# be readable before the versions are known; an unsupported request is answered in version 0 with UNSUPPORTED_VERSION.
+
+
+@message(api_key=18, versions="0-4", flexible_from=3)
+class ApiVersionsRequest:
+    """Says who the client is, for logs and metrics."""
+
+    client_software_name: Annotated[String, since(3), ignorable] = ""
+    client_software_version: Annotated[String, since(3), ignorable] = ""
+
+
+@struct
+class ApiVersion:
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+@struct
+class SupportedFeatureKey:
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+@struct
+class FinalizedFeatureKey:
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
+
+
+@message(api_key=18, versions="0-4", flexible_from=3)
+class ApiVersionsResponse:
+    """The keys with their versions, and the features of the cluster."""
+
+    error_code: Int16 = 0
+    api_keys: tuple[ApiVersion, ...] = ()
+    throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
+    supported_features: Annotated[tuple[SupportedFeatureKey, ...], tagged(0, since=3), ignorable] = ()
+    finalized_features_epoch: Annotated[Int64, tagged(1, since=3), ignorable] = -1
+    finalized_features: Annotated[tuple[FinalizedFeatureKey, ...], tagged(2, since=3), ignorable] = ()
+    zk_migration_ready: Annotated[Bool, tagged(3, since=3), ignorable] = False
+
+
+# --------------------------------------------------------------------------------------------------
+# DescribeCluster (key 60): brokers and controller (KIP-700); 1 chooses the kind of end point (KIP-919), 2 shows fenced
+# brokers.
+
+
+@message(api_key=60, versions="0-2", flexible_from=0)
+class DescribeClusterRequest:
+    """What to include."""
+
+    include_cluster_authorized_operations: Bool = False
+    endpoint_type: Annotated[Int8, since(1)] = 1
+    include_fenced_brokers: Annotated[Bool, since(2)] = False
+
+
+@struct
+class DescribeClusterBroker:
+    broker_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+    is_fenced: Annotated[Bool, since(2)] = False
+
+
+@message(api_key=60, versions="0-2", flexible_from=0)
+class DescribeClusterResponse:
+    """The brokers."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    endpoint_type: Annotated[Int8, since(1)] = 1
+    cluster_id: String = ""
+    controller_id: Int32 = -1
+    brokers: tuple[DescribeClusterBroker, ...] = ()
+    cluster_authorized_operations: Int32 = -2147483648
+
+
+# --------------------------------------------------------------------------------------------------
+# DescribeTopicPartitions (key 75): partitions page by page, with eligible leader replicas (KIP-966).
+
+
+@struct
+class TopicRequest:
+    name: String = ""
+
+
+@struct
+class DescribeTopicPartitionsRequestCursor:
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+@message(api_key=75, versions="0", flexible_from=0)
+class DescribeTopicPartitionsRequest:
+    """Where to begin, and how many partitions to return."""
+
+    topics: tuple[TopicRequest, ...] = ()
+    response_partition_limit: Int32 = 2000
+    cursor: DescribeTopicPartitionsRequestCursor | None = None
+
+
+@struct
+class DescribeTopicPartitionsResponsePartition:
+    error_code: Int16 = 0
+    partition_index: Int32 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Annotated[Int32, ignorable] = -1
+    replica_nodes: tuple[Int32, ...] = ()
+    isr_nodes: tuple[Int32, ...] = ()
+    eligible_leader_replicas: tuple[Int32, ...] | None = None
+    last_known_elr: tuple[Int32, ...] | None = None
+    offline_replicas: Annotated[tuple[Int32, ...], ignorable] = ()
+
+
+@struct
+class DescribeTopicPartitionsResponseTopic:
+    error_code: Int16 = 0
+    name: String | None = ""
+    topic_id: Annotated[Uuid, ignorable] = ZERO_UUID
+    is_internal: Annotated[Bool, ignorable] = False
+    partitions: tuple[DescribeTopicPartitionsResponsePartition, ...] = ()
+    topic_authorized_operations: Int32 = -2147483648
+
+
+@struct
+class DescribeTopicPartitionsResponseCursor:
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+@message(api_key=75, versions="0", flexible_from=0)
+class DescribeTopicPartitionsResponse:
+    """One page; `next_cursor` is null on the last."""
+
+    throttle_time_ms: Annotated[Int32, ignorable] = 0
+    topics: tuple[DescribeTopicPartitionsResponseTopic, ...] = ()
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = None
+
+
+# --------------------------------------------------------------------------------------------------
+# FindCoordinator (key 10): which broker coordinates a group, transactional id or share group.
+#
+# 1 has key types, 4 takes many keys at once (KIP-699), 6 share groups (KIP-932).
+
+
+@message(api_key=10, versions="0-6", flexible_from=3)
+class FindCoordinatorRequest:
+    """One key up to 3, `coordinator_keys` since 4."""
+
+    key: Annotated[String, until(3)] = ""
+    key_type: Annotated[Int8, since(1)] = 0
+    coordinator_keys: Annotated[tuple[String, ...], since(4)] = ()
+
+
+@struct
+class Coordinator:
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, ignorable] = ""
+
+
+@message(api_key=10, versions="0-6", flexible_from=3)
+class FindCoordinatorResponse:
+    """One coordinator in line up to 3, `coordinators` since 4."""
+
+    throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
+    error_code: Annotated[Int16, until(3)] = 0
+    error_message: Annotated[String | None, versions(1, 3), ignorable] = ""
+    node_id: Annotated[Int32, until(3)] = 0
+    host: Annotated[String, until(3)] = ""
+    port: Annotated[Int32, until(3)] = 0
+    coordinators: Annotated[tuple[Coordinator, ...], since(4)] = ()

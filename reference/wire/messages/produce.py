@@ -7,7 +7,7 @@ topics by id (KIP-516).
 
 from typing import Annotated
 
-from reference.wire.schema import (
+from highwater.reference.wire.schema import (
     ZERO_UUID,
     Int16,
     Int32,

@@ -4,8 +4,8 @@ import struct
 import zlib
 from typing import Any
 
-from reports.importers.edn import MAP, SET
-from reports.importers.fressian import BlockRef
+from highwater.reports.importers.edn import MAP, SET
+from highwater.reports.importers.fressian import BlockRef
 
 
 class Writer:

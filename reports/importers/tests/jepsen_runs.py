@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from reports.importers.edn import MAP, SET
+from highwater.reports.importers.edn import MAP, SET
 
 Op = dict[str, Any]
 FROM_THE_START: dict[str, Any] = {"seek-to-beginning?": True}

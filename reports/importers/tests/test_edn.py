@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.importers import edn, sources
-from reports.importers.edn import MAP, SET, EdnError, forms, parse
-from reports.importers.quarantine import Quarantine
-from reports.importers.tests.jepsen_runs import print_edn
+from highwater.reports.importers import edn, sources
+from highwater.reports.importers.edn import MAP, SET, EdnError, forms, parse
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.tests.jepsen_runs import print_edn
 
 SCALARS = st.one_of(
     st.none(),

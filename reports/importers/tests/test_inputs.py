@@ -3,26 +3,28 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from highwater import app
-from reports.importers import native, sources
-from reports.importers.formats import FORMATS, open_history
-from reports.importers.inputs import histories
-from reports.importers.quarantine import Quarantine
-from reports.importers.tests.jepsen_runs import healthy, lines
-from reports.tests.histories import History
-from reports.tests.test_kernel import healthy as healthy_of_ours
-from spec.formats.verdict import UsageError
+from highwater.command_line import application
+from highwater.errors import UsageError
+from highwater.reports.importers import native, sources
+from highwater.reports.importers.formats import FORMATS, open_history
+from highwater.reports.importers.inputs import histories
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.importers.tests.jepsen_runs import healthy, lines
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.test_kernel import healthy as healthy_of_ours
 
 CONFIG = ["--config", "acks=all", "--config", "unclean_election=false"]
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["audit", *arguments])
+    result = CliRunner().invoke(application("audit"), ["audit", *arguments])
     if isinstance(result.exception, UsageError):
         return 2, str(result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -155,11 +157,17 @@ def test_a_bad_line_among_many_is_named_by_its_number_and_the_lines_around_it_ar
     assert [each.line for each in found.lines] == [7, 8, len(lines) + 3]
 
 
-def test_a_pipe_is_refused_since_a_history_is_read_more_than_once() -> None:
-    reading, writing = os.pipe()
-    try:
-        code, text = run(f"/dev/fd/{reading}")
-        assert (code, "a pipe" in text) == (2, True)
-    finally:
-        os.close(reading)
-        os.close(writing)
+def test_a_pipe_and_standard_input_are_audited_like_the_file(tmp_path: Path) -> None:
+    path = Path(healthy_of_ours().write(tmp_path / "history.ndjson"))
+    command = [sys.executable, "-m", "highwater", "audit", "--json"]
+    expected = json.loads(subprocess.run([*command, path], capture_output=True, check=False).stdout)
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    for name in ("-", str(fifo)):
+        with subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin
+            sink = process.stdin if name == "-" else fifo.open("wb")
+            sink.write(path.read_bytes())
+            sink.close()
+            assert process.stdout
+            assert json.loads(process.stdout.read()) == expected | {"history": name}

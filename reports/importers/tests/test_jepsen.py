@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from reports.audit import audit
-from reports.importers.edn import MAP, SET
-from reports.importers.formats import History, open_history
-from reports.importers.tests.jepsen_runs import FROM_THE_START, Op, Run, healthy, lines
-from reports.verdicts import AuditResult
-from spec.formats.history import Event
-from spec.formats.verdict import UsageError, Verdict
+from highwater.errors import UsageError, Verdict
+from highwater.reports.audit import audit
+from highwater.reports.importers.edn import MAP, SET
+from highwater.reports.importers.formats import History, open_history
+from highwater.reports.importers.tests.jepsen_runs import FROM_THE_START, Op, Run, healthy, lines
+from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import Event
 
 PROMISED = {"acks": "all", "unclean_election": False, "retention": False, "compaction": False, "idempotence": True}
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reports.importers.edn import MAP, SET
-from reports.importers.formats import open_history
-from reports.importers.fressian import FressianError, Reader
-from reports.importers.tests.fressian_writer import File, fressian, jepsen_file
-from reports.importers.tests.jepsen_runs import Run, healthy, lines
-from reports.importers.tests.test_edn import SCALARS, STRINGS, values
-from spec.formats.history import Event
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.importers.edn import MAP, SET
+from highwater.reports.importers.formats import open_history
+from highwater.reports.importers.fressian import FressianError, Reader
+from highwater.reports.importers.tests.fressian_writer import File, fressian, jepsen_file
+from highwater.reports.importers.tests.jepsen_runs import Run, healthy, lines
+from highwater.reports.importers.tests.test_edn import SCALARS, STRINGS, values
+from highwater.spec.formats.history import Event
 
 
 @given(st.lists(values(st.one_of(SCALARS, STRINGS, st.floats(allow_nan=False))), min_size=1, max_size=5))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reports.audit import audit
-from reports.importers.formats import open_history
-from reports.importers.inputs import histories
-from reports.verdicts import AuditResult
-from spec.formats.verdict import UsageError
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.importers.formats import open_history
+from highwater.reports.importers.inputs import histories
+from highwater.reports.verdicts import AuditResult
 
 REAL = Path("examples/histories/verifiable-apache-kafka-4.3.1")
 PROMISED = {"acks": "all", "unclean_election": False, "retention": False, "compaction": False, "idempotence": True}

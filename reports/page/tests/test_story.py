@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from reports.anomalies import anomalies
-from reports.audit import audit
-from reports.page.conclusions import conclusions
-from reports.page.history import show_history
-from reports.page.picture import CELL
-from reports.page.story import duration
-from reports.synth.plants import PLANTS
-from reports.synth.write import synth
-from reports.tests.histories import History
-from spec.formats.history import Config, read_history
+from highwater.reports.anomalies import anomalies
+from highwater.reports.audit import audit
+from highwater.reports.page.conclusions import conclusions
+from highwater.reports.page.history import show_history
+from highwater.reports.page.narrative import duration
+from highwater.reports.page.picture import CELL
+from highwater.reports.synth.plants import PLANTS
+from highwater.reports.synth.write import synth
+from highwater.reports.tests.histories import History
+from highwater.spec.formats.history import Config, read_history
 
 
 def test_every_rule_has_a_conclusion() -> None:

@@ -6,18 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.audit import audit
-from reports.page.charts import leaders_chart
-from reports.page.interests import Interests
-from reports.page.lanes import LANES
-from reports.page.outages import Outages
-from reports.page.sample import Sample
-from reports.page.series import FIRST_WIDTH_S, SLOTS, Latencies, Series
-from reports.page.watch import Watched, watch
-from reports.tests.histories import History
-from reports.tests.test_kernel import healthy, lost
-from reports.verdicts import AuditResult
-from spec.formats.history import NEMESIS, Event
+from highwater.reports.audit import audit
+from highwater.reports.page.charts import leaders_chart
+from highwater.reports.page.interests import Interests
+from highwater.reports.page.lanes import LANES
+from highwater.reports.page.outages import Outages
+from highwater.reports.page.series import FIRST_WIDTH_S, SLOTS, Latencies, Sample, Series
+from highwater.reports.page.watch import Watched, watch
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.test_kernel import healthy, lost
+from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import NEMESIS, Event
 
 S = 1_000_000_000
 

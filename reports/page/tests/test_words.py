@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reports.audit import audit
-from reports.page.history import show_history
-from reports.page.words import cited, verdict_words
-from reports.report import report_history
-from reports.tests.histories import PROMISED, History
-from reports.tests.test_kernel import healthy, lost
-from spec.formats.history import Config
+from highwater.reports.audit import audit
+from highwater.reports.page.history import show_history
+from highwater.reports.page.words import cited, verdict_words
+from highwater.reports.report import report_history
+from highwater.reports.tests.histories import PROMISED, History
+from highwater.reports.tests.test_kernel import healthy, lost
+from highwater.spec.formats.history import Config
 
 
 def spoken(tmp_path: Path, history: History, config: Config = PROMISED) -> str:

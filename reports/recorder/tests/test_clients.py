@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.reference import ReferenceCluster
-from reports.audit import audit
-from reports.importers.formats import open_history
-from reports.verdicts import AuditResult
-from spec.formats.history import Config, Event
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.reports.audit import audit
+from highwater.reports.importers.formats import open_history
+from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import Config, Event
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 RECORDS = 60

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.reference import ReferenceCluster
-from reports.importers.formats import open_history
-from reports.recorder import guests
-from reports.recorder.guests import Guests
-from spec.formats.verdict import UsageError
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.errors import UsageError
+from highwater.reports.importers.formats import open_history
+from highwater.reports.recorder import clients as guests
+from highwater.reports.recorder.clients import Guests
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 CLIENT = """

@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from reference.wire.messages.consumer_group_heartbeat import (
-    Assignment,
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from highwater.reference.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
 )
-from reference.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-from reference.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from reference.wire.messages.fetch import (
+from highwater.reference.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
@@ -25,16 +31,13 @@ from reference.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from reference.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from reference.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
+from highwater.reference.wire.messages.metadata import (
+    Coordinator,
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+    FindCoordinatorResponse,
 )
-from reference.wire.messages.produce import (
+from highwater.reference.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -42,16 +45,17 @@ from reference.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from reference.wire.records import build_batch, stamp
-from reports.audit import audit
-from reports.importers.native import read
-from reports.importers.quarantine import Quarantine
-from reports.recorder.addresses import addresses, rewritten
-from reports.recorder.exchange import Cluster, Link
-from reports.recorder.observer import Observer
-from reports.recorder.recording import HEADER_BYTES, Recording
-from reports.recorder.settings import told_by
-from spec.formats.history import Config
+from highwater.reference.wire.messages.transactions import EndTxnRequest, EndTxnResponse
+from highwater.reference.wire.records import build_batch, stamp
+from highwater.reports.audit import audit
+from highwater.reports.importers.native import read
+from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.recorder.addresses import addresses, rewritten
+from highwater.reports.recorder.exchanges import Cluster, Link
+from highwater.reports.recorder.observer import Observer
+from highwater.reports.recorder.recording import HEADER_BYTES, Recording
+from highwater.reports.recorder.run import told_by
+from highwater.spec.formats.history import Config
 
 NOT_LEADER, MESSAGE_TOO_LARGE, ILLEGAL_GENERATION = 6, 10, 22
 
@@ -234,8 +238,8 @@ def test_what_members_of_an_epoch_are_granted_is_held_against_each_other(tmp_pat
     story.link.cluster.topics[b"i" * 16] = "t"
 
     def beat(member: str, epoch: int, partitions: tuple[int, ...] | None, instance: str | None = None) -> None:
-        parts = (TopicPartitions(topic_id=b"i" * 16, partitions=partitions or ()),)
-        granted = None if partitions is None else Assignment(topic_partitions=parts)
+        parts = (HeartbeatTopicPartitions(topic_id=b"i" * 16, partitions=partitions or ()),)
+        granted = None if partitions is None else HeartbeatAssignment(topic_partitions=parts)
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, instance_id=instance)
         story.ask(request, ConsumerGroupHeartbeatResponse(member_id=member, member_epoch=epoch, assignment=granted))
 

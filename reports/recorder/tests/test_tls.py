@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.reference import ReferenceCluster
-from reports.audit import audit
-from reports.recorder.upstream import tls_for_clients, tls_to_brokers
-from spec.formats.verdict import UsageError
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.errors import UsageError
+from highwater.reports.audit import audit
+from highwater.reports.recorder.upstream import tls_for_clients, tls_to_brokers
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 RECORDS = 20

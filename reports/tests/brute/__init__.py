@@ -3,7 +3,7 @@
 A file for each family; each registers its rules with the oracle.
 """
 
-from reports.tests.brute import log, polls, register, storage, transactions
-from reports.tests.brute.oracle import RULES, Brute
+from highwater.reports.tests.brute import log, polls, register, storage, transactions
+from highwater.reports.tests.brute.oracle import RULES, Brute
 
 __all__ = ["RULES", "Brute", "log", "polls", "register", "storage", "transactions"]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
-from reports.tests.brute.oracle import Brute, Row, rule, told_of
-from reports.tests.brute.storage import ends_that_stand
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
+from highwater.reports.tests.brute.oracle import Brute, Row, rule, told_of
+from highwater.reports.tests.brute.storage import ends_that_stand
 
 
 @rule(1)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from reports.columns import NEVER, TOMBSTONE, UNKNOWN, Fate, Isolation, Kind, Operations, Status
-from reports.rules.found import Promise
+from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Fate, Isolation, Kind, Operations, Status
+from highwater.reports.rules.findings import Promise
 
 ENDS = ("high_watermark", "last_stable_offset")
 RULES: dict[int, Callable[["Brute"], set[int]]] = {}

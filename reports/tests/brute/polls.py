@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from reports.columns import UNKNOWN, Began, Fate
-from reports.tests.brute.oracle import Brute, Row, rule
+from highwater.reports.columns import UNKNOWN, Began, Fate
+from highwater.reports.tests.brute.oracle import Brute, Row, rule
 
 
 @rule(6)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reports.columns import UNKNOWN, Isolation, Kind, Status
-from reports.tests.brute.oracle import ENDS, Brute, broken, rule
+from highwater.reports.columns import UNKNOWN, Isolation, Kind, Status
+from highwater.reports.tests.brute.oracle import ENDS, Brute, broken, rule
 
 
 @rule(14)

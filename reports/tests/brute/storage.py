@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
-from reports.tests.brute.oracle import Brute, Row, replica, rule
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
+from highwater.reports.tests.brute.oracle import Brute, Row, replica, rule
 
 
 def ends_that_stand(b: Brute) -> Iterator[tuple[Row, Row]]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reports.columns import UNKNOWN, Fate, Isolation, Kind, Status
-from reports.tests.brute.oracle import Brute, in_vain, rule, told_of
+from highwater.reports.columns import UNKNOWN, Fate, Isolation, Kind, Status
+from highwater.reports.tests.brute.oracle import Brute, in_vain, rule, told_of
 
 
 @rule(17)

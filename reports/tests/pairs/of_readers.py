@@ -1,7 +1,7 @@
 """Pairs of the rules about what one reader was given, and when."""
 
-from reports.tests.histories import History
-from reports.tests.pairs.telling import (
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.pairs.telling import (
     anomaly,
     begin,
     end,

@@ -1,17 +1,7 @@
 """Pairs of the rules about what is in the log, and what brokers keep of it."""
 
-from reports.tests.histories import History
-from reports.tests.pairs.telling import (
-    anomaly,
-    begin,
-    end,
-    fetched,
-    near_miss,
-    op,
-    seen,
-    sent,
-    wait,
-)
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.pairs.telling import anomaly, begin, end, fetched, near_miss, op, seen, sent, wait
 
 
 @anomaly(1)

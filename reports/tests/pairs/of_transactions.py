@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from reports.tests.histories import History
-from reports.tests.pairs.telling import (
+from highwater.reports.tests.histories import History
+from highwater.reports.tests.pairs.telling import (
     KEY,
     anomaly,
     begin,

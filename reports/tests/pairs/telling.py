@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from reports.tests.histories import History
+from highwater.reports.tests.histories import History
 
 KEY: Final = "t-0"
 Story = Callable[[History], None]

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from reports.columns import UNKNOWN, Kind
-from reports.tests.sql.register import APPENDED, SENT, sweep
-from reports.tests.sql.words import LIVE
+from highwater.reports.columns import UNKNOWN, Kind
+from highwater.reports.tests.sql.register import APPENDED, SENT, sweep
+from highwater.reports.tests.sql.words import LIVE
 
 
 def _first_pairs(major: str, minor: str) -> str:

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reports.columns import RECORDS, ROW_COLUMNS, Ints, Operations
-from reports.rules.found import Promise
-from reports.rules.partition import check
-from reports.rules.view import View
-from reports.tests.sql import log, polls, register, storage, transactions
-from reports.tests.sql.views import KEPT, VIEWS
+from highwater.reports.columns import RECORDS, ROW_COLUMNS, Ints, Operations
+from highwater.reports.rules.findings import Promise
+from highwater.reports.rules.partition import check
+from highwater.reports.rules.view import View
+from highwater.reports.tests.sql import log, polls, register, storage, transactions
+from highwater.reports.tests.sql.views import KEPT, VIEWS
 
 
 class Finding(NamedTuple):

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reports.columns import UNKNOWN, Began
-from reports.tests.sql.words import ABORTED
+from highwater.reports.columns import UNKNOWN, Began
+from highwater.reports.tests.sql.words import ABORTED
 
 FINDINGS: Final = {
     "6": """

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reports.columns import UNKNOWN, Kind
-from reports.tests.sql.words import FAIL, OK, READ_COMMITTED
+from highwater.reports.columns import UNKNOWN, Kind
+from highwater.reports.tests.sql.words import FAIL, OK, READ_COMMITTED
 
 BOUNDS: Final = "history, row, leader_epoch, time, z"
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reports.columns import UNKNOWN, Kind
-from reports.tests.sql.words import DEAD, FAIL, LIVE, OK, records_of
+from highwater.reports.columns import UNKNOWN, Kind
+from highwater.reports.tests.sql.words import DEAD, FAIL, LIVE, OK, records_of
 
 FINDINGS: Final = {
     "30": "select history, 30, any_value(end), min_by(offset, row), false from stuck group by history",

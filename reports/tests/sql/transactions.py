@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reports.columns import UNKNOWN
-from reports.tests.sql.words import ABORTED, COMMITTED, FAIL, LIVE, OK, READ_COMMITTED
+from highwater.reports.columns import UNKNOWN
+from highwater.reports.tests.sql.words import ABORTED, COMMITTED, FAIL, LIVE, OK, READ_COMMITTED
 
 
 def _of_each_send(rule: int, where: str) -> str:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reports.columns import NEVER, UNKNOWN, Kind
-from reports.tests.sql.words import (
+from highwater.reports.columns import NEVER, UNKNOWN, Kind
+from highwater.reports.tests.sql.words import (
     ABORTED,
     CERTAIN,
     COMMITTED,

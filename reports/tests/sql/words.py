@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reports.columns import TOMBSTONE, UNKNOWN, Fate, Isolation, Kind, Status
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Isolation, Kind, Status
 
 OK, FAIL, INFO = Status.OK, Status.FAIL, Status.INFO
 COMMITTED, ABORTED = Fate.COMMITTED, Fate.ABORTED

@@ -1,0 +1,112 @@
+"""ApiVersions: how client and broker find out what both speak, and that what is advertised is answered."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from highwater.conformance.broker import Broker, expect
+from highwater.conformance.cases.support.harmless_requests import HARMLESS
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.defects import Garbled, HangUp, Reply, defect, one_more
+from highwater.conformance.failures import TargetFailure
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import decode_response_header, encode_request
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from highwater.reference.wire.registry import APIS, api_of
+
+API_VERSIONS = APIS[18]
+NAMED = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
+
+
+def with_tags_in_the_header(reply: bytes) -> bytes:
+    return struct.pack(">i", len(reply) - 3) + reply[4:8] + b"\0" + reply[8:]
+
+
+def with_a_byte_too_many(reply: bytes) -> bytes:
+    return struct.pack(">i", len(reply) - 3) + reply[4:] + b"\0"
+
+
+def _twice(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*keys, *keys)
+
+
+def _unanswered(request: type[Any]) -> pytest.MarkDecorator:
+    return pytest.mark.defect(HangUp(request), Garbled(request, with_a_byte_too_many))
+
+
+@clause("API-1")
+@defect(Reply(ApiVersionsRequest, "error_code", 42), Reply(ApiVersionsRequest, "api_keys.max_version", one_more))
+@sweep(ApiVersionsRequest)
+def test_each_version_lists_the_keys(broker: Broker, version: int) -> None:
+    reply = broker.call(NAMED, version)
+    expect("error code", 0, reply.error_code)
+    expect("ApiVersions' own range in the reply", broker.advertised[18], ranges(reply)[18])
+
+
+@clause("API-2")
+@defect(Garbled(ApiVersionsRequest, with_tags_in_the_header))
+@sweep(ApiVersionsRequest, 3)
+def test_the_response_header_has_no_tags(broker: Broker, version: int) -> None:
+    broker.need(ApiVersionsRequest, version)
+    broker.send_bytes(encode_request(NAMED, version, 7, "c"))
+    data = broker.receive_frame()
+    expect("correlation id", 7, decode_response_header(data, 0)[0])
+    expect("error code right behind the correlation id", b"\0\0", data[4:6])
+    expect("length of the key list is not empty", True, data[6] > 1)
+
+
+@clause("API-3")
+@defect(
+    Reply(ApiVersionsRequest, "error_code", 0), Reply(ApiVersionsRequest, "api_keys", ()), HangUp(ApiVersionsRequest)
+)
+def test_an_unsupported_version_is_answered_in_version_0(broker: Broker) -> None:
+    broker.send_bytes(encode_request(NAMED, 4, 7, "c").replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
+    reply = broker.receive(API_VERSIONS, 0, 7)
+    expect("error code", ErrorCode.UNSUPPORTED_VERSION, reply.error_code)
+    expect("ApiVersions' own range", broker.advertised[18], ranges(reply).get(18))
+
+
+@clause("API-4")
+@defect(Reply(ApiVersionsRequest, "error_code", 0))
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a/"])
+def test_a_bad_software_name_is_refused(broker: Broker, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1.0")
+    expect("error code", ErrorCode.INVALID_REQUEST, broker.call(request, 3).error_code)
+
+
+@clause("API-5")
+@defect(Reply(ApiVersionsRequest, "api_keys", _twice), Reply(ApiVersionsRequest, "api_keys.min_version", one_more))
+def test_keys_are_unique_and_ranges_are_ranges(broker: Broker) -> None:
+    reply = broker.call(ApiVersionsRequest(), 0)
+    keys = [each.api_key for each in reply.api_keys]
+    expect("number of different keys", len(keys), len(set(keys)))
+    for each in reply.api_keys:
+        if not 0 <= each.min_version <= each.max_version:
+            raise TargetFailure(f"key {each.api_key}: expected a range, actual {each.min_version}..{each.max_version}")
+
+
+@clause("API-6")
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        pytest.param(key, version, id=f"{APIS[key].name} v{version}", marks=_unanswered(type(HARMLESS[key])))
+        for key in sorted(HARMLESS)
+        for version in range(APIS[key].min_version, APIS[key].max_version + 1)
+    ],
+)
+def test_what_is_advertised_is_answered(broker: Broker, key: int, version: int) -> None:
+    request = HARMLESS[key]
+    broker.need(type(request), version)
+    reply = broker.exchange(request, version)
+    expect("class of the reply", api_of(type(request)).response.__name__, type(reply).__name__)
+
+
+@clause("API-9")
+@defect(Reply(ApiVersionsRequest, "api_keys.min_version", one_more))
+def test_produce_is_advertised_from_version_0(broker: Broker) -> None:
+    expect("lowest version of Produce", 0, ranges(broker.call(ApiVersionsRequest(), 0))[0][0])
+
+
+def ranges(reply: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}

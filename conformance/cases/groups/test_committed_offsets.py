@@ -1,0 +1,134 @@
+"""Committed offsets: what a group stores is what it gets back."""
+
+from highwater.conformance.broker import Broker, Topic, expect, only
+from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed
+from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+
+NONE = -1
+ERROR = "topics.partitions.error_code"
+PLACES = ("topics.partitions", "groups.topics.partitions")
+"""Of an offset in the replies of older and of newer versions."""
+
+
+@clause("OFF-1", "commit")
+@defect(
+    Request(OffsetCommitRequest, "topics.partitions.committed_metadata", ""),
+    Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more),
+)
+@sweep(OffsetCommitRequest, 1, 9)
+def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    error = commit(coordinator, group, topic, 42, metadata="note", version=version)
+    expect("error code of the commit", 0, error)
+    found = only(only(committed(coordinator, group, topic)).partitions)
+    expect("offset and metadata", (42, "note"), (found.committed_offset, found.metadata))
+
+
+@clause("OFF-1", "fetch")
+@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", one_more) for place in PLACES))
+@sweep(OffsetFetchRequest, 1, 9)
+def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    expect("error code of the commit", 0, commit(coordinator, group, topic, 7, metadata="x"))
+    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    expect("error, offset, metadata", (0, 7, "x"), (found.error_code, found.committed_offset, found.metadata))
+
+
+@clause("OFF-1", "epoch")
+@defect(Request(OffsetCommitRequest, "topics.partitions.committed_leader_epoch", -1))
+def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic) -> None:
+    coordinator.version_of(OffsetFetchRequest, 5)
+    coordinator.version_of(OffsetCommitRequest, 6)
+    commit(coordinator, group, topic, 7, epoch=0)
+    found = only(only(committed(coordinator, group, topic)).partitions)
+    expect("leader epoch", 0, found.committed_leader_epoch)
+
+
+@clause("OFF-2")
+@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", 0) for place in PLACES))
+@sweep(OffsetFetchRequest, 1, 9)
+def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    expect("error code and offset", (0, NONE), (found.error_code, found.committed_offset))
+
+
+@clause("OFF-3", "generation")
+@defect(GuardOff("FenceStaleGeneration"))
+def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    fields = {"generation": member.generation + 1, "member_id": member.member_id}
+    expect("error code", ErrorCode.ILLEGAL_GENERATION, commit(member.broker, group, topic, 1, **fields))  # type: ignore[arg-type]
+
+
+@clause("OFF-3", "member")
+@defect(GuardOff("MembersCommitOnly"))
+def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id="nobody")
+    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, error)
+
+
+@clause("OFF-3", "completing")
+@defect(Reply(OffsetCommitRequest, ERROR, forgives(ErrorCode.REBALANCE_IN_PROGRESS)))
+def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group: str, topic: Topic) -> None:
+    member, _ = GroupDriver(cluster, group).join()
+    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id=member.member_id)
+    expect("error code", ErrorCode.REBALANCE_IN_PROGRESS, error)
+
+
+@clause("OFF-3", "member commits")
+@defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more))
+def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
+    expect("error code", 0, error)
+    found = only(only(committed(member.broker, group, topic)).partitions)
+    expect("offset", 5, found.committed_offset)
+
+
+@clause("OFF-4")
+@defect(Reply(OffsetCommitRequest, ERROR, forgives(ErrorCode.UNKNOWN_MEMBER_ID)))
+def test_a_commit_from_outside_of_a_live_group_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
+    member = GroupDriver(cluster, group).stable_member()
+    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, commit(member.broker, group, topic, 1))
+
+
+@clause("OFF-5")
+@defect(
+    Setting("offset_metadata_max_bytes", 1 << 20),
+    Reply(OffsetCommitRequest, ERROR, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+)
+def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
+    limit = cluster.setting("offset_metadata_max_bytes")
+    expect(
+        "error code beyond",
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        commit(coordinator, group, topic, 1, metadata="x" * (limit + 1)),
+    )
+    expect("error code at the limit", 0, commit(coordinator, group, topic, 1, metadata="x" * limit))
+
+
+@clause("OFF-6", "all topics")
+@defect(Reply(OffsetFetchRequest, "topics", ()), Reply(OffsetFetchRequest, "groups.topics", ()))
+@sweep(OffsetFetchRequest, 2, 9)
+def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    commit(coordinator, group, topic, 3)
+    found = only(tuple(committed(coordinator, group, None, version)))
+    expect("name and offset", (topic.name, 3), (found.name, only(found.partitions).committed_offset))
+
+
+@clause("OFF-6", "two groups")
+@defect(Reply(OffsetFetchRequest, "groups", lambda groups: groups[:1]))
+def test_two_groups_are_answered_at_once(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
+    version = coordinator.version_of(OffsetFetchRequest, MANY_GROUPS)
+    commit(coordinator, group, topic, 3)
+    asked = tuple(OffsetFetchRequestGroup(group_id=each, topics=None) for each in (group, cluster.name("g")))
+    reply = coordinator.call(OffsetFetchRequest(groups=asked), version)
+    expect("groups of the reply", True, [each.group_id for each in reply.groups] == [g.group_id for g in asked])

@@ -1,0 +1,396 @@
+"""Rebalances of the classic protocol, with two and three raw members, some of whom misbehave."""
+
+import pytest
+
+from highwater.conformance.broker import expect, only
+from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.clause import clause, era, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, Reply, Request, Silence, defect, forgives, one_less, one_more
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.consumer_groups import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    encode_subscription,
+)
+from highwater.reference.wire.messages.groups import (
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+)
+
+SHORT_MS, LONG_MS = 1_000, 60_000
+HEARTBEAT_ERROR = Reply(HeartbeatRequest, "error_code", forgives(ErrorCode.REBALANCE_IN_PROGRESS))
+SYNC_ERROR = Reply(SyncGroupRequest, "error_code", forgives(ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+# -- who is in a generation ----------------------------------------------------------------------------
+
+
+@clause("GRP-13", "evicted")
+@pytest.mark.slow
+@defect(
+    GuardOff("AwaitAllMembers"),
+    Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS),
+    Reply(DescribeGroupsRequest, "groups.members", ()),
+)
+def test_who_does_not_join_in_time_is_left_behind(driver: GroupDriver) -> None:
+    late = driver.stable_member(rebalance_timeout_ms=SHORT_MS)
+    new = driver.send_join(rebalance_timeout_ms=SHORT_MS)
+    late.await_rebalance()
+    expect("error code of the join", 0, new.receive_join().error_code)
+    expect("the leader sees itself alone", new.member_id, only(new.reply.members).member_id)
+    expect("error code of the late one", ErrorCode.UNKNOWN_MEMBER_ID, late.heartbeat_error())
+    expect("member of the group", new.member_id, only(driver.describe().members).member_id)
+
+
+@clause("GRP-13", "waits")
+@defect(Reply(JoinGroupRequest, "members", lambda members: members[:1]))
+def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    new = driver.send_join()
+    leader.await_rebalance()
+    leader.send_rejoin()
+    new.broker.expect_silence(0.2)
+    follower.rejoin()
+    expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
+    generations = {leader.generation, follower.generation, new.generation}
+    expect("number of generations among three members", 1, len(generations))
+    seen = {each.member_id for member in (leader, follower, new) for each in member.reply.members}
+    expect("the leader sees all three", True, seen == {leader.member_id, follower.member_id, new.member_id})
+
+
+@clause("GRP-26")
+@pytest.mark.slow
+@defect(
+    GuardOff("ExpireUnsyncedMembers"),
+    Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS),
+    Reply(DescribeGroupsRequest, "groups.members", ()),
+)
+def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
+    first, second = driver.two_joined(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    number = follower.send_sync()
+    expect(
+        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+    )
+    expect("error code of the leader", ErrorCode.UNKNOWN_MEMBER_ID, leader.heartbeat_error())
+    follower.rejoin()
+    expect("member of the group", follower.member_id, only(driver.describe().members).member_id)
+
+
+@clause("GRP-33", "preparing")
+@defect(
+    Reply(LeaveGroupRequest, "members.error_code", ErrorCode.UNKNOWN_MEMBER_ID),
+    Request(LeaveGroupRequest, "members", ()),
+)
+def test_a_rebalance_does_not_wait_for_one_who_leaves(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    new = driver.send_join()
+    leader.await_rebalance()
+    leader.send_rejoin()
+    expect("error code of leaving", 0, follower.leave_error())
+    expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
+    seen = {each.member_id for member in (leader, new) for each in member.reply.members}
+    expect("the leader sees the two that stayed", True, seen == {leader.member_id, new.member_id})
+
+
+@clause("GRP-33", "completing")
+@defect(SYNC_ERROR)
+def test_one_who_leaves_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
+    first, second = driver.two_joined()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    number = follower.send_sync()
+    expect("error code of leaving", 0, leader.leave_error())
+    expect(
+        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+    )
+    before = follower.generation
+    follower.rejoin()
+    expect("generation and leader", (before + 1, True), (follower.generation, follower.is_leader))
+
+
+@clause("GRP-33", "stable")
+@defect(HEARTBEAT_ERROR)
+def test_one_who_leaves_a_stable_group_begins_a_rebalance(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    expect("error code of leaving", 0, leader.leave_error())
+    follower.await_rebalance()
+    follower.rejoin()
+    expect("the other leads now, alone", follower.member_id, only(follower.reply.members).member_id)
+
+
+@clause("GRP-34")
+@defect(SYNC_ERROR)
+def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
+    first, second = driver.two_joined()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    number = follower.send_sync()
+    new = driver.send_join()
+    expect(
+        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+    )
+    follower.send_rejoin()
+    leader.rejoin()
+    expect("error codes", (0, 0), (follower.receive_join().error_code, new.receive_join().error_code))
+    expect("generations", True, leader.generation == follower.generation == new.generation)
+
+
+# -- what begins a rebalance ---------------------------------------------------------------------------
+
+
+@clause("GRP-35", "follower")
+@defect(Reply(JoinGroupRequest, "generation_id", one_less), Reply(JoinGroupRequest, "leader", "nobody"))
+def test_a_follower_that_joins_again_unchanged_disturbs_nobody(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    follower.rejoin()
+    expect("generation and leader", (leader.generation, leader.member_id), (follower.generation, follower.reply.leader))
+    expect("error code of the leader's heartbeat", 0, leader.heartbeat_error())
+    expect("assignment", b"follower", follower.sync().assignment)
+
+
+@clause("GRP-35", "metadata")
+@defect(HEARTBEAT_ERROR)
+def test_a_follower_that_joins_again_with_other_metadata_begins_a_rebalance(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    follower.send_rejoin(metadata=b"other")
+    leader.await_rebalance()
+    leader.rejoin()
+    expect("error code of the follower", 0, follower.receive_join().error_code)
+    seen = {each.member_id: each.metadata for each in leader.reply.members}
+    expect("metadata that the leader sees", True, seen == {leader.member_id: b"m", follower.member_id: b"other"})
+
+
+@clause("GRP-35", "leader")
+@defect(HEARTBEAT_ERROR)
+def test_a_leader_that_joins_again_begins_a_rebalance(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    leader.send_rejoin()
+    follower.await_rebalance()
+    follower.rejoin()
+    expect("error code of the leader", 0, leader.receive_join().error_code)
+    expect("generation of both", follower.generation, leader.generation)
+
+
+# -- assignments ---------------------------------------------------------------------------------------
+
+
+@clause("GRP-36")
+@defect(Reply(SyncGroupRequest, "assignment", b""))
+def test_a_stable_group_tells_the_assignment_again(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    for _ in range(2):
+        expect("assignment of the follower", b"follower", follower.sync().assignment)
+        expect("assignment of the leader", b"leader", leader.sync().assignment)
+
+
+@clause("GRP-37")
+@defect(Reply(SyncGroupRequest, "assignment", b"x"))
+def test_who_is_left_out_is_assigned_nothing(driver: GroupDriver) -> None:
+    first, second = driver.two_joined()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    expect("assignment of the leader", b"all", leader.sync({leader.member_id: b"all"}).assignment)
+    answer = follower.sync()
+    expect("error code and assignment of the other", (0, b""), (answer.error_code, answer.assignment))
+
+
+@clause("GRP-38")
+@defect(Reply(DescribeGroupsRequest, "groups.members.member_assignment", b"stolen"))
+def test_a_followers_assignments_count_for_nothing(driver: GroupDriver) -> None:
+    first, second = driver.two_joined()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    number = follower.send_sync({leader.member_id: b"forged", follower.member_id: b"stolen"})
+    leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
+    expect("assignment of the follower", b"follower", follower.receive_sync(number).assignment)
+    assigned = {each.member_id: each.member_assignment for each in driver.describe().members}
+    expect("described", True, assigned == {leader.member_id: b"leader", follower.member_id: b"follower"})
+
+
+@clause("GRP-19", "claims")
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
+@defect(Reply(JoinGroupRequest, "members.metadata", b""))
+def test_what_members_claim_reaches_the_leader_unchanged(driver: GroupDriver, protocol: str) -> None:
+    """Two claim one partition, in a generation that never was: that is for the assignor to judge."""
+    owned = (TopicPartition(topic="t", partitions=(0, 1)),)
+    claim = encode_subscription(
+        ConsumerProtocolSubscription(topics=("t",), owned_partitions=owned, generation_id=1_000)
+    )
+    first, second = driver.two_joined((protocol,), (protocol,), metadata=claim)
+    leader = first if first.is_leader else second
+    seen = {each.member_id: each.metadata for each in leader.reply.members}
+    expect("metadata that the leader sees", True, seen == {first.member_id: claim, second.member_id: claim})
+
+
+@clause("GRP-19", "assignments")
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 1000, b"\x00\x03not a version that exists"])
+@defect(Reply(SyncGroupRequest, "assignment", b"cut"))
+def test_what_the_leader_assigns_is_not_looked_into(driver: GroupDriver, data: bytes) -> None:
+    first, second = driver.two_joined(("cooperative-sticky",), ("cooperative-sticky",))
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    answer = leader.sync({leader.member_id: data, follower.member_id: data})
+    expect("error code and assignment of the leader", (0, data), (answer.error_code, answer.assignment))
+    expect("assignment of the follower", data, follower.sync().assignment)
+
+
+OWNS_0, OWNS_NONE = b"0", b"-"
+"""Of one byte: what Apache Kafka 4 makes of longer ones is the business of GRP-53."""
+
+
+@clause("GRP-19", "two steps")
+@defect(Reply(JoinGroupRequest, "generation_id", one_more))
+def test_a_cooperative_move_takes_two_generations(driver: GroupDriver) -> None:
+    """First the owner gives up, then it joins again at once and the other is given what it gave up."""
+    owner = driver.stable_member(protocols=("cooperative-sticky",))
+    new = driver.send_join(protocols=("cooperative-sticky",))
+    owner.await_rebalance()
+    owner.rejoin(metadata=OWNS_0)
+    new.receive_join()
+    before = owner.generation
+    expect("the owner keeps less", b"", owner.sync({owner.member_id: b"", new.member_id: b""}).assignment)
+    expect("the new one has nothing yet", b"", new.sync().assignment)
+    owner.send_rejoin(metadata=OWNS_NONE)
+    new.await_rebalance()
+    new.rejoin()
+    expect("error code and generation", (0, before + 1), (owner.receive_join().error_code, owner.generation))
+    owner.sync({owner.member_id: b"", new.member_id: b"0"})
+    expect("the new one has it now", b"0", new.sync().assignment)
+
+
+@clause("GRP-53")
+@pytest.mark.slow
+@pytest.mark.parametrize("metadata", [b"", b"m", b"subscribed"], ids=["empty", "short", "garbage"])
+@defect(Silence(JoinGroupRequest))
+def test_a_join_is_answered_whatever_its_metadata(driver: GroupDriver, metadata: bytes) -> None:
+    member, reply = driver.join(metadata=metadata)
+    expect("error code", 0, reply.error_code)
+    expect("metadata that the leader sees", metadata, only(member.reply.members).metadata)
+
+
+# -- protocols -----------------------------------------------------------------------------------------
+
+
+@clause("GRP-39")
+@defect(Reply(JoinGroupRequest, "protocol_name", "a"))
+def test_the_protocol_that_most_prefer_wins(cluster: Cluster, driver: GroupDriver) -> None:
+    first = driver.stable_member(protocols=("a", "b"))
+    others = [driver.send_join(protocols=("b", "a"))]
+    first.await_rebalance()
+    others.append(driver.send_join(protocols=("b", "a")))
+    cluster.eventually("three members", lambda: len(driver.describe().members) == 3)
+    first.rejoin()
+    for each in others:
+        each.receive_join()
+    expect("protocols", True, [each.reply.protocol_name for each in (first, *others)] == ["b"] * 3)
+
+
+@clause("GRP-40", "type")
+@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+def test_a_member_of_another_protocol_type_is_refused(driver: GroupDriver) -> None:
+    driver.stable_member()
+    _, reply = driver.join(protocol_type="connect")
+    expect("error code", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reply.error_code)
+
+
+@clause("GRP-40", "none")
+@pytest.mark.parametrize("fields", [{"protocols": ()}, {"protocol_type": ""}], ids=["no protocol", "no type"])
+@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+def test_a_first_member_needs_a_protocol(driver: GroupDriver, fields: dict[str, object]) -> None:
+    broker = driver.connect()
+    reply = broker.call(driver.join_request(**fields), 3)  # type: ignore[arg-type]
+    expect("error code", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reply.error_code)
+
+
+@clause("GRP-41")
+@sweep(JoinGroupRequest, 0, 3)
+@defect(Reply(JoinGroupRequest, "error_code", 79))
+def test_before_version_4_a_member_is_taken_at_once(driver: GroupDriver, version: int) -> None:
+    reply = driver.connect().call(driver.join_request(), version)
+    expect("error code and generation", (0, 1), (reply.error_code, reply.generation_id))
+    expect("it leads, and has an id", True, bool(reply.member_id) and reply.leader == reply.member_id)
+
+
+# -- leaving -------------------------------------------------------------------------------------------
+
+
+@clause("GRP-15", "batch")
+@sweep(LeaveGroupRequest, 3)
+@defect(
+    Reply(LeaveGroupRequest, "members.error_code", forgives(ErrorCode.UNKNOWN_MEMBER_ID)),
+    Reply(LeaveGroupRequest, "members", ()),
+)
+def test_several_leave_at_once_and_each_is_answered(driver: GroupDriver, version: int) -> None:
+    first, second = driver.stable_pair()
+    asked = tuple(MemberIdentity(member_id=each) for each in (first.member_id, "nobody", second.member_id))
+    reply = first.broker.call(LeaveGroupRequest(group_id=driver.group, members=asked), version)
+    expect("error code of the whole", 0, reply.error_code)
+    found = {each.member_id: each.error_code for each in reply.members}
+    expect(
+        "error codes", True, found == {first.member_id: 0, "nobody": ErrorCode.UNKNOWN_MEMBER_ID, second.member_id: 0}
+    )
+    expect("members that are left", 0, len(driver.describe().members))
+
+
+@clause("GRP-15", "one by one")
+@sweep(LeaveGroupRequest, 0, 2)
+@defect(Reply(LeaveGroupRequest, "error_code", 1), Request(LeaveGroupRequest, "member_id", "nobody"))
+def test_before_version_3_one_leaves(driver: GroupDriver, version: int) -> None:
+    member = driver.stable_member()
+    request = LeaveGroupRequest(group_id=driver.group, member_id=member.member_id)
+    expect("error code", 0, member.broker.call(request, version).error_code)
+    expect("error code behind the end", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat_error())
+
+
+# -- sessions ------------------------------------------------------------------------------------------
+
+
+@clause("GRP-14", "alive")
+@pytest.mark.slow
+@defect(Request(HeartbeatRequest, "member_id", "nobody"))
+def test_heartbeats_keep_a_member(cluster: Cluster, driver: GroupDriver) -> None:
+    session_ms = 2 * cluster.setting("group_min_session_timeout_ms")
+    member, other = driver.stable_member(session_timeout_ms=session_ms), GroupDriver(cluster, cluster.group())
+    other.stable_member(session_timeout_ms=session_ms)
+
+    def other_is_out() -> bool:
+        expect("error code of a heartbeat", 0, member.heartbeat_error())
+        return other.state() in ("Empty", "Dead")
+
+    cluster.eventually("the end of a session without heartbeats", other_is_out)
+    expect("error code behind it", 0, member.heartbeat_error())
+
+
+# -- states --------------------------------------------------------------------------------------------
+
+
+@clause("GRP-42", "completing")
+@era("1.1")  # before, it was called AwaitingSync
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
+def test_a_group_without_its_assignment_is_completing(driver: GroupDriver) -> None:
+    driver.join()
+    expect("state", "CompletingRebalance", driver.state())
+
+
+@clause("GRP-42", "stable")
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Empty"))
+def test_a_group_with_its_assignment_is_stable(driver: GroupDriver) -> None:
+    driver.stable_member()
+    expect("state", "Stable", driver.state())
+
+
+@clause("GRP-42", "preparing")
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
+def test_a_group_that_waits_for_members_is_preparing(cluster: Cluster, driver: GroupDriver) -> None:
+    driver.stable_member()
+    driver.send_join()
+    cluster.eventually("PreparingRebalance", lambda: driver.state() == "PreparingRebalance")
+
+
+@clause("GRP-42", "empty")
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
+def test_a_group_that_all_have_left_is_empty(cluster: Cluster, driver: GroupDriver) -> None:
+    expect("error code of the leave", 0, driver.stable_member().leave_error())
+    cluster.eventually("an empty group", lambda: driver.state() == "Empty")
+    expect("members", 0, len(driver.describe().members))

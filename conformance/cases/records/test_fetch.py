@@ -1,0 +1,189 @@
+"""Fetch: how long it waits, where it begins, and what it may show."""
+
+import struct
+import time
+
+import pytest
+
+from highwater.conformance.broker import Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, one_more
+from highwater.conformance.failures import TargetFailure
+from highwater.conformance.targets.base import PAUSE_NODE
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.records import batch_headers
+from highwater.reference.wire.registry import APIS
+
+WAIT_MS = 400
+RECORDS = "responses.partitions.records"
+ERROR = "responses.partitions.error_code"
+EPOCH_AT = 12
+
+
+def without_the_first_batch(data: bytes) -> bytes:
+    starts = [position for position, _ in batch_headers(data)]
+    return data[starts[1] :] if len(starts) > 1 else b""
+
+
+def with_its_length_in_it(data: bytes) -> bytes:
+    """Another leader epoch in the first batch, each time."""
+    return data[:EPOCH_AT] + struct.pack(">i", len(data)) + data[EPOCH_AT + 4 :]
+
+
+@clause("FET-1")
+@defect(Request(FetchRequest, "max_wait_ms", 0))
+def test_an_empty_fetch_waits(leader: Broker, topic: Topic) -> None:
+    began = time.monotonic()
+    answer = leader.fetch(topic, 0, max_wait_ms=WAIT_MS)
+    waited_ms = (time.monotonic() - began) * 1000
+    expect("error code and records", (0, 0), (answer.error_code, len(answer.records or b"")))
+    if waited_ms < WAIT_MS * 0.9:
+        raise TargetFailure(f"expected an answer after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
+
+
+@clause("FET-39")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_a_fetch_that_must_not_wait_brings_what_is_there(leader: Broker, topic: Topic) -> None:
+    expect("error code of Produce", 0, leader.produce(topic, batch(b"a")).error_code)
+    answer = leader.fetch(topic, 0, max_wait_ms=0)
+    expect(
+        "error code and values", (0, [b"a"]), (answer.error_code, [each.value for each in records_of(answer.records)])
+    )
+
+
+@clause("FET-2")
+@defect(Request(FetchRequest, "min_bytes", 1 << 20))
+def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic) -> None:
+    version = leader.version_of(FetchRequest)
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
+    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), version)
+    cluster.leader(topic).produce(topic, batch(b"v"))
+
+    reply = leader.receive(APIS[1], version, number)
+    expect("number of records", 1, len(records_of(only(only(reply.responses).partitions).records)))
+
+
+@clause("FET-3")
+@defect(Reply(FetchRequest, RECORDS, b""))
+def test_the_first_batch_comes_whole_however_small_the_limit(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"x" * 1000))
+    leader.produce(topic, batch(b"y" * 1000))
+    answer = leader.fetch(topic, 0, max_bytes=1)
+    expect("values", [b"x" * 1000], [record.value for record in records_of(answer.records)])
+
+
+@clause("FET-4")
+@defect(Reply(FetchRequest, ERROR, 0))
+@pytest.mark.parametrize("offset", [2, 1000, -7])
+def test_an_offset_outside_of_the_log_is_an_error(leader: Broker, topic: Topic, offset: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    expect("error code", ErrorCode.OFFSET_OUT_OF_RANGE, leader.fetch(topic, offset).error_code)
+
+
+@clause("FET-5")
+@defect(GuardOff("HwNeedsWholeIsr"), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
+@pytest.mark.cluster_fault
+def test_nothing_past_the_high_watermark_is_shown(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    leader = cluster.leader(topic)
+    expect("error code with all awake", 0, leader.produce(topic, batch(b"a")).error_code)
+    cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
+    expect("error code with acks 1", 0, leader.produce(topic, batch(b"b"), acks=1).error_code)
+    answer = leader.fetch(topic, 0)
+    expect("values before the follower has them", [b"a"], [record.value for record in records_of(answer.records)])
+    expect("high watermark", 1, answer.high_watermark)
+
+
+@clause("FET-7")
+@defect(Reply(FetchRequest, RECORDS, without_the_first_batch))
+def test_an_offset_inside_a_batch_brings_the_whole_batch(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"a", b"b", b"c"))
+    leader.produce(topic, batch(b"d"))
+    answer = leader.fetch(topic, 1)
+    expect("offsets", [0, 1, 2, 3], [record.offset for record in records_of(answer.records)])
+
+
+@clause("FET-8", "newer")
+@defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
+def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) -> None:
+    leader.version_of(FetchRequest, 9)
+    answer = leader.fetch(topic, 0, leader_epoch=topic.leader_epoch + 100)
+    expect("error code", ErrorCode.UNKNOWN_LEADER_EPOCH, answer.error_code)
+
+
+@clause("FET-8", "older")
+@defect(GuardOff("FenceStaleFetch"), Request(FetchRequest, "topics.partitions.current_leader_epoch", -1))
+@pytest.mark.cluster_fault
+def test_an_epoch_before_the_leaders_is_fenced(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    before = cluster.create_topic(replicas=3)
+    cluster.stop(before.leader_id)
+    after = cluster.topic(before.name, than_leader=before.leader_id)
+    leader = cluster.leader(after)
+    leader.version_of(FetchRequest, 9)
+    cluster.eventually(
+        "FENCED_LEADER_EPOCH",
+        lambda: leader.fetch(after, 0, leader_epoch=before.leader_epoch).error_code == ErrorCode.FENCED_LEADER_EPOCH,
+    )
+    expect("error code in the right epoch", 0, leader.fetch(after, 0, leader_epoch=after.leader_epoch).error_code)
+
+
+@clause("FET-9", "unknown")
+@defect(Reply(FetchRequest, "error_code", 0))
+def test_an_unknown_session_is_an_error(leader: Broker) -> None:
+    request = FetchRequest(session_id=123_456_789, session_epoch=1, max_wait_ms=0)
+    reply = leader.call(request, leader.version_of(FetchRequest, 7))
+    expect("error code", ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reply.error_code)
+
+
+@clause("FET-16")
+@defect(Reply(FetchRequest, RECORDS, with_its_length_in_it))
+def test_what_was_read_once_reads_the_same_again(leader: Broker, topic: Topic) -> None:
+    first = b""
+    for number in range(5):
+        leader.produce(topic, batch(b"%d" % number))
+        data = leader.fetch(topic, 0).records or b""
+        expect("earlier bytes are unchanged", True, data.startswith(first) and len(data) > len(first))
+        first = data
+
+
+@clause("FET-17")
+@defect(Reply(FetchRequest, RECORDS, b""), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
+@sweep(FetchRequest, 4, 12)
+def test_records_come_back_in_each_version(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"a", b"b"))
+    answer = leader.fetch(topic, 0, version=version)
+    expect("values", [b"a", b"b"], [record.value for record in records_of(answer.records)])
+    expect("error code and high watermark", (0, 2), (answer.error_code, answer.high_watermark))
+
+
+@clause("FET-18")
+@defect(Reply(FetchRequest, ERROR, 0))
+def test_an_unknown_partition_is_an_error(leader: Broker, topic: Topic) -> None:
+    nowhere = Topic(topic.name, topic.leader, topic.leader_id, partition=1000)
+    expect("error code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, leader.fetch(nowhere, 0).error_code)
+
+
+@clause("FET-19")
+@defect(Reply(FetchRequest, ERROR, 0))
+def test_only_a_replica_is_read_from(cluster: Cluster, leader: Broker) -> None:
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=1)
+    other = next(address for node, address in cluster.target.addresses.items() if node != topic.leader_id)
+    answer = cluster.connect(other).fetch(topic, 0)
+    expect("error code", {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, answer.error_code)
+
+
+@clause("FET-20")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
+def test_a_fetch_begins_at_its_batch_and_not_before(leader: Broker, topic: Topic) -> None:
+    for value in (b"a", b"b", b"c"):
+        leader.produce(topic, batch(value))
+    headers = [header.base_offset for _, header in batch_headers(leader.fetch(topic, 1).records or b"")]
+    expect("base offsets", [1, 2], headers)

@@ -1,0 +1,186 @@
+"""Fetch: how much comes at once, from several partitions, and where logs parted."""
+
+import time
+
+import pytest
+
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, Silence, defect
+from highwater.conformance.failures import TargetFailure
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.records import batch_headers
+
+READ_COMMITTED = 1
+SIZE = 1000
+WAIT_MS = 400
+
+
+def fill(leader: Broker, topic: Topic, batches: int = 10) -> None:
+    for _ in range(batches):
+        expect("error code of Produce", 0, leader.produce(topic, batch(b"x" * SIZE)).error_code)
+
+
+def fetch_all(leader: Broker, topics: list[Topic], max_bytes: int) -> dict[str, int]:
+    """Bytes of each topic."""
+    asked = tuple(
+        FetchTopic(
+            topic=each.name,
+            partitions=(FetchPartition(partition=each.partition, fetch_offset=0, partition_max_bytes=1 << 20),),
+        )
+        for each in topics
+    )
+    reply = leader.call(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=asked))
+    return {each.topic: len(only(each.partitions).records or b"") for each in reply.responses}
+
+
+@clause("FET-27", "partition")
+@defect(Request(FetchRequest, "topics.partitions.partition_max_bytes", 1 << 20))
+def test_a_partition_brings_no_more_than_its_limit(leader: Broker, topic: Topic) -> None:
+    fill(leader, topic)
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=3 * SIZE)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=(FetchTopic(topic=topic.name, partitions=(part,)),), max_bytes=1 << 20
+    )
+    records = only(only(leader.call(request).responses).partitions).records or b""
+    expect("there are records, and not more than the limit", True, 0 < len(records) <= 3 * SIZE)
+
+
+@clause("FET-27", "all")
+@defect(Request(FetchRequest, "max_bytes", 1 << 20))
+def test_all_partitions_share_the_limit_of_the_request(cluster: Cluster) -> None:
+    node = min(cluster.target.addresses)
+    topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
+    leader = cluster.leader(topics[0])
+    for each in topics:
+        fill(leader, each, 3)
+    found = fetch_all(leader, topics, 4 * SIZE)
+    expect("partitions of the reply", 3, len(found))
+    expect("there are records, and not more than the limit", True, 0 < sum(found.values()) <= 4 * SIZE)
+
+
+@clause("FET-28")
+@defect(Request(FetchRequest, "min_bytes", 1))
+def test_too_few_bytes_do_not_wake_a_fetch(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"v"))
+    began = time.monotonic()
+    answer = leader.fetch(topic, 0, max_wait_ms=WAIT_MS, min_bytes=1 << 19)
+    waited_ms = (time.monotonic() - began) * 1000
+    expect("number of records at the end of the wait", 1, len(records_of(answer.records)))
+    if waited_ms < WAIT_MS * 0.9:
+        raise TargetFailure(f"expected an answer after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
+
+
+@clause("FET-29")
+@defect(Request(FetchRequest, "min_bytes", 1 << 19))
+def test_min_bytes_0_does_not_wait(leader: Broker, topic: Topic) -> None:
+    answer = leader.fetch(topic, 0, max_wait_ms=60_000, min_bytes=0)
+    expect("error code and records", (0, b""), (answer.error_code, answer.records or b""))
+
+
+@clause("FET-30")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0), Silence(FetchRequest))
+def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:
+    answer = leader.fetch(topic, 1000, max_wait_ms=4_000, min_bytes=1 << 19, timeout_s=2.0)
+    expect("error code", 1, answer.error_code)
+
+
+@clause("FET-31")
+@sweep(FetchRequest, 4, 12)
+@defect(Reply(FetchRequest, "responses.partitions.last_stable_offset", 0))
+def test_without_transactions_all_is_stable(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"a", b"b"))
+    answer = leader.fetch(topic, 0, version=version, isolation_level=READ_COMMITTED)
+    expect("last stable offset and high watermark", (2, 2), (answer.last_stable_offset, answer.high_watermark))
+    expect("number of records", 2, len(records_of(answer.records)))
+    expect("aborted transactions", 0, len(answer.aborted_transactions or ()))
+
+
+@clause("FET-12")
+@defect(Reply(FetchRequest, "responses.partitions.error_code", 0))
+def test_zstd_is_not_for_readers_before_version_10(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"compression.type": "zstd"})
+    leader = cluster.leader(topic)
+    leader.need(FetchRequest, 9)
+    leader.produce(topic, batch(b"v"))
+    expect("error code", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, leader.fetch(topic, 0, version=9).error_code)
+
+
+@clause("FET-15")
+@defect(Reply(FetchRequest, "responses.partitions.preferred_read_replica", 2))
+def test_a_reader_without_rack_is_sent_nowhere(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"v"))
+    answer = leader.fetch(topic, 0, version=leader.version_of(FetchRequest, 11))
+    expect("preferred replica", -1, answer.preferred_read_replica)
+    expect("number of records", 1, len(records_of(answer.records)))
+
+
+@clause("FET-33")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_an_in_sync_follower_serves_readers(cluster: Cluster) -> None:
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    cluster.leader(topic).produce(topic, batch(b"v"))
+    follower = next(address for node, address in cluster.target.addresses.items() if node != topic.leader_id)
+    reader = cluster.connect(follower)
+    version = reader.version_of(FetchRequest, 11)
+
+    def values() -> bool:
+        answer = reader.fetch(topic, 0, version=version)
+        return [record.value for record in records_of(answer.records)] == [b"v"] and answer.high_watermark == 1
+
+    cluster.eventually("the record at a follower", values)
+
+
+def diverging(leader: Broker, topic: Topic, offset: int, epoch: int) -> tuple[int, int, int]:
+    """Error code, and the epoch and its end that the leader tells a reader whose last record is of `epoch`."""
+    version = leader.version_of(FetchRequest, 12)
+    part = FetchPartition(
+        partition=topic.partition, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1 << 20
+    )
+    request = FetchRequest(max_wait_ms=0, topics=(FetchTopic(topic=topic.name, partitions=(part,)),))
+    answer = only(only(leader.call(request, version).responses).partitions)
+    return answer.error_code, answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset
+
+
+@clause("FET-13", "none")
+@defect(Reply(FetchRequest, "responses.partitions.diverging_epoch.end_offset", 0))
+def test_a_reader_with_the_leaders_history_hears_of_no_divergence(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"a", b"b"))
+    expect("error, epoch, end", (0, -1, -1), diverging(leader, topic, 1, max(topic.leader_epoch, 0)))
+
+
+@clause("FET-13", "longer")
+@defect(Reply(FetchRequest, "responses.partitions.diverging_epoch.end_offset", -1))
+def test_a_reader_past_the_end_of_its_epoch_hears_where_that_was(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"a", b"b"))
+    epoch = max(topic.leader_epoch, 0)
+    expect("error, epoch, end", (0, epoch, 2), diverging(leader, topic, 10, epoch))
+
+
+@clause("FET-34")
+@pytest.mark.parametrize("count", [1, 50])
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
+def test_the_end_of_the_log_is_no_error(leader: Broker, topic: Topic, count: int) -> None:
+    leader.produce(topic, batch(*[b"v"] * count))
+    end = leader.list_offset(topic, LATEST).offset
+    answer = leader.fetch(topic, end)
+    expect("error code and records", (0, b""), (answer.error_code, answer.records or b""))
+    expect("high watermark", count, answer.high_watermark)
+
+
+@clause("FET-35")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
+def test_following_the_batches_reads_each_record_once(leader: Broker, topic: Topic) -> None:
+    fill(leader, topic)
+    offset, seen = 0, list[int]()
+    while offset < 10:
+        headers = [
+            header for _, header in batch_headers(leader.fetch(topic, offset, max_bytes=3 * SIZE).records or b"")
+        ]
+        expect("there is progress", True, bool(headers) and len(seen) < 10)
+        seen += [header.base_offset for header in headers]
+        offset = headers[-1].next_offset
+    expect("offsets", True, seen == list(range(10)))

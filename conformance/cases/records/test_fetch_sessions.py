@@ -1,0 +1,180 @@
+"""Fetch sessions (KIP-227): what a reader names once, and which news it hears from then on."""
+
+from typing import Any
+
+import pytest
+
+from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import HangUp, Reply, Request, defect, forgives
+from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+NO_SESSION, FIRST_EPOCH, LAST_EPOCH = 0, 0, -1
+SESSIONS_SINCE = 7
+
+
+class Reader:
+    """One session, which counts its own epochs."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker, self.session_id, self.epoch = broker, NO_SESSION, FIRST_EPOCH
+
+    def begin(self, *topics: Topic) -> None:
+        self.session_id = self.fetch(*topics).session_id
+        if self.session_id == NO_SESSION:
+            raise Unsupported("the broker opens no fetch session")
+
+    def fetch(self, *topics: Topic, offset: int = 0, epoch: int | None = None, forget: tuple[Topic, ...] = ()) -> Any:
+        request = FetchRequest(
+            session_id=self.session_id, session_epoch=self.epoch if epoch is None else epoch, max_wait_ms=0,
+            topics=tuple(
+                FetchTopic(
+                    topic=each.name,
+                    partitions=(
+                        FetchPartition(partition=each.partition, fetch_offset=offset, partition_max_bytes=1 << 20),
+                    ),
+                )
+                for each in topics
+            ),
+            forgotten_topics_data=tuple(
+                ForgottenTopic(topic=each.name, partitions=(each.partition,)) for each in forget
+            ),
+        )  # fmt: skip
+        reply: FetchResponse = self.broker.call(request, self.broker.version_of(FetchRequest, SESSIONS_SINCE))
+        self.epoch += epoch is None
+        return reply
+
+
+def told(reply: FetchResponse) -> tuple[str, ...]:
+    """The topics that the reply speaks of."""
+    return tuple(topic.topic for topic in reply.responses)
+
+
+@pytest.fixture
+def topics(cluster: Cluster) -> tuple[Topic, Topic]:
+    """Two topics on one broker."""
+    node = min(cluster.target.addresses)
+    return cluster.create_topic(assignment=[node]), cluster.create_topic(assignment=[node])
+
+
+@pytest.fixture
+def reader(cluster: Cluster, topics: tuple[Topic, Topic]) -> Reader:
+    return Reader(cluster.leader(topics[0]))
+
+
+@clause("FET-21", "opened")
+@defect(Reply(FetchRequest, "session_id", NO_SESSION))
+def test_a_fetch_of_epoch_0_opens_a_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reply = reader.fetch(*topics)
+    expect("error code", 0, reply.error_code)
+    expect("there is a session id", True, reply.session_id > NO_SESSION)
+    expect("topics of the first reply", True, set(told(reply)) == {each.name for each in topics})
+
+
+@clause("FET-21", "none")
+@defect(Reply(FetchRequest, "session_id", 7))
+def test_a_fetch_of_epoch_minus_1_opens_none(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    expect("session id", NO_SESSION, reader.fetch(*topics, epoch=LAST_EPOCH).session_id)
+
+
+@clause("FET-22", "no news")
+@defect(Request(FetchRequest, "session_epoch", FIRST_EPOCH))
+def test_a_reply_without_news_is_empty(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    for _ in range(3):
+        reply = reader.fetch()
+        expect("error code and session id", (0, reader.session_id), (reply.error_code, reply.session_id))
+        expect("topics without news", (), told(reply))
+
+
+@clause("FET-22", "records")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_records_are_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    reader.broker.produce(topics[1], batch(b"v"))
+    reply = reader.fetch()
+    expect("topics with news", (topics[1].name,), told(reply))
+    expect("values", True, [r.value for r in records_of(reply.responses[0].partitions[0].records)] == [b"v"])
+
+
+@clause("FET-22", "read")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
+def test_a_position_that_moves_is_taken_over(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.broker.produce(topics[0], batch(b"v"))
+    reader.begin(*topics)
+    reply = reader.fetch(topics[0], offset=1)
+    expect("topics when all is read", (), told(reply))
+
+
+@clause("FET-22", "error")
+@defect(Reply(FetchRequest, "responses.partitions.error_code", 0), Reply(FetchRequest, "responses", ()))
+def test_an_error_is_told_each_time(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    nowhere = Topic(topics[0].name, topics[0].leader, topics[0].leader_id, partition=1000)
+    reader.begin(topics[1], nowhere)
+    for _ in range(2):
+        found = [part.error_code for topic in reader.fetch().responses for part in topic.partitions]
+        expect("error codes told", True, found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+
+
+@clause("FET-23")
+@defect(Request(FetchRequest, "forgotten_topics_data", ()))
+def test_a_forgotten_partition_is_not_spoken_of(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    reader.fetch(forget=(topics[0],))
+    for each in topics:
+        reader.broker.produce(each, batch(b"v"))
+    expect("topics with news", (topics[1].name,), told(reader.fetch()))
+
+
+@clause("FET-24")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_a_partition_may_be_added(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(topics[0])
+    expect("topics when one is added", (topics[1].name,), told(reader.fetch(topics[1])))
+    expect("topics when it is known", (), told(reader.fetch()))
+
+
+@clause("FET-9", "epoch")
+@pytest.mark.parametrize("step", [-1, 1, 100])
+@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.INVALID_FETCH_SESSION_EPOCH)))
+def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], step: int) -> None:
+    reader.begin(*topics)
+    reader.fetch()
+    expect("error code", ErrorCode.INVALID_FETCH_SESSION_EPOCH, reader.fetch(epoch=reader.epoch + step).error_code)
+    expect("error code in the right epoch", 0, reader.fetch().error_code)
+
+
+@clause("FET-25", "closed")
+@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    last = reader.fetch(*topics, epoch=LAST_EPOCH)
+    expect("error code and session id of the last reply", (0, NO_SESSION), (last.error_code, last.session_id))
+    expect("error code behind the end", ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reader.fetch().error_code)
+
+
+@clause("FET-25", "anew")
+@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+def test_epoch_0_begins_another_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    again = reader.fetch(*topics, epoch=FIRST_EPOCH)
+    expect("there is another session", True, again.session_id not in (NO_SESSION, reader.session_id))
+    expect("error code of the old session", ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reader.fetch().error_code)
+
+
+@clause("FET-26")
+@defect(HangUp(FetchRequest), Reply(FetchRequest, "error_code", ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+def test_a_session_outlives_its_connection(cluster: Cluster, reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.begin(*topics)
+    reader.broker.close()
+    reader.broker = cluster.leader(topics[0])
+    expect("error code on a new connection", 0, reader.fetch().error_code)

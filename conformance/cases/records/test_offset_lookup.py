@@ -1,0 +1,122 @@
+"""ListOffsets: empty logs, times inside batches, and who may be asked."""
+
+import pytest
+
+from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
+from highwater.conformance.clause import CODECS, clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect, one_more
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.records import build_batch
+
+MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
+NONE = -1
+OFFSET, TIMESTAMP = "topics.partitions.offset", "topics.partitions.timestamp"
+
+
+@clause("LST-9")
+@pytest.mark.parametrize("asked", [0, NOW_MS, MAX_TIMESTAMP])
+@defect(Reply(ListOffsetsRequest, OFFSET, 0), Reply(ListOffsetsRequest, TIMESTAMP, 0))
+def test_an_empty_log_has_no_time(leader: Broker, topic: Topic, asked: int) -> None:
+    answer = leader.list_offset(topic, asked, version=leader.version_of(ListOffsetsRequest, 7 if asked < 0 else 1))
+    expect("error, offset, timestamp", (0, NONE, NONE), (answer.error_code, answer.offset, answer.timestamp))
+
+
+@clause("LST-9", "ends")
+@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+def test_an_empty_log_begins_where_it_ends(leader: Broker, topic: Topic) -> None:
+    ends = tuple(leader.list_offset(topic, each).offset for each in (EARLIEST, LATEST))
+    expect("start and end", (0, 0), ends)
+
+
+@clause("LST-10")
+@pytest.mark.parametrize("codec", CODECS)
+@defect(Reply(ListOffsetsRequest, OFFSET, 0), Reply(ListOffsetsRequest, TIMESTAMP, NOW_MS))
+def test_a_time_is_found_inside_a_batch(leader: Broker, topic: Topic, codec: Compression) -> None:
+    records = [(NOW_MS + 1000 * number, b"k", b"v", ()) for number in range(5)]
+    leader.produce(topic, build_batch(records, compression=codec))
+    answer = leader.list_offset(topic, NOW_MS + 2500)
+    expect("offset and its timestamp", (3, NOW_MS + 3000), (answer.offset, answer.timestamp))
+
+
+@clause("LST-11")
+@sweep(ListOffsetsRequest, 4, 10)
+@defect(Reply(ListOffsetsRequest, "topics.partitions.leader_epoch", NONE))
+def test_a_found_offset_has_the_epoch_of_its_record(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    for asked in (EARLIEST, NOW_MS, LATEST):
+        answer = leader.list_offset(topic, asked, version=version)
+        expect(f"leader epoch for {asked}", topic.leader_epoch, answer.leader_epoch)
+
+
+@clause("LST-12")
+@pytest.mark.parametrize("order", [(1, 3, 2), (3, 1, 2), (3, 3, 1)])
+@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+def test_a_time_finds_the_first_record_in_the_log_that_is_as_late(
+    leader: Broker, topic: Topic, order: tuple[int, ...]
+) -> None:
+    for number in order:
+        leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
+    for asked in (1, 2, 3):
+        first = next(offset for offset, number in enumerate(order) if number >= asked)
+        expect(f"offset for {asked}", first, leader.list_offset(topic, NOW_MS + 1000 * asked).offset)
+
+
+@clause("LST-13", "local")
+@sweep(ListOffsetsRequest, 8, 10)
+@defect(Reply(ListOffsetsRequest, OFFSET, NONE))
+def test_without_tiers_the_local_log_begins_at_the_start(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    answer = leader.list_offset(topic, EARLIEST_LOCAL, version=version)
+    expect("error code and offset", (0, 0), (answer.error_code, answer.offset))
+
+
+@clause("LST-13", "tiered")
+@sweep(ListOffsetsRequest, 9, 10)
+@defect(Reply(ListOffsetsRequest, OFFSET, 0))
+def test_without_tiers_nothing_is_tiered(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    answer = leader.list_offset(topic, LATEST_TIERED, version=version)
+    expect("error code and offset", (0, NONE), (answer.error_code, answer.offset))
+
+
+@clause("LST-14")
+@pytest.mark.parametrize("asked", [EARLIEST, LATEST, NOW_MS])
+@defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
+def test_a_broker_that_does_not_lead_answers_no_consumer(cluster: Cluster, topic: Topic, asked: int) -> None:
+    cluster.need_brokers(2)
+    alone = cluster.create_topic(assignment=[topic.leader_id, *_others(cluster, topic.leader_id)])
+    other = cluster.connect(cluster.target.addresses[_others(cluster, topic.leader_id)[0]])
+    cluster.eventually(
+        "NOT_LEADER", lambda: other.list_offset(alone, asked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+
+
+def _others(cluster: Cluster, node: int) -> list[int]:
+    return [each for each in cluster.target.addresses if each != node]
+
+
+@clause("LST-15")
+@defect(Request(ListOffsetsRequest, "topics", ()))
+def test_several_partitions_are_answered_at_once(cluster: Cluster) -> None:
+    node = min(cluster.target.addresses)
+    topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
+    leader = cluster.leader(topics[0])
+    for count, each in enumerate(topics):
+        leader.produce(each, batch(*[b"v"] * (count + 1)))
+    asked = tuple(
+        ListOffsetsTopic(name=each.name, partitions=(ListOffsetsPartition(timestamp=LATEST),)) for each in topics
+    )
+    reply = leader.call(ListOffsetsRequest(replica_id=CONSUMER, topics=asked))
+    found = {each.name: only(each.partitions).offset for each in reply.topics}
+    expect("end offsets", True, found == {each.name: count + 1 for count, each in enumerate(topics)})
+
+
+@clause("LST-16")
+@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+def test_a_time_before_all_records_finds_the_first(leader: Broker, topic: Topic) -> None:
+    leader.produce(topic, batch(b"a", b"b", timestamp_ms=0))
+    expect("offset at the epoch's first millisecond", 0, leader.list_offset(topic, 0).offset)
+    expect("offset one later", NONE, leader.list_offset(topic, 1).offset)

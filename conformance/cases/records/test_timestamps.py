@@ -1,0 +1,159 @@
+"""Times of records: the client's or the broker's, how far apart, and what the reply says of them."""
+
+import struct
+import time
+
+import pytest
+
+from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.clause import CODECS, clause, era, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect, forgives, one_more
+from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.compression import Compression
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.records import batch_headers, build_batch
+
+ERROR = "responses.partition_responses.error_code"
+DAY_MS = 86_400_000
+MAX_TIMESTAMP, NONE = -3, -1
+APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@clause("PRD-15")
+@pytest.mark.parametrize("days", [-2, 2])
+@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.INVALID_TIMESTAMP)))
+def test_a_time_too_far_from_the_brokers_is_refused(cluster: Cluster, days: int) -> None:
+    limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
+    topic = cluster.create_topic(configs=limits)
+    leader = cluster.leader(topic)
+    answer = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    expect("error code", ErrorCode.INVALID_TIMESTAMP, answer.error_code)
+    expect("error code of a time within", 0, leader.produce(topic, batch(b"v", timestamp_ms=now_ms())).error_code)
+    expect("end offset", 1, leader.end_offset(topic))
+
+
+@clause("PRD-27")
+@sweep(ProduceRequest, 3, 12)
+@defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NOW_MS))
+def test_the_clients_time_is_kept(leader: Broker, topic: Topic, version: int) -> None:
+    answer = leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 7), version=version)
+    expect("append time of the reply", NONE, answer.log_append_time_ms)
+    data = leader.fetch(topic, 0).records
+    expect("time of the record", NOW_MS + 7, records_of(data)[0].timestamp)
+
+
+@clause("PRD-16", "codecs")
+@pytest.mark.parametrize("codec", CODECS)
+@defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NONE))
+def test_the_brokers_time_replaces_every_records(cluster: Cluster, codec: Compression) -> None:
+    topic = cluster.create_topic(configs=APPEND_TIME)
+    leader = cluster.leader(topic)
+    records = [(NOW_MS + 1000 * number, b"k", b"v", ()) for number in range(3)]
+    answer = leader.produce(topic, build_batch(records, compression=codec))
+    read = records_of(leader.fetch(topic, 0).records)
+    expect("times of the records", True, [each.timestamp for each in read] == [answer.log_append_time_ms] * 3)
+
+
+@clause("LST-17")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
+def test_times_of_the_broker_are_looked_up_as_any(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs=APPEND_TIME)
+    leader = cluster.leader(topic)
+    stored = leader.produce(topic, batch(b"a", b"b", timestamp_ms=NOW_MS)).log_append_time_ms
+    for asked, offset in ((NOW_MS, 0), (stored, 0), (stored + 1, NONE)):
+        expect(f"offset for {asked - stored} from the append", offset, leader.list_offset(topic, asked).offset)
+
+
+@clause("PRD-28")
+@pytest.mark.parametrize("order", [(1, 3, 2), (3, 1, 2)])
+@defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[:35] + struct.pack(">q", 7) + data[43:]))
+def test_a_batch_tells_its_largest_time(leader: Broker, topic: Topic, order: tuple[int, ...]) -> None:
+    leader.produce(topic, build_batch([(NOW_MS + each, b"k", b"v", ()) for each in order]))
+    header = next(header for _, header in batch_headers(leader.fetch(topic, 0).records or b""))
+    expect("base and largest time", (NOW_MS + order[0], NOW_MS + 3), (header.base_timestamp, header.max_timestamp))
+
+
+# -- what is refused, and how ----------------------------------------------------------------------------
+
+
+@clause("PRD-9", "none")
+@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.INVALID_RECORD)))
+def test_no_batch_at_all_is_refused(leader: Broker, topic: Topic) -> None:
+    expect("error code", ErrorCode.INVALID_RECORD, leader.produce(topic, b"").error_code)
+
+
+@clause("PRD-29")
+@sweep(ProduceRequest, 8, 12)
+@defect(
+    Reply(ProduceRequest, "responses.partition_responses.record_errors", ()),
+    Reply(ProduceRequest, "responses.partition_responses.error_message", None),
+)
+def test_the_records_at_fault_are_named(cluster: Cluster, version: int) -> None:
+    topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
+    records = [(NOW_MS, b"k", b"v", ()), (NOW_MS, None, b"v", ()), (NOW_MS, b"k", b"v", ()), (NOW_MS, None, b"v", ())]
+    answer = cluster.leader(topic).produce(topic, build_batch(records), version=version)
+    expect("error code", ErrorCode.INVALID_RECORD, answer.error_code)
+    expect("records at fault", True, [each.batch_index for each in answer.record_errors] == [1, 3])
+    expect("there is a message", True, bool(answer.error_message))
+
+
+@clause("PRD-30")
+@sweep(ProduceRequest, 10, 12)
+@defect(
+    Reply(ProduceRequest, "responses.partition_responses.current_leader.leader_id", NONE),
+    Reply(ProduceRequest, "node_endpoints", ()),
+)
+def test_who_is_refused_hears_who_leads(cluster: Cluster, version: int) -> None:
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(assignment=sorted(cluster.target.addresses))
+    other = next(address for node, address in cluster.target.addresses.items() if node != topic.leader_id)
+    broker = cluster.connect(other)
+    broker.need(ProduceRequest, version)
+
+    def hint() -> bool:
+        reply = broker.call(_one_record(topic), version)
+        answer = only(only(reply.responses).partition_responses)
+        expect("error code", ErrorCode.NOT_LEADER_OR_FOLLOWER, answer.error_code)
+        if answer.current_leader.leader_id == NONE and not reply.node_endpoints:
+            raise Unsupported("a refusal names no leader")
+        places = {each.node_id: f"{each.host}:{each.port}" for each in reply.node_endpoints}
+        return answer.current_leader.leader_id == topic.leader_id and places == {topic.leader_id: topic.leader}
+
+    cluster.eventually("the leader and its address in the reply", hint)
+
+
+def _one_record(topic: Topic) -> ProduceRequest:
+    return produce_request(topic, batch(b"v"))
+
+
+@clause("PRD-31")
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", pytest.param("zstd", marks=era("2.1"))])
+@defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[:22] + b"\0" + data[23:]))
+def test_a_topic_with_a_codec_stores_in_it(cluster: Cluster, codec: str) -> None:
+    topic = cluster.create_topic(configs={"compression.type": codec})
+    leader = cluster.leader(topic)
+    expect("error code", 0, leader.produce(topic, batch(b"v" * 500)).error_code)
+    data = leader.fetch(topic, 0).records or b""
+    header = next(header for _, header in batch_headers(data))
+    expect("codec of the stored batch", codec, header.compression.name.lower())
+    expect("value", b"v" * 500, records_of(data)[0].value)
+
+
+@clause("PRD-32")
+@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.MESSAGE_TOO_LARGE)))
+def test_the_limit_is_of_the_stored_batch(cluster: Cluster) -> None:
+    """Ten kilobytes of one letter are well below a thousand bytes in gzip."""
+    topic = cluster.create_topic(configs={"max.message.bytes": "1000"})
+    leader = cluster.leader(topic)
+    expect(
+        "error code compressed", 0, leader.produce(topic, batch(b"x" * 10_000, compression=Compression.GZIP)).error_code
+    )
+    expect("error code plain", ErrorCode.MESSAGE_TOO_LARGE, leader.produce(topic, batch(b"x" * 10_000)).error_code)

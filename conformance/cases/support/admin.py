@@ -1,0 +1,161 @@
+"""Administrators' requests with short names; they go to the controller, whose part they are."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from highwater.conformance.broker import Broker, expect, only
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from highwater.reference.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+
+TOPIC, BROKER = 2, 4
+DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
+TIMEOUT_MS: Final = 10_000
+WITHOUT_DEFAULTS: Final = 4
+"""Before this version of CreateTopics -1 asks for nothing (KIP-464)."""
+
+
+CHANGES: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 49, 51})
+"""What a controller is asked for: topics, partitions, settings, elections, reassignments, quotas, SCRAM users."""
+
+
+def controller(cluster: Cluster) -> Broker:
+    """A connection to whom Metadata names; in KRaft any broker, which passes on what it is asked (KIP-590)."""
+    if not CHANGES & cluster.advertised.keys():
+        raise Unsupported("nothing that a controller does is advertised")
+
+    def look() -> int | None:
+        with cluster.connect() as broker:
+            found: int = broker.call(MetadataRequest(topics=()), 1).controller_id
+        return found if found in cluster.target.addresses and cluster.is_up(found) else None
+
+    return cluster.connect(cluster.target.addresses[cluster.eventually("a controller", look)])
+
+
+def new_topic(
+    name: str, partitions: int = 1, factor: int = 1, *, assignment: Sequence[Sequence[int]] = (),
+    configs: dict[str, str | None] | None = None,
+) -> CreatableTopic:  # fmt: skip
+    return CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(replicas))
+            for index, replicas in enumerate(assignment)
+        ),
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
+    )  # fmt: skip
+
+
+def create(
+    cluster: Cluster, *topics: CreatableTopic, validate_only: bool = False, version: int | None = None
+) -> dict[str, CreatableTopicResult]:
+    """Results by topic."""
+    with controller(cluster) as broker:
+        request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=validate_only)
+        reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
+    return {result.name: result for result in reply.topics}
+
+
+def create_error(cluster: Cluster, topic: CreatableTopic) -> int:
+    """The error code, which comes with a message that says more."""
+    result = create(cluster, topic)[topic.name]
+    if result.error_code:
+        expect("there is an error message", True, bool(result.error_message))
+    return result.error_code
+
+
+def described(
+    broker: Broker, name: str, keys: Sequence[str] | None = None, *, kind: int = TOPIC, version: int | None = None,
+    **fields: Any,
+) -> DescribeConfigsResult:  # fmt: skip
+    asked = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None if keys is None else tuple(keys)
+    )
+    result: DescribeConfigsResult = only(
+        broker.call(DescribeConfigsRequest(resources=(asked,), **fields), version).results
+    )
+    return result
+
+
+def config(broker: Broker, name: str, key: str, **fields: Any) -> DescribeConfigsResourceResult:
+    """One setting of a topic."""
+    result = described(broker, name, [key], **fields)
+    expect("error code of DescribeConfigs", 0, result.error_code)
+    return only(result.configs)
+
+
+def replace_configs(
+    broker: Broker, name: str, settings: dict[str, str | None], *, kind: int = TOPIC, validate_only: bool = False,
+    version: int | None = None,
+) -> int:  # fmt: skip
+    """The error code of AlterConfigs."""
+    configs = tuple(AlterableConfig(name=key, value=value) for key, value in settings.items())
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = AlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    return int(only(broker.call(request, version).responses).error_code)
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = tuple[str, int, str | None]
+"""Setting, operation, value."""
+
+
+def changed_resource(name: str, *changes: Change, kind: int = TOPIC) -> IncrementalAlterConfigsResource:
+    configs = tuple(
+        IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    )
+    return IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def change_configs(
+    broker: Broker, name: str, *changes: Change, kind: int = TOPIC, validate_only: bool = False,
+    version: int | None = None,
+) -> int:  # fmt: skip
+    """The error code of IncrementalAlterConfigs."""
+    request = IncrementalAlterConfigsRequest(
+        resources=(changed_resource(name, *changes, kind=kind),), validate_only=validate_only
+    )
+    return int(only(broker.call(request, version).responses).error_code)
+
+
+# --------------------------------------------------------------------------------------------------
+# Which levels of its features a cluster has finalised (KIP-584): some clauses hold from a level on.
+
+
+FEATURES_SINCE: Final = 3
+NAMED: Final = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
+
+
+def features(broker: Broker, version: int | None = None) -> ApiVersionsResponse:
+    """`Unsupported` where ApiVersions tells of none."""
+    reply: ApiVersionsResponse = broker.call(
+        NAMED, broker.version_of(ApiVersionsRequest, FEATURES_SINCE) if version is None else version
+    )
+    return reply
+
+
+def need_feature(broker: Broker, name: str, level: int) -> None:
+    """`Unsupported` unless the cluster has finalised this level."""
+    found = {each.name: each.max_version_level for each in features(broker).finalized_features}.get(name, 0)
+    if found < level:
+        raise Unsupported(f"{name} {level} is not finalised, but {found}")

@@ -1,0 +1,48 @@
+"""Offsets of a group, committed and read back one partition at a time."""
+
+from typing import Any, Final
+
+from highwater.conformance.broker import Broker, Topic, only
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+MANY_GROUPS: Final = 8
+
+
+def commit(
+    broker: Broker, group: str, topic: Topic, offset: int, *, metadata: str | None = "", epoch: int = -1,
+    version: int | None = None, generation: int = -1, member_id: str = "", instance: str | None = None,
+) -> int:  # fmt: skip
+    part = OffsetCommitRequestPartition(
+        partition_index=topic.partition, committed_offset=offset, committed_metadata=metadata,
+        committed_leader_epoch=epoch,
+    )  # fmt: skip
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance,
+        topics=(OffsetCommitRequestTopic(name=topic.name, partitions=(part,)),),
+    )  # fmt: skip
+    return int(only(only(broker.call(request, version).topics).partitions).error_code)
+
+
+def committed(broker: Broker, group: str, topic: Topic | None, version: int | None = None, **fields: Any) -> Any:
+    """The topics of the reply; None asks for all."""
+    chosen = broker.version_of(OffsetFetchRequest) if version is None else version
+    indexes = (topic.partition,) if topic else ()
+    if chosen >= MANY_GROUPS:
+        new = (OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes),) if topic else None
+        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=new),), **fields)
+        return only(broker.call(request, chosen).groups).topics
+    old = (OffsetFetchRequestTopic(name=topic.name, partition_indexes=indexes),) if topic else None
+    return broker.call(OffsetFetchRequest(group_id=group, topics=old, **fields), chosen).topics
+
+
+def committed_offset(broker: Broker, group: str, topic: Topic) -> int:
+    """-1 for none."""
+    return int(only(only(committed(broker, group, topic)).partitions).committed_offset)

@@ -1,0 +1,95 @@
+"""Members of a consumer group by hand (KIP-848): every heartbeat says what it owns and hears what it may have."""
+
+from typing import Any
+
+from highwater.conformance.broker import Broker, Topic, expect, only
+from highwater.conformance.cluster import Cluster
+from highwater.reference.wire.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatTopicPartitions,
+)
+from highwater.reference.wire.messages.metadata import MetadataRequest
+
+JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
+REBALANCE_TIMEOUT_MS = 60_000
+Parts = set[tuple[bytes, int]]
+
+
+def topic_id(broker: Broker, topic: Topic) -> bytes:
+    """`Unsupported` where topics have no ids."""
+    found = only(broker.metadata(topic.name, version=broker.version_of(MetadataRequest, 10)).topics)
+    return bytes(found.topic_id)
+
+
+class ConsumerGroup:
+    """Makes members of one group."""
+
+    def __init__(self, cluster: Cluster, *topics: Topic) -> None:
+        self.cluster, self.topics, self.name = cluster, topics, cluster.group()
+        self._count = 0
+
+    def connect(self) -> Broker:
+        broker = self.cluster.coordinator(self.name)
+        broker.version_of(ConsumerGroupHeartbeatRequest)
+        return broker
+
+    def member(self) -> "ConsumerMember":
+        self._count += 1
+        return ConsumerMember(self, self.connect(), f"{self.name}-member-{self._count}")
+
+    def joined(self, **fields: Any) -> "ConsumerMember":
+        member = self.member()
+        expect("error code of the join", 0, member.join(**fields).error_code)
+        return member
+
+    def describe(self) -> Any:
+        with self.connect() as broker:
+            return only(broker.call(ConsumerGroupDescribeRequest(group_ids=(self.name,))).groups)
+
+
+class ConsumerMember:
+    """`owned` is what it says that it has, and `assigned` what it was last told."""
+
+    def __init__(self, group: ConsumerGroup, broker: Broker, member_id: str) -> None:
+        self.group, self.broker, self.member_id = group, broker, member_id
+        self.epoch = JOIN
+        self.assigned: Parts = set()
+        self.owned: Parts = set()
+
+    def heartbeat(self, version: int | None = None, **fields: Any) -> Any:
+        """One heartbeat; epoch and assignment of an answer without error are taken over."""
+        named = {"group_id": self.group.name, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
+        reply = self.broker.call(ConsumerGroupHeartbeatRequest(**named), version)
+        if not reply.error_code:
+            self.epoch = reply.member_epoch
+            if reply.assignment is not None:
+                self.assigned = {
+                    (bytes(each.topic_id), number)
+                    for each in reply.assignment.topic_partitions
+                    for number in each.partitions
+                }
+        return reply
+
+    def join(self, version: int | None = None, **fields: Any) -> Any:
+        whole = {
+            "member_epoch": JOIN,
+            "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+            "subscribed_topic_names": tuple(topic.name for topic in self.group.topics),
+            "topic_partitions": (),
+        }
+        return self.heartbeat(version, **{**whole, **fields})
+
+    def own(self, parts: Parts) -> Any:
+        """Say that it has exactly these."""
+        self.owned = set(parts)
+        topics = sorted({topic for topic, _ in parts})
+        said = tuple(
+            HeartbeatTopicPartitions(topic_id=topic, partitions=tuple(sorted(n for t, n in parts if t == topic)))
+            for topic in topics
+        )
+        return self.heartbeat(topic_partitions=said)
+
+    def settle(self) -> None:
+        """Take what was assigned, and give up what was not."""
+        expect("error code of a heartbeat", 0, self.own(self.assigned).error_code)

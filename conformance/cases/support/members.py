@@ -1,0 +1,181 @@
+"""Group members by hand: each has a connection of its own, because a parked Join or Sync blocks it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from highwater.conformance.broker import Broker, expect, only
+from highwater.conformance.cluster import Cluster
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from highwater.reference.wire.registry import api_of
+
+RANGE = ("range",)
+SESSION_MS = 10_000
+JOIN_TIMEOUT_S = 15.0
+LEAVE_IN_BATCHES = 3
+
+
+class GroupDriver:
+    """Makes members of one group; knows nothing that the wire did not tell."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.cluster, self.group = cluster, group
+
+    def connect(self) -> Broker:
+        return self.cluster.coordinator(self.group)
+
+    def join_request(
+        self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int = SESSION_MS,
+        rebalance_timeout_ms: int = SESSION_MS, instance: str | None = None, metadata: bytes = b"m",
+        protocol_type: str = "consumer",
+    ) -> JoinGroupRequest:  # fmt: skip
+        return JoinGroupRequest(
+            group_id=self.group, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=member_id, group_instance_id=instance, protocol_type=protocol_type,
+            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols),
+        )  # fmt: skip
+
+    def send_join(self, member_id: str = "", broker: Broker | None = None, **fields: Any) -> "Member":
+        """Ask to join, with a member id where one is required, and do not wait for the rebalance."""
+        broker = broker or self.connect()
+        version = broker.version_of(JoinGroupRequest)
+        if not member_id and not fields.get("instance") and version >= 4:
+            first = broker.call(self.join_request(**fields), version)
+            expect("error code of the first join", {ErrorCode.MEMBER_ID_REQUIRED, 23}, first.error_code)
+            member_id = first.member_id
+        member = Member(self, broker, member_id, instance=fields.get("instance"), fields=fields)
+        member.pending = broker.send(self.join_request(member_id, **fields), version)
+        return member
+
+    def join(self, **fields: Any) -> "tuple[Member, Any]":
+        member = self.send_join(**fields)
+        return member, member.receive_join()
+
+    def stable_member(self, **fields: Any) -> "Member":
+        """The only member of a stable group."""
+        member, reply = self.join(**fields)
+        expect("error code of the join", 0, reply.error_code)
+        expect("error code of the sync", 0, member.sync({member.member_id: b"a"}).error_code)
+        return member
+
+    def two_joined(
+        self, first_protocols: tuple[str, ...] = RANGE, second_protocols: tuple[str, ...] = RANGE, **fields: Any
+    ) -> "tuple[Member, Member]":
+        """Two members of one generation that has no assignment yet."""
+        first = self.stable_member(protocols=first_protocols, **fields)
+        second = self.send_join(protocols=second_protocols, **fields)
+        first.await_rebalance()
+        first.rejoin()
+        expect("error code of the second join", 0, second.receive_join().error_code)
+        expect("generation of both", first.generation, second.generation)
+        return first, second
+
+    def stable_pair(self, **fields: Any) -> "tuple[Member, Member]":
+        """Leader and follower of a stable group, each with its role as assignment."""
+        first, second = self.two_joined(**fields)
+        leader, follower = (first, second) if first.is_leader else (second, first)
+        leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
+        expect("assignment of the follower", b"follower", follower.sync().assignment)
+        return leader, follower
+
+    def describe(self) -> DescribedGroup:
+        with self.connect() as broker:
+            found: DescribedGroup = only(broker.call(DescribeGroupsRequest(groups=(self.group,))).groups)
+        return found
+
+    def state(self) -> str:
+        return self.describe().group_state
+
+
+class Member:
+    def __init__(
+        self, driver: GroupDriver, broker: Broker, member_id: str, generation: int = -1, *,
+        instance: str | None = None, fields: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._driver, self.broker, self.member_id, self.generation = driver, broker, member_id, generation
+        self._instance, self._fields = instance, dict(fields or {})
+        self.pending = 0
+        self.reply: Any = None
+
+    @property
+    def is_leader(self) -> bool:
+        return bool(self.reply.leader == self.member_id)
+
+    def receive_join(self) -> Any:
+        """The answer to the join that is under way."""
+        self.reply = self.broker.receive(
+            api_of(JoinGroupRequest), self.broker.version_of(JoinGroupRequest), self.pending, JOIN_TIMEOUT_S
+        )
+        self.generation = self.reply.generation_id
+        self.member_id = self.reply.member_id or self.member_id
+        return self.reply
+
+    def send_rejoin(self, **changed: Any) -> None:
+        """Ask to join again, with other fields if it likes, and do not wait for the rebalance."""
+        self._fields.update(changed)
+        self.pending = self.broker.send(
+            self._driver.join_request(self.member_id, **self._fields), self.broker.version_of(JoinGroupRequest)
+        )
+
+    def rejoin(self, **changed: Any) -> None:
+        self.send_rejoin(**changed)
+        expect("error code of the next join", 0, self.receive_join().error_code)
+
+    def send_sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> int:
+        version = self.broker.version_of(SyncGroupRequest)
+        named = {"protocol_type": "consumer", "protocol_name": self.reply.protocol_name if self.reply else "range"}
+        request = SyncGroupRequest(
+            group_id=self._driver.group, generation_id=self.generation, member_id=self.member_id,
+            group_instance_id=self._instance, **({**named, **fields} if version >= 5 else {}),
+            assignments=tuple(
+                SyncGroupRequestAssignment(member_id=member, assignment=data)
+                for member, data in (assignments or {}).items()
+            ),
+        )  # fmt: skip
+        return self.broker.send(request, version)
+
+    def receive_sync(self, correlation_id: int) -> Any:
+        version = self.broker.version_of(SyncGroupRequest)
+        return self.broker.receive(api_of(SyncGroupRequest), version, correlation_id, JOIN_TIMEOUT_S)
+
+    def sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> Any:
+        self.broker.version_of(SyncGroupRequest, 5 if fields else 0)
+        return self.receive_sync(self.send_sync(assignments, **fields))
+
+    def sync_error(self) -> int:
+        return int(self.sync().error_code)
+
+    def join_error(self) -> int:
+        return int(self.broker.call(self._driver.join_request(self.member_id)).error_code)
+
+    def heartbeat_error(self) -> int:
+        request = HeartbeatRequest(
+            group_id=self._driver.group, generation_id=self.generation, member_id=self.member_id,
+            group_instance_id=self._instance,
+        )  # fmt: skip
+        return int(self.broker.call(request).error_code)
+
+    def await_rebalance(self) -> None:
+        """Until a heartbeat tells of one: what was sent on another connection may not have arrived."""
+        self._driver.cluster.eventually(
+            "REBALANCE_IN_PROGRESS", lambda: self.heartbeat_error() == ErrorCode.REBALANCE_IN_PROGRESS
+        )
+
+    def leave_error(self) -> int:
+        version = self.broker.version_of(LeaveGroupRequest)
+        if version < LEAVE_IN_BATCHES:
+            old = LeaveGroupRequest(group_id=self._driver.group, member_id=self.member_id)
+            return int(self.broker.call(old, version).error_code)
+        who = MemberIdentity(member_id=self.member_id, group_instance_id=self._instance)
+        reply = self.broker.call(LeaveGroupRequest(group_id=self._driver.group, members=(who,)), version)
+        return int(reply.error_code or only(reply.members).error_code)

@@ -1,0 +1,112 @@
+"""The client's side of SASL by hand: PLAIN (RFC 4616) and SCRAM (RFC 5802), with every chance to do it wrong."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+from highwater.conformance.broker import Broker, expect
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.conformance.targets.base import SaslListener
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest
+from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+HANDSHAKE_WITH_FRAMES: Final = 1
+
+
+def listener(cluster: Cluster, mechanism: str = "") -> SaslListener:
+    """`Unsupported` where nobody has to log in, or not by this mechanism."""
+    found = cluster.target.sasl
+    if found is None:
+        raise Unsupported("the target has no listener that asks for a login")
+    if mechanism and mechanism not in found.mechanisms:
+        raise Unsupported(f"the target has no {mechanism}")
+    return found
+
+
+def stranger(cluster: Cluster, mechanism: str = "") -> Broker:
+    """A connection that has not logged in, to somebody who is there."""
+    broker = cluster.connect(listener(cluster, mechanism).address)
+    expect("error code of ApiVersions", 0, broker.exchange(ApiVersionsRequest(), 0).error_code)
+    return broker
+
+
+def handshake(broker: Broker, mechanism: str, version: int = HANDSHAKE_WITH_FRAMES) -> Any:
+    return broker.call(SaslHandshakeRequest(mechanism=mechanism), version)
+
+
+def started(cluster: Cluster, mechanism: str) -> Broker:
+    """A connection with the mechanism agreed on."""
+    broker = stranger(cluster, mechanism)
+    expect("error code of SaslHandshake", 0, handshake(broker, mechanism).error_code)
+    return broker
+
+
+def authenticate(broker: Broker, token: bytes, version: int | None = None) -> Any:
+    return broker.call(SaslAuthenticateRequest(auth_bytes=token), version)
+
+
+def plain(user: str, password: str, authorisation: str = "") -> bytes:
+    return f"{authorisation}\0{user}\0{password}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What the server says first."""
+
+    nonce: str
+    salt: bytes
+    iterations: int
+
+    @classmethod
+    def read(cls, message: bytes) -> "Challenge":
+        """TargetFailure for anything else than `r=...,s=...,i=...`."""
+        try:
+            found = attributes(message)
+            return cls(found["r"], base64.b64decode(found["s"], validate=True), int(found["i"]))
+        except (KeyError, ValueError) as error:
+            raise TargetFailure(f"expected a SCRAM challenge, got {message!r}") from error
+
+
+def attributes(message: bytes) -> dict[str, str]:
+    """Raises ValueError for anything else than `v=...` and the like."""
+    return dict(part.split("=", 1) for part in message.decode().split(","))
+
+
+class Scram:
+    """One exchange: `first`, then `final` upon the challenge, then `proves` of the server's last word."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "") -> None:
+        self._hash, self._password = HASHES[mechanism], password
+        self.nonce = nonce or secrets.token_hex(12)
+        self._first = f"n={user},r={self.nonce}"
+        self._transcript = self._salted = b""
+
+    def first(self) -> bytes:
+        return f"n,,{self._first}".encode()
+
+    def final(self, challenge: bytes, *, nonce: str | None = None) -> bytes:
+        """With the nonce of the challenge, or another one that is signed just as well."""
+        said = Challenge.read(challenge)
+        self._salted = salted_password(self._hash, self._password, said.salt, said.iterations)
+        client_key = hmac.digest(self._salted, b"Client Key", self._hash)
+        without_proof = f"c=biws,r={said.nonce if nonce is None else nonce}"
+        self._transcript = f"{self._first},{challenge.decode()},{without_proof}".encode()
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        signature = hmac.digest(stored_key, self._transcript, self._hash)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def proves(self, last: bytes) -> bool:
+        """Whether the server has shown that it knows the user as well."""
+        server_key = hmac.digest(self._salted, b"Server Key", self._hash)
+        expected = base64.b64encode(hmac.digest(server_key, self._transcript, self._hash)).decode()
+        return last == f"v={expected}".encode()
+
+
+def salted_password(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)

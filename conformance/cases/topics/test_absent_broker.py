@@ -1,0 +1,125 @@
+"""While a broker is away: what moves to it waits, what is deleted stays deleted, what too few hold is not committed."""
+
+from contextlib import suppress
+
+import pytest
+
+from highwater.conformance.broker import Topic, batch, expect, only
+from highwater.conformance.cases.support.admin import need_feature
+from highwater.conformance.cases.support.replicas import (
+    FAILOVER_S,
+    acknowledged,
+    await_isr,
+    replica_shows,
+    replicated,
+    values_at,
+)
+from highwater.conformance.cases.topics.test_failover import VALUES
+from highwater.conformance.cases.topics.test_replicas import eventually_placed, reassign, sizes, under_way
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, Reply, defect
+from highwater.conformance.failures import NoReply
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
+from highwater.reference.wire.messages.replicas import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    ListPartitionReassignmentsRequest,
+)
+
+pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
+
+QUIET_S = 3.0
+"""Longer than a follower needs to fetch, and a controller to decide."""
+
+
+@clause("CTL-6", "waits")
+@defect(
+    GuardOff("AwaitTargetInSync"),
+    Reply(ListPartitionReassignmentsRequest, "topics.partitions.adding_replicas", ()),
+)
+def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    new, first, old = _controller_last(cluster)
+    topic = cluster.create_topic(assignment=[first, old])
+    await_isr(cluster, topic, 2)
+    acknowledged(cluster, topic, *VALUES)
+    cluster.pause(new)
+    cluster.eventually("the move to begin", lambda: _begins(cluster, topic, first, new), FAILOVER_S)
+    leader = cluster.leader(topic)
+    leader.expect_silence(QUIET_S)
+    moving = only(only(under_way(cluster, topic.name)).partitions)
+    expect("replicas that come and go", ((new,), (old,)), (moving.adding_replicas, moving.removing_replicas))
+    expect("the old one is in sync", True, old in cluster.isr_of(topic))
+    cluster.resume(new)
+    eventually_placed(cluster, topic, (first, new))
+    await_isr(cluster, topic, 2)
+    whole = [*VALUES, b"later"]
+    acknowledged(cluster, topic, b"later")
+    cluster.eventually("all of it at the new replica", lambda: replica_shows(cluster, topic, new, whole), FAILOVER_S)
+    _await_no_log(cluster, topic, old)
+
+
+def _begins(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
+    """False where whom we ask has to find a controller that is awake first."""
+    with suppress(NoReply):
+        return reassign(cluster, topic.name, replicas) == 0
+    return False
+
+
+def _controller_last(cluster: Cluster) -> list[int]:
+    """Nodes of which the first is not the controller, which must be awake to decide anything."""
+    with cluster.connect() as broker:
+        controller = broker.metadata().controller_id
+    return sorted(cluster.target.addresses, key=lambda node: (node == controller, node))
+
+
+@clause("CTL-8", "away")
+@defect(GuardOff("DeletionAwaitsReplicas"), Reply(DescribeLogDirsRequest, "results.topics", ()))
+def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
+    """Else it would come back with the next topic of that name."""
+    cluster.need(STOP_NODE)
+    topic = replicated(cluster)
+    acknowledged(cluster, topic, *VALUES)
+    away = next(node for node in _controller_last(cluster) if node != topic.leader_id)
+    asked = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
+    with cluster.connect(cluster.target.addresses[away]) as broker:
+        expect("it has a log", True, (topic.name, 0) in sizes(broker, asked))
+    cluster.stop(away)
+    await_isr(cluster, topic, 2)
+    cluster.delete_topics(topic.name)
+    cluster.start(away)
+    _await_no_log(cluster, topic, away)
+
+
+def _await_no_log(cluster: Cluster, topic: Topic, node: int) -> None:
+    asked = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
+
+    def is_gone() -> bool:
+        with cluster.connect(cluster.target.addresses[node]) as broker:
+            return sizes(broker, asked) == {}
+
+    cluster.eventually(f"the log to be gone at {node}", is_gone, FAILOVER_S)
+
+
+@clause("REP-3")
+@defect(GuardOff("HwNeedsMinIsr"))
+def test_what_too_few_hold_is_not_committed(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
+    topic = cluster.create_topic(assignment=_controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
+    acknowledged(cluster, topic, *VALUES)
+    leader = cluster.leader(topic)
+    before, high_watermark = values_at(leader, topic), leader.fetch(topic, 0).high_watermark
+    follower = next(node for node in cluster.isr_of(topic) if node != topic.leader_id)
+    cluster.stop(follower)
+    await_isr(cluster, topic, 1)
+    expect("error code with acks 1", 0, leader.produce(topic, batch(b"alone"), acks=1).error_code)
+    leader.expect_silence(QUIET_S)
+    expect("high watermark", high_watermark, leader.fetch(topic, 0).high_watermark)
+    expect("nothing more is shown", True, values_at(leader, topic) == before)
+    cluster.start(follower)
+    whole = [*before, b"alone"]
+    cluster.eventually("the last one too", lambda: values_at(leader, topic) == whole, FAILOVER_S)

@@ -1,0 +1,211 @@
+"""Topics as they are described: page by page, many at once, under odd names, and by DescribeCluster."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.conformance.broker import Broker, expect, only
+from highwater.conformance.clause import clause, era, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import TargetFailure
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import (
+    DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
+from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+
+NOT_ASKED_FOR = -(2**31)
+MANY, AT_ONCE = 100, 10
+PARTITIONS = 5
+LONGEST = 249
+Place = tuple[str, int]
+
+
+def page(broker: Broker, names: list[str], limit: int, at: Place | None = None) -> DescribeTopicPartitionsResponse:
+    cursor = None if at is None else DescribeTopicPartitionsRequestCursor(topic_name=at[0], partition_index=at[1])
+    asked = tuple(TopicRequest(name=name) for name in names)
+    request = DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=cursor)
+    reply: DescribeTopicPartitionsResponse = broker.call(request)
+    return reply
+
+
+def places(reply: DescribeTopicPartitionsResponse) -> list[Place]:
+    return [(str(topic.name), part.partition_index) for topic in reply.topics for part in topic.partitions]
+
+
+def pages(broker: Broker, names: list[str], limit: int) -> Iterator[list[Place]]:
+    """Page after page, as the cursor tells; TargetFailure if it leads on for ever."""
+    at: Place | None = None
+    for _ in range(100):
+        reply = page(broker, names, limit, at)
+        yield places(reply)
+        if reply.next_cursor is None:
+            return
+        at = (reply.next_cursor.topic_name, reply.next_cursor.partition_index)
+    raise TargetFailure("expected the cursor to come to an end, actual 100 pages")
+
+
+@pytest.fixture
+def names(cluster: Cluster) -> list[str]:
+    cluster.connect().version_of(DescribeTopicPartitionsRequest)
+    return sorted(cluster.create_topic(partitions=PARTITIONS).name for _ in range(2))
+
+
+@clause("MD-10", "pages")
+@pytest.mark.parametrize("limit", [1, 2, 5, 7, 1000])
+@defect(
+    Request(DescribeTopicPartitionsRequest, "response_partition_limit", 3),
+    Reply(DescribeTopicPartitionsRequest, "next_cursor", None),
+)
+def test_pages_hold_each_partition_once_in_order(broker: Broker, names: list[str], limit: int) -> None:
+    found = list(pages(broker, names, limit))
+    for each in found[:-1]:
+        expect("partitions on a full page", limit, len(each))
+    everything = [(name, number) for name in names for number in range(PARTITIONS)]
+    expect("all pages together", True, [place for each in found for place in each] == everything)
+
+
+@clause("MD-10", "unknown")
+@defect(Reply(DescribeTopicPartitionsRequest, "topics.error_code", 0))
+def test_an_unknown_topic_is_told_on_its_page(cluster: Cluster, broker: Broker) -> None:
+    name = cluster.name()
+    found = only(page(broker, [name], 10).topics)
+    expect(
+        "name, error code and partitions",
+        (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        (found.name, found.error_code, len(found.partitions)),
+    )
+
+
+@clause("MD-10", "same")
+@defect(Reply(DescribeTopicPartitionsRequest, "topics.partitions.leader_id", 1000))
+def test_pages_and_metadata_agree(broker: Broker, names: list[str]) -> None:
+    paged = only(page(broker, names[:1], 100).topics)
+    whole = only(broker.metadata(names[0]).topics)
+    expect("leaders", True, _leaders(paged) == _leaders(whole))
+
+
+def _leaders(topic: object) -> dict[int, tuple[int, tuple[int, ...]]]:
+    parts = topic.partitions  # type: ignore[attr-defined]
+    return {part.partition_index: (part.leader_id, part.replica_nodes) for part in parts}
+
+
+@clause("MD-12")
+@sweep(DescribeClusterRequest)
+@defect(
+    Reply(DescribeClusterRequest, "cluster_id", "another"),
+    Reply(DescribeClusterRequest, "brokers", ()),
+    Reply(DescribeClusterRequest, "cluster_authorized_operations", 0),
+)
+def test_describe_cluster_says_what_metadata_says(broker: Broker, version: int) -> None:
+    found = broker.call(DescribeClusterRequest(), version)
+    known = broker.call(MetadataRequest(topics=()), broker.version_of(MetadataRequest, 2))
+    expect("error code and cluster id", (0, known.cluster_id), (found.error_code, found.cluster_id))
+    listed = {(each.broker_id, each.host, each.port) for each in found.brokers}
+    expect("brokers", True, listed == {(each.node_id, each.host, each.port) for each in known.brokers})
+    expect("operations, not asked for", NOT_ASKED_FOR, found.cluster_authorized_operations)
+
+
+@clause("MD-13")
+@sweep(MetadataRequest, 1)
+@defect(Reply(MetadataRequest, "topics.is_internal", False), Reply(MetadataRequest, "topics.is_internal", True))
+def test_the_topic_of_offsets_is_internal(cluster: Cluster, broker: Broker, version: int) -> None:
+    cluster.coordinator(cluster.group())
+    own = cluster.create_topic()
+    reply = broker.call(MetadataRequest(topics=None), version)
+    internal = {each.name for each in reply.topics if each.is_internal}
+    expect("the topic of offsets is internal", True, "__consumer_offsets" in internal)
+    expect("another topic is internal", False, own.name in internal)
+
+
+@pytest.fixture
+def many(cluster: Cluster) -> list[str]:
+    """A hundred topics, made a few at a time, since a busy broker takes a while for each."""
+    cluster.connect().version_of(CreateTopicsRequest)
+    names = [cluster.topic_name() for _ in range(MANY)]
+    for start in range(0, MANY, AT_ONCE):
+        wanted = (
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names[start : start + AT_ONCE]
+        )
+        cluster.ask_controller(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=30_000))
+    return names
+
+
+@clause("MD-14")
+@defect(Reply(MetadataRequest, "topics", lambda topics: topics[:50]))
+def test_a_hundred_topics_are_described_at_once(cluster: Cluster, many: list[str]) -> None:
+    def all_led() -> bool:
+        with cluster.connect() as broker:
+            found = broker.metadata(*many).topics
+        expect("number of topics in the reply", MANY, len(found))
+        expect("names", True, {each.name for each in found} == set(many))
+        return all(part.leader_id >= 0 for each in found for part in each.partitions if not each.error_code)
+
+    cluster.eventually("leaders of a hundred topics", all_led, 20.0)
+
+
+LONGEST_OF_ALL = pytest.param("longest", marks=era("2.8"))
+"""Its deletion ended a broker of 1.1.1, whose folder for what is being deleted has a longer name (KAFKA-4893)."""
+
+
+@clause("MD-15")
+@pytest.mark.parametrize("kind", [LONGEST_OF_ALL, "dots", "dashes", "digits", "capitals"])
+@defect(Reply(MetadataRequest, "topics.error_code", ErrorCode.INVALID_TOPIC_EXCEPTION))
+def test_every_legal_name_is_a_topic(cluster: Cluster, kind: str) -> None:
+    start = cluster.name()
+    shapes = {"longest": start.ljust(LONGEST, "x"), "dots": f"...{start}...", "dashes": f"-{start}-"}
+    name = {**shapes, "digits": f"0{start.partition('-')[2]}", "capitals": start.upper()}[kind]
+    topic = cluster.create_topic(name=name)
+    expect("error code and name", (0, name), _described(cluster.connect(), topic.name))
+
+
+def _described(broker: Broker, name: str) -> tuple[int, str]:
+    found = only(broker.metadata(name).topics)
+    return found.error_code, str(found.name)
+
+
+@clause("MD-9", "asked")
+@sweep(MetadataRequest, 8)
+@defect(Reply(MetadataRequest, "topics.topic_authorized_operations", NOT_ASKED_FOR))
+def test_operations_are_told_when_asked_for(cluster: Cluster, broker: Broker, version: int) -> None:
+    topic = cluster.create_topic()
+    asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic.name),), include_topic_authorized_operations=True)
+    found = only(broker.call(asked, version).topics)
+    expect("some operation is allowed", True, found.topic_authorized_operations > 0)
+
+
+@clause("MD-16")
+@defect(Reply(MetadataRequest, "topics", lambda topics: topics * 2))
+def test_a_topic_that_is_asked_for_twice_is_described_once(broker: Broker, cluster: Cluster) -> None:
+    name = cluster.create_topic().name
+    expect("name", name, only(broker.metadata(name, name).topics).name)
+
+
+@clause("MD-17")
+@defect(Reply(MetadataRequest, "brokers", ()))
+def test_every_broker_is_listed_with_an_address_that_answers(cluster: Cluster, broker: Broker) -> None:
+    reply = broker.call(MetadataRequest(topics=()), 1)
+    expect("there are brokers", True, bool(reply.brokers))
+    for each in reply.brokers:
+        with cluster.connect(f"{each.host}:{each.port}") as other:
+            again = other.call(MetadataRequest(topics=()), 1)
+        expect("it lists itself", True, each.node_id in {one.node_id for one in again.brokers})
+
+
+@clause("MD-18")
+@defect(Reply(MetadataRequest, "topics.error_code", 0))
+def test_errors_and_topics_stand_side_by_side(cluster: Cluster, broker: Broker) -> None:
+    good, unknown = cluster.create_topic().name, cluster.name()
+    found = {each.name: each.error_code for each in broker.metadata(good, unknown, "a b").topics}
+    expect(
+        "error codes",
+        True,
+        found == {good: 0, unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION},
+    )

@@ -1,0 +1,140 @@
+"""What a transaction shows to readers of either isolation level, by Fetch, ListOffsets and OffsetFetch."""
+
+import time
+
+import pytest
+
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
+from highwater.conformance.cases.support.committed_offsets import committed
+from highwater.conformance.cases.support.transactions import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Transactional,
+    eventually_stable,
+    fetch_committed,
+)
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect, forgives
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest
+from highwater.reference.wire.records import batch_headers
+
+NONE = -1
+STRANGER = AbortedTransaction(producer_id=1_000_000, first_offset=0)
+
+
+@pytest.fixture
+def producer(cluster: Cluster, topic: Topic) -> Transactional:
+    """One record outside of any transaction, then a transaction that has written one."""
+    cluster.connect().version_of(InitProducerIdRequest)
+    # Of now, as the transaction is: an old one would make a segment of its own, where each fetch stops.
+    cluster.leader(topic).produce(topic, batch(b"plain", timestamp_ms=int(time.time() * 1000)))
+    producer = Transactional.ready(cluster)
+    producer.begin(topic)
+    producer.write(topic, 0)
+    return producer
+
+
+def offsets_of(data: bytes | None) -> list[int]:
+    return [header.base_offset for _, header in batch_headers(data or b"")]
+
+
+@clause("FET-6", "open")
+@sweep(FetchRequest, 4, 12)
+@defect(Request(FetchRequest, "isolation_level", READ_UNCOMMITTED))
+def test_read_committed_ends_at_the_open_transaction(
+    leader: Broker, topic: Topic, producer: Transactional, version: int
+) -> None:
+    answer = leader.fetch(topic, 0, version=version, isolation_level=READ_COMMITTED)
+    expect("base offsets", True, offsets_of(answer.records) == [0])
+    expect("last stable offset and high watermark", (1, 2), (answer.last_stable_offset, answer.high_watermark))
+    whole = leader.fetch(topic, 0, version=version, isolation_level=READ_UNCOMMITTED)
+    expect("base offsets for read_uncommitted", True, offsets_of(whole.records) == [0, 1])
+
+
+@clause("FET-6", "aborted")
+@sweep(FetchRequest, 4, 12)
+@defect(
+    Reply(FetchRequest, "responses.partitions.aborted_transactions", ()),
+    Request(FetchRequest, "isolation_level", READ_UNCOMMITTED),
+)
+def test_an_aborted_transaction_is_named(
+    cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional, version: int
+) -> None:
+    leader.need(FetchRequest, version)
+    producer.end(commit=False)
+    eventually_stable(cluster, leader, topic, 3)
+    answer = leader.fetch(topic, 0, version=version, isolation_level=READ_COMMITTED)
+    named = only(tuple(answer.aborted_transactions or ()))
+    expect("producer and first offset", (producer.producer_id, 1), (named.producer_id, named.first_offset))
+    expect("base offsets, marker included", True, offsets_of(answer.records) == [0, 1, 2])
+
+
+@clause("FET-6", "behind")
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", (STRANGER,)))
+def test_an_aborted_transaction_is_not_named_behind_its_end(
+    cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional
+) -> None:
+    producer.end(commit=False)
+    eventually_stable(cluster, leader, topic, 3)
+    leader.produce(topic, batch(b"later"))
+    answer = leader.fetch(topic, 3, isolation_level=READ_COMMITTED)
+    expect("aborted transactions", 0, len(answer.aborted_transactions or ()))
+    expect("base offsets", True, offsets_of(answer.records) == [3])
+
+
+@clause("FET-6", "committed")
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", (STRANGER,)))
+def test_a_committed_transaction_is_named_nowhere(
+    cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional
+) -> None:
+    producer.end(commit=True)
+    eventually_stable(cluster, leader, topic, 3)
+    answer = fetch_committed(leader, topic)
+    expect("aborted transactions", 0, len(answer.aborted_transactions or ()))
+    expect("base offsets", True, offsets_of(answer.records) == [0, 1, 2])
+
+
+@clause("LST-4", "open")
+@sweep(ListOffsetsRequest, 2, 10)
+@defect(Request(ListOffsetsRequest, "isolation_level", READ_UNCOMMITTED))
+def test_the_end_for_read_committed_is_the_last_stable_offset(
+    leader: Broker, topic: Topic, producer: Transactional, version: int
+) -> None:
+    asked = ListOffsetsTopic(name=topic.name, partitions=(ListOffsetsPartition(timestamp=LATEST),))
+    for level, end in ((READ_COMMITTED, 1), (READ_UNCOMMITTED, 2)):
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=(asked,))
+        answer = only(only(leader.call(request, version).topics).partitions)
+        expect(f"end for isolation level {level}", end, answer.offset)
+
+
+@clause("OFF-7")
+@sweep(OffsetFetchRequest, 7, 9)
+@defect(
+    Request(OffsetFetchRequest, "require_stable", False),
+    *(
+        Reply(OffsetFetchRequest, f"{place}.error_code", forgives(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        for place in ("topics.partitions", "groups.topics.partitions")
+    ),
+)
+def test_an_offset_of_an_open_transaction_is_unstable(cluster: Cluster, topic: Topic, version: int) -> None:
+    group, producer = cluster.group(), Transactional.ready(cluster)
+    broker = cluster.coordinator(group)
+    broker.need(OffsetFetchRequest, version)
+    producer.add_offsets(group)
+    expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
+    open_one = only(only(committed(broker, group, topic, version, require_stable=True)).partitions)
+    expect("error code while it is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, open_one.error_code)
+    loose = only(only(committed(broker, group, topic, version)).partitions)
+    expect("error and offset without asking for a stable one", (0, NONE), (loose.error_code, loose.committed_offset))
+    producer.end(commit=True)
+
+    def stable() -> bool:
+        part = only(only(committed(broker, group, topic, version, require_stable=True)).partitions)
+        return (part.error_code, part.committed_offset) == (0, 42)
+
+    cluster.eventually("the committed offset", stable)

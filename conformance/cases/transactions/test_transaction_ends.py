@@ -1,0 +1,251 @@
+"""The end of a transaction, and what a reader sees before and after."""
+
+from typing import Any
+
+import pytest
+
+from highwater.conformance.broker import LATEST, Topic, batch, expect, only, records_of
+from highwater.conformance.cases.support.transactions import (
+    ABORT,
+    COMMIT,
+    NEW_END,
+    NEW_PRODUCE,
+    READ_COMMITTED,
+    Transactional,
+    code_id_epoch,
+    committed_values,
+    eventually_stable,
+    fetch_committed,
+    stored_records,
+)
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.messages.transactions import EndTxnRequest
+from highwater.reference.wire.records import batch_headers
+
+PRODUCE_ERROR = "responses.partition_responses.error_code"
+LAST_STABLE = "responses.partitions.last_stable_offset"
+
+
+@clause("TXN-5")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+@sweep(EndTxnRequest, 0, 4)
+def test_what_is_committed_is_seen(cluster: Cluster, topic: Topic, producer: Transactional, version: int) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0, b"a", b"b")
+    producer.end(commit=COMMIT, version=version)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 3)
+    expect("committed values", True, committed_values(leader, topic) == [b"a", b"b"])
+
+
+@clause("TXN-5", "marker")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+def test_a_marker_takes_an_offset(cluster: Cluster, topic: Topic, producer: Transactional, commit: bool) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0)
+    producer.end(commit=commit)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2)
+    data = leader.fetch(topic, 1).records or b""
+    header = only(tuple(header for _, header in batch_headers(data)))
+    expect("marker: control, transactional, offset", (True, True, 1), _marks(header))
+    expect("producer id", producer.producer_id, header.producer_id)
+    key = only(tuple(records_of(data))).key
+    expect("key: version 0, and 1 for commit, 0 for abort", b"\0\0\0\1" if commit else b"\0\0\0\0", key)
+
+
+def _marks(header: Any) -> tuple[bool, bool, int]:
+    return header.is_control, header.is_transactional, header.base_offset
+
+
+@clause("TXN-6")
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()))
+def test_what_is_aborted_is_named(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0, b"no")
+    producer.end(commit=ABORT)
+    producer.begin(topic)
+    producer.write(topic, 1, b"yes")
+    producer.end(commit=COMMIT)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 4)
+    aborted = only(fetch_committed(leader, topic).aborted_transactions or ())
+    expect("id and first offset", (producer.producer_id, 0), (aborted.producer_id, aborted.first_offset))
+    expect("committed values", True, committed_values(leader, topic) == [b"yes"])
+
+
+@clause("TXN-7")
+@defect(Reply(FetchRequest, LAST_STABLE, 2), Request(FetchRequest, "isolation_level", 0))
+def test_an_open_transaction_holds_readers_back(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    leader = cluster.leader(topic)
+    leader.produce(topic, batch(b"before"))
+    producer.begin(topic)
+    producer.write(topic, 0, b"open")
+    leader.produce(topic, batch(b"behind"))
+    expect("values that read_committed may see", True, committed_values(leader, topic) == [b"before"])
+    part = fetch_committed(leader, topic)
+    expect("last stable offset, high watermark", (1, 3), (part.last_stable_offset, part.high_watermark))
+    expect("records from there on", b"", fetch_committed(leader, topic, 1).records or b"")
+    producer.end(commit=COMMIT)
+    eventually_stable(cluster, leader, topic, 4)
+    expect("values after the commit", True, committed_values(leader, topic) == [b"before", b"open", b"behind"])
+
+
+@clause("TXN-7", "ListOffsets")
+@defect(Request(ListOffsetsRequest, "isolation_level", 0))
+def test_the_end_for_read_committed_is_the_last_stable_offset(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0, b"open", b"too")
+    part = ListOffsetsPartition(partition_index=topic.partition, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=READ_COMMITTED, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),)
+    )
+    leader = cluster.leader(topic)
+    version = leader.version_of(ListOffsetsRequest, 2)
+    expect("offset", 0, only(only(leader.call(request, version).topics).partitions).offset)
+    expect("end for read_uncommitted", 2, leader.end_offset(topic))
+
+
+@clause("TXN-29")
+@defect(Reply(FetchRequest, LAST_STABLE, 3))
+def test_the_oldest_open_transaction_counts(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    second = Transactional.ready(cluster)
+    for each in (producer, second):
+        each.begin(topic)
+        each.write(topic, 0)
+    second.end(commit=COMMIT)
+    leader = cluster.leader(topic)
+    cluster.eventually("the marker of the second", lambda: leader.end_offset(topic) == 3)
+    expect("last stable offset", 0, fetch_committed(leader, topic).last_stable_offset)
+    producer.end(commit=COMMIT)
+    eventually_stable(cluster, leader, topic, 4)
+
+
+@clause("TXN-23")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_read_uncommitted_waits_for_no_end(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0, b"open")
+    part = cluster.leader(topic).fetch(topic, 0)
+    expect("values", True, [record.value for record in records_of(part.records)] == [b"open"])
+
+
+@clause("TXN-22")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+def test_partitions_end_together(cluster: Cluster, topic: Topic, producer: Transactional, commit: bool) -> None:
+    topics = (topic, cluster.create_topic())
+    producer.begin(*topics)
+    for each in topics:
+        producer.write(each, 0, b"v")
+    producer.end(commit=commit)
+    for each in topics:
+        leader = cluster.leader(each)
+        eventually_stable(cluster, leader, each, 2)
+        expect("committed values", True, committed_values(leader, each) == ([b"v"] if commit else []))
+        expect("stored values", 2, len(stored_records(leader, each)))
+
+
+@clause("TXN-8")
+@defect(Reply(FetchRequest, LAST_STABLE, 0))
+@pytest.mark.slow
+def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, topic: Topic) -> None:
+    scan_s = cluster.setting("transaction_abort_timed_out_transaction_cleanup_interval_ms") / 1000
+    producer = Transactional.ready(cluster, timeout_ms=500)
+    producer.begin(topic)
+    producer.write(topic, 0)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2, 20.0 + 2 * scan_s)
+    expect("committed values", True, committed_values(leader, topic) == [])
+    expect("error code of EndTxn afterwards", ErrorCode.PRODUCER_FENCED, producer.end_reply(commit=COMMIT).error_code)
+
+
+@clause("TXN-9", "empty")
+@defect(Reply(EndTxnRequest, "error_code", 0))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+@sweep(EndTxnRequest, 0, 4)
+def test_nothing_cannot_be_ended(producer: Transactional, version: int, commit: bool) -> None:
+    expect(
+        "error code of EndTxn",
+        ErrorCode.INVALID_TXN_STATE,
+        producer.end_reply(commit=commit, version=version).error_code,
+    )
+
+
+@clause("TXN-9", "empty, new")
+@defect(Reply(EndTxnRequest, "error_code", ErrorCode.TRANSACTION_ABORTABLE))
+@pytest.mark.parametrize(
+    ("commit", "error"), [(COMMIT, ErrorCode.INVALID_TXN_STATE), (ABORT, 0)], ids=["commit", "abort"]
+)
+def test_nothing_may_be_aborted(new_producer: Transactional, commit: bool, error: int) -> None:
+    expect("error code of EndTxn", error, new_producer.end_reply(commit=commit, version=NEW_END).error_code)
+
+
+@clause("TXN-9", "repeated")
+@defect(Reply(EndTxnRequest, "error_code", 1))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+def test_an_end_may_be_repeated_but_not_turned(topic: Topic, producer: Transactional, commit: bool) -> None:
+    producer.begin(topic)
+    producer.end(commit=commit)
+    expect("error code of the same again", 0, producer.end_reply(commit=commit).error_code)
+    expect("error code of the opposite", ErrorCode.INVALID_TXN_STATE, producer.end_reply(commit=not commit).error_code)
+
+
+@clause("TXN-24")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 45))
+def test_sequences_go_on_in_the_next_transaction(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    for sequence in range(3):
+        producer.begin(topic)
+        producer.write(topic, sequence)
+        producer.end(commit=COMMIT)
+    eventually_stable(cluster, cluster.leader(topic), topic, 6)
+
+
+@clause("TXN-14")
+@defect(Reply(EndTxnRequest, "producer_epoch", 0))
+def test_each_end_bumps_the_epoch(cluster: Cluster, topic: Topic, new_producer: Transactional) -> None:
+    for epoch in (0, 1, 2):
+        expect("epoch", epoch, new_producer.epoch)
+        new_producer.write(topic, 0, b"%d" % epoch, version=NEW_PRODUCE)
+        new_producer.end(commit=COMMIT, version=NEW_END)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 6)
+    expect("committed values", True, committed_values(leader, topic) == [b"0", b"1", b"2"])
+
+
+@clause("TXN-15")
+@defect(Reply(EndTxnRequest, "error_code", 0))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+def test_a_late_end_does_not_end_the_next(
+    cluster: Cluster, topic: Topic, new_producer: Transactional, commit: bool
+) -> None:
+    late = Transactional(cluster, new_producer.id)
+    late.producer_id, late.epoch = new_producer.producer_id, new_producer.epoch
+    new_producer.write(topic, 0, version=NEW_PRODUCE)
+    new_producer.end(commit=commit, version=NEW_END)
+    new_producer.write(topic, 0, b"next", version=NEW_PRODUCE)
+    expect(
+        "error code of the late EndTxn",
+        ErrorCode.PRODUCER_FENCED,
+        late.end_reply(commit=commit, version=NEW_END).error_code,
+    )
+    expect("last stable offset", 2, fetch_committed(cluster.leader(topic), topic).last_stable_offset)
+    new_producer.end(commit=COMMIT, version=NEW_END)
+
+
+@clause("TXN-27")
+@defect(Reply(EndTxnRequest, "error_code", ErrorCode.PRODUCER_FENCED))
+def test_an_end_that_is_repeated_is_answered_alike(topic: Topic, new_producer: Transactional) -> None:
+    new_producer.write(topic, 0, version=NEW_PRODUCE)
+    for attempt in ("first", "repeated"):
+        reply = new_producer.end_reply(commit=COMMIT, version=NEW_END)
+        expect(f"error, id, epoch of the {attempt} EndTxn", (0, new_producer.producer_id, 1), code_id_epoch(reply))

@@ -1,0 +1,206 @@
+"""Offsets that are committed within a transaction, and what administrators see of transactions (KIP-664)."""
+
+from typing import Any
+
+import pytest
+
+from highwater.conformance.broker import Broker, Topic, batch, expect, only
+from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.cases.support.transactions import (
+    ABORT,
+    COMMIT,
+    NEW_END,
+    NEW_OFFSETS,
+    Transactional,
+    committed_offset,
+)
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+    TopicRequest,
+    TxnOffsetCommitRequest,
+)
+
+# -- offsets ---------------------------------------------------------------------------------------------
+
+
+@clause("TXN-10")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 3))
+@sweep(TxnOffsetCommitRequest, 0, 4)
+def test_offsets_count_when_the_transaction_commits(
+    cluster: Cluster, topic: Topic, producer: Transactional, version: int
+) -> None:
+    group = cluster.group()
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 42, version=version))
+    expect("offset before the commit", -1, committed_offset(cluster, group, topic))
+    producer.end(commit=COMMIT)
+    cluster.eventually("the offset to count", lambda: committed_offset(cluster, group, topic) == 42)
+
+
+@clause("TXN-10", "abort")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 42))
+def test_offsets_of_an_aborted_transaction_do_not_count(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    group = cluster.group()
+    for offset, commit in ((1, COMMIT), (2, ABORT)):
+        expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+        expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, offset))
+        producer.end(commit=commit)
+    producer.begin(topic)  # possible once the abort is complete
+    expect("offset", 1, committed_offset(cluster, group, topic))
+
+
+@clause("TXN-10", "new")
+@defect(Reply(TxnOffsetCommitRequest, "topics.partitions.error_code", ErrorCode.TRANSACTION_ABORTABLE))
+def test_an_offset_takes_its_group_in(cluster: Cluster, topic: Topic, new_producer: Transactional) -> None:
+    group = cluster.group()
+    expect("error code", 0, new_producer.commit_offset(group, topic, 7, version=NEW_OFFSETS))
+    new_producer.end(commit=COMMIT, version=NEW_END)
+    cluster.eventually("the offset to count", lambda: committed_offset(cluster, group, topic) == 7)
+
+
+@clause("TXN-10", "not added")
+@defect(Reply(TxnOffsetCommitRequest, "topics.partitions.error_code", 0))
+def test_a_group_must_be_added_first(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    error = producer.commit_offset(cluster.group(), topic, 7, version=3)
+    expect("error code of TxnOffsetCommit", {ErrorCode.INVALID_TXN_STATE}, error)
+
+
+@clause("TXN-20")
+@defect(Reply(TxnOffsetCommitRequest, "topics.partitions.error_code", 0))
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        pytest.param({"generation_id": 100}, ErrorCode.ILLEGAL_GENERATION, id="generation"),
+        pytest.param({"member_id": "nobody", "group_instance_id": None}, ErrorCode.UNKNOWN_MEMBER_ID, id="member"),
+        pytest.param({"member_id": "nobody"}, ErrorCode.FENCED_INSTANCE_ID, id="instance"),
+    ],
+)
+def test_offsets_are_fenced_by_the_group(
+    cluster: Cluster, topic: Topic, producer: Transactional, changed: dict[str, Any], error: int
+) -> None:
+    group = cluster.group()
+    member = GroupDriver(cluster, group).stable_member(instance="one")
+    named = {"generation_id": member.generation, "member_id": member.member_id, "group_instance_id": "one"}
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    expect("error code of the member's", 0, producer.commit_offset(group, topic, 1, version=3, **named))
+    expect("error code", error, producer.commit_offset(group, topic, 1, version=3, **(named | changed)))
+
+
+# -- what administrators see (KIP-664) -------------------------------------------------------------------
+
+
+def open_since(leader: Broker, topic: Topic, producer: Transactional) -> int:
+    asked = TopicRequest(name=topic.name, partition_indexes=(topic.partition,))
+    part = only(only(leader.call(DescribeProducersRequest(topics=(asked,))).topics).partitions)
+    expect("error code of DescribeProducers", 0, part.error_code)
+    return int(
+        only(tuple(p for p in part.active_producers if p.producer_id == producer.producer_id)).current_txn_start_offset
+    )
+
+
+@clause("TXN-16")
+@defect(Reply(DescribeProducersRequest, "topics.partitions.active_producers.current_txn_start_offset", 0))
+def test_a_leader_tells_where_a_transaction_began(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    leader = cluster.leader(topic)
+    leader.produce(topic, batch(b"before"))
+    producer.begin(topic)
+    producer.write(topic, 0)
+    expect("start of the open transaction", 1, open_since(leader, topic, producer))
+    producer.end(commit=COMMIT)
+    cluster.eventually("no open transaction", lambda: open_since(leader, topic, producer) == -1)
+
+
+def described(producer: Transactional) -> Any:
+    return only(
+        producer.coordinator.call(DescribeTransactionsRequest(transactional_ids=(producer.id,))).transaction_states
+    )
+
+
+@clause("TXN-17")
+@defect(
+    Reply(DescribeTransactionsRequest, "transaction_states.topics", ()),
+    Reply(DescribeTransactionsRequest, "transaction_states.transaction_state", "Ongoing"),
+)
+def test_a_coordinator_describes_a_transaction(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    expect("state before the first", (0, "Empty"), _state(described(producer)))
+    producer.begin(topic)
+    found = described(producer)
+    expect("state of an open one", (0, "Ongoing"), _state(found))
+    expect("producer and timeout", (producer.producer_id, producer.epoch, 60_000), _identity(found))
+    expect("topic, partitions", (topic.name, (0,)), (only(found.topics).topic, only(found.topics).partitions))
+    producer.end(commit=COMMIT)
+    cluster.eventually("the commit to be complete", lambda: _state(described(producer)) == (0, "CompleteCommit"))
+
+
+def _state(found: Any) -> tuple[int, str]:
+    return found.error_code, found.transaction_state
+
+
+def _identity(found: Any) -> tuple[int, int, int]:
+    return found.producer_id, found.producer_epoch, found.transaction_timeout_ms
+
+
+@clause("TXN-17", "unknown")
+@defect(Reply(DescribeTransactionsRequest, "transaction_states.error_code", 0))
+def test_a_transactional_id_that_is_not_there_is_an_error(cluster: Cluster) -> None:
+    expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, described(Transactional(cluster)).error_code)
+
+
+def listed(producer: Transactional, **filters: Any) -> bool:
+    """Whether the open transaction of the producer passes."""
+    version = producer.coordinator.version_of(ListTransactionsRequest, NEEDED.get(next(iter(filters), ""), 0))
+    reply = producer.coordinator.call(ListTransactionsRequest(**filters), version)
+    expect("error code of ListTransactions", 0, reply.error_code)
+    found = [each for each in reply.transaction_states if each.transactional_id == producer.id]
+    if found:
+        expect("id and state", (producer.producer_id, "Ongoing"), (found[0].producer_id, found[0].transaction_state))
+    return bool(found)
+
+
+NEEDED = {"duration_filter": 1, "transactional_id_pattern": 2}
+
+
+@clause("TXN-18")
+@defect(Reply(ListTransactionsRequest, "transaction_states", ()))
+@pytest.mark.parametrize(
+    ("passing", "failing"),
+    [
+        pytest.param({}, {"producer_id_filters": (-5,)}, id="none"),
+        pytest.param({"state_filters": ("Ongoing",)}, {"state_filters": ("Empty",)}, id="state"),
+        pytest.param({"duration_filter": 0}, {"duration_filter": 3_600_000}, id="duration"),
+        pytest.param({"transactional_id_pattern": "hw-.*"}, {"transactional_id_pattern": "no-.*"}, id="pattern"),
+    ],
+)
+def test_a_filter_lets_some_pass(
+    cluster: Cluster, topic: Topic, producer: Transactional, passing: dict[str, Any], failing: dict[str, Any]
+) -> None:
+    producer.begin(topic)
+    cluster.eventually("the transaction to pass", lambda: listed(producer, **passing))
+    expect("listed under another filter", False, listed(producer, **failing))
+
+
+@clause("TXN-18", "producer id")
+@defect(Request(ListTransactionsRequest, "producer_id_filters", ()))
+def test_producer_ids_are_a_filter(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    expect("listed under its id", True, listed(producer, producer_id_filters=(producer.producer_id,)))
+    expect("listed under another", False, listed(producer, producer_id_filters=(producer.producer_id + 1000,)))
+
+
+@clause("TXN-18", "unknown state")
+@defect(Reply(ListTransactionsRequest, "unknown_state_filters", ()))
+def test_a_state_that_does_not_exist_is_named(topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    request = ListTransactionsRequest(state_filters=("Ongoing", "Nonsense"))
+    reply = producer.coordinator.call(request)
+    expect("unknown states", True, reply.unknown_state_filters == ("Nonsense",))
+    expect("listed", True, producer.id in {each.transactional_id for each in reply.transaction_states})

@@ -1,0 +1,294 @@
+"""Transactions: which instance of a producer counts, who coordinates it, and what it may write."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from highwater.conformance.broker import Broker, Topic, expect
+from highwater.conformance.cases.support.producers import init_producer_id
+from highwater.conformance.cases.support.transactions import (
+    COMMIT,
+    NEW_END,
+    NEW_PRODUCE,
+    Transactional,
+    code_id_epoch,
+    committed_values,
+    coordinator_of,
+    eventually_stable,
+    find_transaction_coordinator,
+)
+from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import Disconnected
+from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+LONGEST_MS = (1 << 31) - 1
+PRODUCE_ERROR = "responses.partition_responses.error_code"
+
+
+def fenced(cluster: Cluster, topic: Topic) -> Transactional:
+    """An instance that had a transaction open when another of its transactional id came."""
+    old = Transactional.ready(cluster)
+    old.begin(topic)
+    old.write(topic, 0)
+    Transactional.ready(cluster, transactional_id=old.id)
+    return old
+
+
+# -- one instance at a time --------------------------------------------------------------------------
+
+
+@clause("TXN-1", "epoch")
+@defect(Reply(InitProducerIdRequest, "producer_epoch", 0))
+@sweep(InitProducerIdRequest, 0, 5)
+def test_the_next_instance_has_the_next_epoch(cluster: Cluster, version: int) -> None:
+    first = Transactional(cluster)
+    expect("error code and epoch", (0, 0), _code_and_epoch(first.init(version)))
+    again = Transactional(cluster, first.id)
+    expect("error code and epoch", (0, 1), _code_and_epoch(again.init(version)))
+    expect("producer id", first.producer_id, again.producer_id)
+
+
+def _code_and_epoch(reply: Any) -> tuple[int, int]:
+    return reply.error_code, reply.producer_epoch
+
+
+@clause("TXN-1", "Produce")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+def test_a_fenced_instance_cannot_write(cluster: Cluster, topic: Topic) -> None:
+    old = fenced(cluster, topic)
+    expect("error code of Produce", ErrorCode.INVALID_PRODUCER_EPOCH, old.produce(topic, 1).error_code)
+
+
+@clause("TXN-1", "InitProducerId")
+@defect(Reply(InitProducerIdRequest, "error_code", 0))
+@pytest.mark.parametrize(
+    ("version", "error"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)], ids=["v3", "v4"]
+)
+def test_a_fenced_instance_cannot_come_back(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
+    old = fenced(cluster, topic)
+    reply = old.init(version, producer_id=old.producer_id, producer_epoch=old.epoch)
+    expect("error code of InitProducerId", error, reply.error_code)
+
+
+FENCED_SINCE_2 = pytest.mark.parametrize(
+    ("version", "error"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)], ids=["v1", "v2"]
+)
+
+
+@clause("TXN-1", "AddPartitionsToTxn")
+@defect(Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0))
+@FENCED_SINCE_2
+def test_a_fenced_instance_cannot_add(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
+    expect("error code", error, fenced(cluster, topic).add(topic, version=version)[topic.name])
+
+
+@clause("TXN-1", "AddOffsetsToTxn")
+@defect(Reply(AddOffsetsToTxnRequest, "error_code", 0))
+@FENCED_SINCE_2
+def test_a_fenced_instance_cannot_add_offsets(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
+    expect("error code", error, fenced(cluster, topic).add_offsets(cluster.group(), version))
+
+
+@clause("TXN-1", "EndTxn")
+@defect(Reply(EndTxnRequest, "error_code", 0))
+@FENCED_SINCE_2
+def test_a_fenced_instance_cannot_commit(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
+    reply = fenced(cluster, topic).end_reply(commit=COMMIT, version=version)
+    expect("error code of EndTxn", error, reply.error_code)
+
+
+@clause("TXN-2")
+@defect(Request(InitProducerIdRequest, "transactional_id", None))
+def test_the_next_instance_aborts_what_is_open(cluster: Cluster, topic: Topic) -> None:
+    fenced(cluster, topic)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2)
+    expect("committed values", True, committed_values(leader, topic) == [])
+
+
+@clause("TXN-3")
+@defect(Reply(InitProducerIdRequest, "error_code", 0))
+@pytest.mark.parametrize("timeout_ms", [LONGEST_MS, 0, -1], ids=["too long", "none", "negative"])
+def test_a_timeout_out_of_bounds_is_refused(cluster: Cluster, timeout_ms: int) -> None:
+    reply = Transactional(cluster, timeout_ms=timeout_ms).init()
+    expect("error code of InitProducerId", ErrorCode.INVALID_TRANSACTION_TIMEOUT, reply.error_code)
+
+
+@clause("TXN-3", "limit")
+@defect(Reply(InitProducerIdRequest, "error_code", ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+def test_the_longest_timeout_is_taken(cluster: Cluster) -> None:
+    longest = cluster.setting("transaction_max_timeout_ms")
+    expect("error code at the limit", 0, Transactional(cluster, timeout_ms=longest).init().error_code)
+    expect(
+        "error code beyond",
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        Transactional(cluster, timeout_ms=longest + 1).init().error_code,
+    )
+
+
+@clause("TXN-25")
+@defect(Reply(InitProducerIdRequest, "producer_epoch", lambda epoch: epoch + 1))
+def test_an_instance_may_bump_its_own_epoch(producer: Transactional) -> None:
+    producer.coordinator.version_of(InitProducerIdRequest, 3)
+    named = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+    for attempt in ("first", "repeated"):
+        reply = producer.init(**named)
+        expect(f"error, id, epoch of the {attempt} request", (0, named["producer_id"], 1), code_id_epoch(reply))
+
+
+@clause("TXN-26")
+@defect(Reply(InitProducerIdRequest, "error_code", 0))
+def test_an_empty_transactional_id_is_refused(cluster: Cluster, broker: Broker) -> None:
+    reply = init_producer_id(cluster, broker, transactional_id="")
+    expect("error code", ErrorCode.INVALID_REQUEST, reply.error_code)
+
+
+# -- who coordinates ---------------------------------------------------------------------------------
+
+
+@clause("TXN-21", "lookup")
+@defect(Reply(FindCoordinatorRequest, "coordinators.port", 1), Reply(FindCoordinatorRequest, "port", 1))
+@sweep(FindCoordinatorRequest, 1, 6)
+def test_every_version_names_the_same_coordinator(cluster: Cluster, broker: Broker, version: int) -> None:
+    name = cluster.name("x")
+    known = coordinator_of(cluster, name)
+    found = find_transaction_coordinator(broker, name, version)
+    expect("error code", 0, found.error_code)
+    expect("address", known, f"{found.host}:{found.port}")
+    expect("address of that broker", cluster.target.addresses[found.node_id], known)
+
+
+@clause("TXN-21", "wrong broker")
+@defect(Reply(InitProducerIdRequest, "error_code", 0))
+def test_another_broker_refuses(cluster: Cluster) -> None:
+    cluster.need_brokers(2)
+    name = cluster.name("x")
+    right = coordinator_of(cluster, name)
+    wrong = cluster.connect(next(each for each in cluster.target.addresses.values() if each != right))
+    reply = wrong.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
+    expect("error code", ErrorCode.NOT_COORDINATOR, reply.error_code)
+
+
+@clause("TXN-28")
+@defect(Reply(EndTxnRequest, "error_code", ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+def test_an_open_transaction_outlives_its_coordinator(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    producer = Transactional.ready(cluster)
+    producer.begin(topic)
+    producer.write(topic, 0, b"kept")
+    gone = next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address)
+    cluster.kill(gone)
+    cluster.eventually("the next coordinator to commit", lambda: _commits_elsewhere(cluster, producer), 20.0)
+    leader = cluster.leader(cluster.topic(topic.name, than_leader=gone))
+    cluster.eventually("the record to be committed", lambda: committed_values(leader, topic) == [b"kept"], 15.0)
+
+
+def _commits_elsewhere(cluster: Cluster, producer: Transactional) -> bool:
+    with suppress(Disconnected):
+        again = Transactional(cluster, producer.id)
+        again.producer_id, again.epoch = producer.producer_id, producer.epoch
+        return bool(again.end_reply(commit=COMMIT).error_code == 0)
+    return False
+
+
+# -- writing ---------------------------------------------------------------------------------------------
+
+
+@clause("TXN-4", "classic")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@pytest.mark.parametrize(
+    ("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)], ids=["v10", "v11"]
+)
+def test_a_partition_must_be_added_first(topic: Topic, producer: Transactional, version: int, error: int) -> None:
+    answer = producer.produce(topic, 0, version=version)
+    expect("error code of Produce", error, answer.error_code)
+
+
+@clause("TXN-4", "new")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.TRANSACTION_ABORTABLE))
+def test_a_batch_takes_its_partition_in(cluster: Cluster, topic: Topic, new_producer: Transactional) -> None:
+    new_producer.write(topic, 0, b"v", version=NEW_PRODUCE)
+    new_producer.end(commit=COMMIT, version=NEW_END)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2)
+    expect("committed values", True, committed_values(leader, topic) == [b"v"])
+
+
+@clause("TXN-12")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+def test_a_transactional_batch_needs_a_transactional_id(topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    answer = producer.produce(topic, 0, transactional_id=None)
+    expect("error code of Produce", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, answer.error_code)
+
+
+@clause("TXN-13")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+def test_a_plain_batch_does_not_belong_into_a_transaction(topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0)
+    answer = producer.produce(topic, 1, transactional=False)
+    expect("error code of Produce", ErrorCode.INVALID_TXN_STATE, answer.error_code)
+
+
+@clause("TXN-11")
+@defect(
+    Reply(EndTxnRequest, "error_code", 0),
+    Reply(AddOffsetsToTxnRequest, "error_code", 0),
+    Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0),
+)
+def test_another_producer_id_is_refused(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    producer.producer_id += 1000
+    expect("error code of AddPartitionsToTxn", ErrorCode.INVALID_PRODUCER_ID_MAPPING, producer.add(topic)[topic.name])
+    expect(
+        "error code of AddOffsetsToTxn", ErrorCode.INVALID_PRODUCER_ID_MAPPING, producer.add_offsets(cluster.group())
+    )
+    expect("error code of EndTxn", ErrorCode.INVALID_PRODUCER_ID_MAPPING, producer.end_reply(commit=COMMIT).error_code)
+
+
+@clause("TXN-11", "unknown")
+@defect(Reply(EndTxnRequest, "error_code", 0))
+def test_a_transactional_id_that_nobody_has_is_refused(cluster: Cluster) -> None:
+    stranger = Transactional(cluster)
+    stranger.producer_id, stranger.epoch = 7, 0
+    expect("error code of EndTxn", ErrorCode.INVALID_PRODUCER_ID_MAPPING, stranger.end_reply(commit=COMMIT).error_code)
+
+
+@clause("TXN-19")
+@defect(Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0))
+def test_partitions_are_added_together_or_not_at_all(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    missing = Topic(cluster.name(), topic.leader, topic.leader_id)
+    found = producer.add(topic, missing)
+    expect("error code of the one that is missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, found[missing.name])
+    expect("error code of the other", ErrorCode.OPERATION_NOT_ATTEMPTED, found[topic.name])
+
+
+@clause("TXN-30")
+@defect(
+    Reply(
+        AddPartitionsToTxnRequest,
+        "results_by_topic_v3_and_below.results_by_partition.partition_error_code",
+        ErrorCode.INVALID_TXN_STATE,
+    )
+)
+@sweep(AddPartitionsToTxnRequest, 0, 3)
+def test_a_partition_may_be_added_again(topic: Topic, producer: Transactional, version: int) -> None:
+    for attempt in ("first", "second"):
+        expect(f"error code of the {attempt} request", 0, producer.add(topic, version=version)[topic.name])

@@ -1,0 +1,126 @@
+"""A disk of ours below the log of one node: it can forget what was not flushed, be slow, fail, and be full."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+from ctypes.util import find_library
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from highwater.errors import UsageError
+from highwater.fuzz.chaos.disk.file_system import unmount
+from highwater.fuzz.chaos.nemesis import Inject, Undo
+from highwater.fuzz.schedule import Fault
+from highwater.reference.drivers.simulation.chance import Chance
+
+MOUNT_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.02
+TORN_PAGES: Final = 8
+LIBRARY: Final = "FUSE_LIBRARY_PATH"
+"""Where mfusepy looks first."""
+
+
+def missing_for_disk() -> str:
+    """What this machine lacks; empty when it lacks nothing."""
+    if os.geteuid() != 0:
+        return "root, to mount it"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "/dev/fuse"
+    if find_spec("mfusepy") is None:
+        return "the package mfusepy"
+    if not os.environ.get(LIBRARY) and find_library("fuse3") is None and find_library("fuse") is None:
+        return "libfuse3"
+    return ""
+
+
+class Disk:
+    """Mounted at `place`; what is written there lies in `backing`."""
+
+    def __init__(self, backing: Path, place: Path) -> None:
+        self.place = place
+        backing.mkdir(parents=True)
+        place.mkdir(parents=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "highwater.fuzz.chaos.disk.file_system", str(backing), str(place)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True,
+        )  # fmt: skip
+        try:
+            self._await_mount()
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_mount(self) -> None:
+        deadline = time.monotonic() + MOUNT_TIMEOUT_S
+        while not self.place.is_mount():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise UsageError("the file system could not be mounted", where=str(self.place))
+            time.sleep(POLL_S)
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        if self._process.stdout.readline() != "ok\n":
+            raise UsageError(f"the disk did not {command!r}", where=str(self.place))
+
+    def close(self) -> None:
+        """It unmounts itself; should it be dead, that is done for it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            self._process.wait(MOUNT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        unmount(self.place)
+
+
+def disk_faults(disks: dict[str, Disk], faults: dict[str, Inject], seed: int) -> dict[str, Inject]:
+    """What disks add to `faults`: a kill that loses, and flushes and writes that are slow or fail.
+
+    A node that gave up on its disk has to be started anew once that is over.
+    """
+    if not disks:
+        return {}
+    chance, plain = Chance(seed), dict(faults)
+
+    def kill(fault: Fault, node: str) -> Undo:
+        undo = plain["kill"](fault, node)
+        lose = fault.option("lose")
+        if node in disks and lose != "nothing":
+            pages = chance.draw("torn", fault.at_ms, TORN_PAGES) if lose == "torn" else 0
+            disks[node].tell(f"lose {pages}")
+        return undo
+
+    def slow(fault: Fault, node: str) -> Undo:
+        disks[node].tell(f"slow {fault.number('ms')}")
+        return lambda: disks[node].tell("slow 0")
+
+    def broken(name: str) -> Inject:
+        def begin(fault: Fault, node: str) -> Undo:
+            disks[node].tell(f"{name} 1")
+
+            def undo() -> None:
+                disks[node].tell(f"{name} 0")
+                plain["bounce"](fault, node)()
+
+            return undo
+
+        return begin
+
+    return {"kill": kill, "slow_flush": slow, "fail_flush": broken("fail"), "full_disk": broken("full")}
+
+
+def mounted(folder: Path, nodes: Iterable[str], stack: ExitStack) -> dict[str, Disk]:
+    """A disk for each node, unmounted when the stack ends; none where they cannot be had."""
+    if missing_for_disk():
+        return {}
+    return {
+        node: stack.enter_context(closing(Disk(folder / f"backing-{node}", folder / f"disk-{node}"))) for node in nodes
+    }

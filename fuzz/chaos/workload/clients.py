@@ -1,0 +1,75 @@
+"""The clients of a load, each with its process numbers in the history."""
+
+from collections.abc import Iterator
+from itertools import count, repeat
+from typing import Any
+
+from highwater.fuzz.chaos.workload.observers import GroupObserver
+from highwater.fuzz.chaos.workload.producers import ConfluentProducer, KafkaPythonProducer, Values
+from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader, Wanderer
+from highwater.fuzz.chaos.workload.recorder import Recorder
+from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, TRANSACTIONS_TOPIC, Load, consumer_names
+from highwater.fuzz.chaos.workload.transactions import TransactionalProducer
+
+RECORDS_A_TRANSACTION = 4
+
+
+def crew(bootstrap: str, recorder: Recorder, load: Load, values: Values, *, idempotence: bool) -> list[Any]:
+    """Everybody who writes, reads and looks on, but for transactions."""
+    numbers = count()
+    return [
+        *_producers(bootstrap, recorder, load, values, numbers, idempotence=idempotence),
+        *_consumers(bootstrap, recorder, load, numbers),
+    ]
+
+
+def _producers(
+    bootstrap: str, recorder: Recorder, load: Load, values: Values, numbers: "count[int]", *, idempotence: bool
+) -> Iterator[Any]:
+    for _ in range(load.confluent_producers):
+        first = next(numbers)
+        slots = range(first, first + load.in_flight)
+        for _ in slots[1:]:
+            next(numbers)
+        yield ConfluentProducer(
+            bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks, idempotence, load.rate
+        )
+    for _ in range(load.kafka_python_producers):
+        yield KafkaPythonProducer(
+            bootstrap, TOPIC, load.partitions, next(numbers), values, recorder, load.acks, idempotence, load.rate
+        )
+
+
+def _consumers(bootstrap: str, recorder: Recorder, load: Load, numbers: "count[int]") -> Iterator[Any]:
+    for name in consumer_names(load):
+        group = GROUP if name.startswith("member") else None
+        yield ConfluentConsumer(bootstrap, TOPIC, load.partitions, next(numbers), recorder, group, name)
+    for _ in range(load.wanderers):
+        yield Wanderer(bootstrap, TOPIC, load.partitions, next(numbers), recorder, None)
+    for partition in range(load.partitions):
+        for _ in repeat(None, load.raw_readers):
+            yield RawReader(bootstrap, TOPIC, partition, next(numbers), recorder)
+    for _ in range(load.group_observers):
+        yield GroupObserver(bootstrap, TOPIC, load.partitions, next(numbers), recorder)
+
+
+def transactional_crew(bootstrap: str, recorder: Recorder, load: Load, values: Values) -> list[Any]:
+    """They have a history of their own, since isolation is a promise of the whole of it."""
+    producers = [
+        TransactionalProducer(
+            bootstrap, TRANSACTIONS_TOPIC, load.partitions, _slots(number), values, recorder, f"workload-{number}"
+        )
+        for number in range(load.transactional_producers)
+    ]
+    reader = committed_reader(bootstrap, recorder, load, _slots(load.transactional_producers)[0])
+    return [*producers, reader] if producers else []
+
+
+def committed_reader(bootstrap: str, recorder: Recorder, load: Load, process: int) -> ConfluentConsumer:
+    return ConfluentConsumer(
+        bootstrap, TRANSACTIONS_TOPIC, load.partitions, process, recorder, None, isolation="read_committed"
+    )
+
+
+def _slots(number: int) -> range:
+    return range(number * RECORDS_A_TRANSACTION, (number + 1) * RECORDS_A_TRANSACTION)

@@ -1,0 +1,48 @@
+"""The history of a run, written as it happens by many threads."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from highwater.spec.formats.history import NEMESIS, Config, Event, HistoryWriter
+
+
+class Recorder:
+    """Events get their index and time under one lock, so that the order of lines is the order of events."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self._file = path.open("wb")
+        self._writer = HistoryWriter(self._file, config)
+        self._lock = threading.Lock()
+        self._started_ns = time.monotonic_ns()
+        self.counts: dict[str, int] = {}
+        self.beside: list[Recorder] = []
+        """Histories of the same run, which are told of the same faults."""
+        self.listeners: list[Callable[[str, Any, str | None], None]] = []
+
+    def record(self, process: int | str, kind: str, f: str, **fields: Any) -> None:
+        with self._lock:
+            if self._file.closed:
+                return
+            now_ns = time.monotonic_ns() - self._started_ns
+            event = Event(index=0, time_ns=now_ns, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
+            self._writer.append(event)
+            self.counts[f"{f} {kind}"] = self.counts.get(f"{f} {kind}", 0) + 1
+
+    def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
+        self.record(NEMESIS, "info", f, value=value, node=node)
+        self.flush()
+        for other in self.beside:
+            other.nemesis(f, value, node)
+        for listener in self.listeners:
+            listener(f, value, node)
+
+    def flush(self) -> None:
+        if not self._file.closed:
+            self._writer.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()

@@ -1,0 +1,175 @@
+"""One fault test: a topic, clients that load it, a nemesis, a healed and quiet final read; one `history.ndjson`."""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from highwater.errors import UsageError
+from highwater.fuzz.chaos.nemesis import STORE, Inject, Nemesis, Processes, process_faults
+from highwater.fuzz.chaos.workload.clients import committed_reader, crew, transactional_crew
+from highwater.fuzz.chaos.workload.producers import Values
+from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
+from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader
+from highwater.fuzz.chaos.workload.recorder import Recorder
+from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, Load, create_topic, settle
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest
+from highwater.reference.wire.registry import api_of
+from highwater.spec.formats.history import Config
+
+HISTORY, TRANSACTIONS = "history.ndjson", "transactions"
+FINAL_READ_TIMEOUT_S = 20.0
+JOIN_TIMEOUT_S = 15.0
+FINAL_PROCESS = 1_000
+
+
+class Guests(Protocol):
+    """Clients of somebody else's on the same cluster."""
+
+    def told(self, f: str, value: Any, node: str | None) -> None:
+        """What the nemesis did."""
+
+    def finish(self) -> None:
+        """All is healed: returns when they have read what they want to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A cluster under load: where it listens, what may be done to it, and who is told of the progress."""
+
+    bootstrap: str
+    addresses: Mapping[int, str]
+    faults: Mapping[str, Inject]
+    load: Load
+    revive: Callable[[], None] = lambda: None  # starts whatever is down
+    source: str = "reference"
+    say: Callable[[str], None] = lambda line: None
+    guests: Guests | None = None
+
+    def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
+        """Run it and return the path of the history, which is whole lines at any moment.
+
+        Transactions have a topic and, in the folder of that name, a history of their own.
+        """
+        brokers, values = list(self.addresses), Values()
+        idempotence = _has_producer_ids(self.bootstrap) and self.load.acks == "all"
+        transactions = idempotence and self.load.transactional_producers > 0
+        create_topic(self.bootstrap, self.load, brokers)
+        with ExitStack() as stack:
+            config = _config(self.load, self.source, idempotence=idempotence)
+            recorder = stack.enter_context(closing(Recorder(folder / HISTORY, config)))
+            clients = crew(self.bootstrap, recorder, self.load, values, idempotence=idempotence)
+            if transactions:
+                create_topic(self.bootstrap, self.load, brokers, TRANSACTIONS_TOPIC)
+                (folder / TRANSACTIONS).mkdir()
+                config = msgspec.structs.replace(config, isolation="read_committed", clients=("confluent-kafka",))
+                beside = stack.enter_context(closing(Recorder(folder / TRANSACTIONS / HISTORY, config)))
+                recorder.beside.append(beside)
+                clients += transactional_crew(self.bootstrap, beside, self.load, values)
+            self._run(recorder, schedule, clients, stop or threading.Event())
+        return folder / HISTORY
+
+    def _run(self, recorder: Recorder, schedule: Schedule, clients: list[Any], stop: threading.Event) -> None:
+        done = threading.Event()
+        threads = [threading.Thread(target=client.run, args=(done,), daemon=True) for client in clients]
+        consumers = {client.name: client for client in clients if isinstance(client, ConfluentConsumer) and client.name}
+
+        def stall(fault: Fault, name: str) -> Callable[[], None]:
+            consumers[name].stalled.set()
+            return consumers[name].stalled.clear
+
+        nemesis = Nemesis(self.addresses, recorder, {**self.faults, "stall": stall}, {STORE, *consumers})
+        if self.guests is not None:
+            recorder.listeners.append(self.guests.told)
+        recorder.nemesis("phase", "load")
+        for thread in threads:
+            thread.start()
+        try:
+            nemesis.run(schedule, stop)
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            try:
+                nemesis.heal()
+                self.say("healed; waiting for the cluster to settle")
+                self._settle(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.beside else [])])
+                if self.guests is not None and not stop.is_set():
+                    self.guests.finish()
+                stop.wait(1.0)  # clients get to finish what was open
+            finally:
+                done.set()
+                for thread in threads:
+                    thread.join(JOIN_TIMEOUT_S)
+        recorder.nemesis("phase", "final")
+        self.say("reading every partition from its start")
+        _within(FINAL_READ_TIMEOUT_S, lambda deadline: self._read_all(recorder, deadline))
+        recorder.nemesis("phase", "end")
+
+    def _settle(self, stop: threading.Event, topics: list[str]) -> None:
+        for topic in topics:
+            settle(self.bootstrap, self.load, stop, topic, self.revive)
+
+    def _read_all(self, recorder: Recorder, deadline: threading.Event) -> None:
+        for partition in range(self.load.partitions):
+            process, keys = FINAL_PROCESS + partition, [f"{TOPIC}-{partition}"]
+            recorder.record(process, "info", "assign", value=keys, client="raw", position=0)
+            RawReader(self.bootstrap, TOPIC, partition, process, recorder).read_all(deadline)
+        for beside in recorder.beside:
+            committed_reader(self.bootstrap, beside, self.load, FINAL_PROCESS).read_all(deadline)
+
+
+def run_workload(
+    cluster: Processes, bootstrap: str, folder: Path, schedule: Schedule, load: Load | None = None, *,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:  # fmt: skip
+    """With the faults that need nothing but the processes of a cluster."""
+    workload = Workload(bootstrap, cluster.addresses, process_faults(cluster), load or Load(), say=say)
+    return workload.run(folder, schedule)
+
+
+def _has_producer_ids(bootstrap: str) -> bool:
+    """Since Kafka 0.11 (KIP-98). UsageError for a cluster that does not answer, or has the topic of a run before."""
+    client = RawClient(bootstrap)
+    try:
+        _, partitions = client.metadata(TOPIC)
+        if partitions:
+            raise UsageError(
+                f"topic {TOPIC} is there already", where=bootstrap, hint="delete it: a run needs a fresh one"
+            )
+        return api_of(InitProducerIdRequest).key in client.newest()
+    except RawError as error:
+        raise UsageError(str(error), where=bootstrap, hint="is the cluster up?") from error
+    finally:
+        client.close()
+
+
+def _config(load: Load, source: str, *, idempotence: bool) -> Config:
+    return Config(
+        acks=load.acks,  # type: ignore[arg-type]
+        idempotence=idempotence,
+        isolation="read_uncommitted",
+        min_insync_replicas=load.min_insync_replicas,
+        unclean_election=False,
+        retention=False,
+        compaction=False,
+        replicas=load.replicas,
+        clients=("confluent-kafka", "kafka-python", "raw"),
+        source=source,
+    )
+
+
+def _within(seconds: float, work: Callable[[threading.Event], None]) -> None:
+    """The event is set when the time is up."""
+    deadline = threading.Event()
+    timer = threading.Timer(seconds, deadline.set)
+    timer.start()
+    try:
+        work(deadline)
+    finally:
+        timer.cancel()

@@ -1,0 +1,231 @@
+"""The clients of a run: producers of every kind, group members of both protocols, an administrator."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from highwater.fuzz.simulator.clients.old_consumers import OldConsumers
+from highwater.fuzz.simulator.clients.producers import Client, Producer
+from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
+from highwater.fuzz.simulator.cluster import TOPIC, Load, SimulatedCluster
+from highwater.reference.clients.application import POLL, Application
+from highwater.reference.clients.assignors import ASSIGNORS
+from highwater.reference.clients.member import MemberConfig
+from highwater.reference.clients.producer import Delivery, ProducerConfig
+from highwater.reference.clients.producer import Producer as IdempotentProducer
+from highwater.reference.clients.subscriptions import Partition
+from highwater.reference.drivers.simulation.chance import Chance
+from highwater.reference.effects import Effect, Instant, Node, Response, Send, SetTimer
+from highwater.reference.guards import Guards
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
+from highwater.reference.wire.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+
+N = TypeVar("N", bound=Node)
+
+GROUP: Final = "g"
+SIDE_TOPIC: Final = "side"
+WRITE: Final = "write"
+POLLS_A_COMMIT: Final = 4
+HURRY: Final = 4  # times as fast
+WHO: Final = 16
+GENERATION: Final = 10_000_000 * WHO
+"""A commit is its generation, its time and the number of its member, in this order: what is committed later, or in a
+later generation, is more."""
+
+Asked = tuple[object, int]  # a request, and its version
+OnAck = Callable[[int, int, int], None]
+OnCommitted = Callable[[frozenset[Partition], int], None]
+
+
+class Writer:
+    """A reference producer and what gives it records: one each `pause_ms`."""
+
+    def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck) -> None:
+        self._number, self._pause_ms, self._on_ack = number, pause_ms, on_ack
+        self._producer = IdempotentProducer(brokers, ProducerConfig(request_timeout_ms=800), self._delivered)
+        self._written = 0
+        self.acked = 0
+        self.stopped = False
+
+    def _delivered(self, delivery: Delivery) -> None:
+        if delivery.error is ErrorCode.NONE:
+            self.acked += 1
+            if delivery.offset >= 0:
+                self._on_ack(delivery.partition, delivery.offset, self._written)
+
+    def start(self, now: Instant) -> list[Effect]:
+        return [*self._producer.start(now), SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
+
+    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        return self._producer.receive(now, source, message)
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        if timer != WRITE:
+            return self._producer.fire(now, timer)
+        self._written += 1
+        effects = [] if self.stopped else self._producer.send(now, TOPIC, b"once %d %d" % (self._number, self._written))
+        return [*effects, SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        return []
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        return self._producer.closed(now, peer)
+
+
+class Consumer(Application):
+    """A member that commits as it goes, for whatever it may process."""
+
+    def __init__(
+        self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted, *, commits: bool
+    ) -> None:  # fmt: skip
+        super().__init__(name, bootstrap, config)
+        self.assignors = config.assignors
+        self._number = int(name.partition(":")[2])
+        self._polls, self._commits_ever = 0, commits
+        self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
+        self._on_committed = on_committed
+        self._eager = not all(ASSIGNORS[each].is_cooperative for each in config.assignors)
+        self.disturbed: frozenset[Partition] = frozenset()  # given up, though nobody had taken it away
+
+    def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        commit, body = self._commits.pop(message.correlation_id, None), message.body
+        if commit is not None and isinstance(body, OffsetCommitResponse):
+            errors = {part.error_code for topic in body.topics for part in topic.partitions}
+            if errors == {ErrorCode.NONE}:
+                self._on_committed(*commit)
+        return super().receive(now, source, message)
+
+    def revoked(self, partitions: frozenset[Partition]) -> None:
+        super().revoked(partitions)
+        if not self._eager:
+            self.disturbed |= partitions & self.member.fetchable
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        effects = super().fire(now, timer)
+        if timer == POLL and self.polling:
+            self._polls += 1
+            owned = self.member.fetchable
+            if owned and self._commits_ever and self._polls % POLLS_A_COMMIT == 0:
+                when = now.monotonic_ms * WHO + self._number
+                effects += self._commit(now, owned, self.member.generation_id * GENERATION + when)
+        return effects
+
+    def _commit(self, now: Instant, owned: frozenset[Partition], offset: int) -> list[Effect]:
+        effects = self.commit(now, dict.fromkeys(owned, offset))
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message.body, OffsetCommitRequest):
+                self._commits[effect.message.correlation_id] = owned, offset
+        return effects
+
+
+class Administrator(Client):
+    """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often.
+
+    It asks one broker after the other, of which one is the controller; when it insists, all of them.
+    """
+
+    def __init__(self, brokers: list[int], chance: Chance, replicas: int, load: Load) -> None:
+        super().__init__(brokers)
+        self._chance, self._replicas, self._load = chance, replicas, load
+        self._works = [self._reassign, self._elect, *([self._create, self._delete] if load.deletes else [])]
+        if load.moves_side:
+            self._works = [self._create, partial(self._reassign, SIDE_TOPIC), self._delete]
+        self._turns = 0
+        self.stopped = False
+
+    def _go_on(self) -> None:
+        if self.stopped:
+            return
+        self._turns += 1
+        drawn = self._chance.draw("work", self._turns, len(self._works))
+        body, version = self._works[self._turns % len(self._works) if self._load.moves_side else drawn]()
+        insists = self._load.hurries or self._load.moves_side
+        for broker_id in self._brokers if insists else [self._next_broker()]:
+            self._ask(broker_id, body, version)
+        pause_ms = 200 + self._chance.draw("pause", self._turns, 600)
+        self._wake(pause_ms // HURRY if self._load.hurries else pause_ms)
+
+    def _answered(self, body: object) -> None:
+        """Whatever it is: there will be another turn."""
+
+    def _reassign(self, name: str = TOPIC) -> Asked:
+        first = self._chance.draw("move", self._turns, len(self._brokers))
+        target = tuple(self._brokers[(first + n) % len(self._brokers)] for n in range(self._replicas))
+        partition = ReassignablePartition(partition_index=0, replicas=target)
+        topic = ReassignableTopic(name=name, partitions=(partition,))
+        return AlterPartitionReassignmentsRequest(topics=(topic,)), 0
+
+    def _elect(self) -> Asked:
+        return ElectLeadersRequest(election_type=0, topic_partitions=None), 2
+
+    def _create(self) -> Asked:
+        topic = CreatableTopic(name=SIDE_TOPIC, num_partitions=1, replication_factor=self._replicas)
+        return CreateTopicsRequest(topics=(topic,), timeout_ms=500), 5
+
+    def _delete(self) -> Asked:
+        return DeleteTopicsRequest(topic_names=(SIDE_TOPIC,), timeout_ms=500), 3
+
+
+@dataclass(slots=True)
+class Clients:
+    """Those of one run, by what is asked of them in the end; a member that is killed is another when it starts."""
+
+    writers: list[Producer | Writer | TransactionalProducer] = field(default_factory=list)
+    members: dict[str, Consumer] = field(default_factory=dict)
+    administrator: Administrator | None = None
+    old: OldConsumers = field(default_factory=OldConsumers)
+
+    def start(self, cluster: SimulatedCluster, on_ack: OnAck, on_committed: OnCommitted) -> None:
+        """Start what `Settings.load` asks for."""
+        load, brokers = cluster.settings.clients, cluster.broker_ids
+        for number in range(load.producers):
+            producer = Producer(
+                brokers, TOPIC, number % cluster.settings.partitions, first=number, stride=load.producers,
+                pause_ms=5 + 20 * number, on_ack=on_ack,
+            )  # fmt: skip
+            self.writers.append(_started(cluster, f"producer:{number}", producer))
+        for number in range(load.idempotent):
+            writer = Writer(brokers, number, 20, on_ack)
+            self.writers.append(_started(cluster, f"idempotent:{number}", writer))
+        classic = "EndTxnBumpsEpoch" in cluster.settings.guards_off
+        for number in range(load.transactional):
+            transactional = TransactionalProducer(brokers, number, cluster.settings.partitions, classic=classic)
+            self.writers.append(_started(cluster, f"transactional:{number}", transactional))
+        for number in range(len(load.members)):
+            self._start_member(cluster, number, on_committed)
+        if load.old_consumers:
+            self.old.start(cluster, load.old_consumers)
+        if load.administrator:
+            administrator = Administrator(brokers, cluster.world.chance, cluster.settings.replicas, load)
+            self.administrator = _started(cluster, "administrator:0", administrator)
+
+    def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:
+        load, name = cluster.settings.clients, f"member:{number}"
+        config = MemberConfig(
+            GROUP, frozenset({TOPIC}), tuple(load.members[number].split("+")),
+            group_instance_id=f"i{number // load.twins}" if load.twins else None,
+            session_timeout_ms=1_500, heartbeat_interval_ms=200, max_poll_interval_ms=2_500, request_timeout_ms=500,
+            guards=Guards().without(*cluster.settings.guards_off),
+        )  # fmt: skip
+
+        def make(_: object) -> Consumer:
+            self.members[name] = Consumer(name, cluster.broker_ids, config, on_committed, commits=load.commits)
+            return self.members[name]
+
+        cluster.world.add(name, make)
+        cluster.world.start(name)
+
+
+def _started(cluster: SimulatedCluster, name: str, node: N) -> N:
+    cluster.world.add(name, lambda disk: node)
+    cluster.world.start(name)
+    return node

@@ -1,0 +1,137 @@
+"""What is told of a run that broke an invariant: which, how to see it again, the fewest faults, and what happened."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from highwater.fuzz.schedule import Schedule, shrink, write_schedule
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.invariants.violations import Violation
+from highwater.fuzz.simulator.search import SeedResult, run_seed
+from highwater.fuzz.simulator.swarm import KINDS
+from highwater.reference.groups.group import GroupState
+from highwater.spec.formats.trace import Step, write_trace
+
+SHOWN_EVENTS: Final = 24
+ROLES: Final = {"BecomeLeader": "leader", "BecomeFollower": "follower", "Crash": "down"}
+COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'HW':>6} {'ISR':<12} event"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`result` is of the shrunk schedule, traced; its violation is of the same invariant as the first one's."""
+
+    result: SeedResult
+    schedule: Schedule
+    settings: Settings
+
+    @property
+    def violation(self) -> Violation:
+        assert self.result.violation is not None
+        return self.result.violation
+
+    def keep(self, folder: Path) -> None:
+        """`schedule.json` and `trace.ndjson` in a folder."""
+        write_schedule(folder / "schedule.json", self.schedule)
+        write_trace(folder / "trace.ndjson", self.result.steps)
+
+    def lines(self, folder: Path) -> list[str]:
+        """Verdict, command, schedule, events, trace: in this order."""
+        return [
+            f"{self.violation.operator} is broken at {self.violation.at_ms} ms by {self.violation.node}: "
+            f"{self.violation.message}",
+            f"  again:  highwater simulate --schedule {folder / 'schedule.json'}{options(self.settings)}",
+            f"  seed {self.schedule.seed}, {len(self.schedule.faults) or 'no'} faults:",
+            *(f"    {fault}" for fault in self.schedule.faults),
+            f"  {COLUMNS}",
+            *(f"  {line}" for line in event_table(self.result.steps)[-SHOWN_EVENTS:]),
+            f"  trace:  {folder / 'trace.ndjson'}",
+        ]
+
+
+def find_smallest(seed: int, settings: Settings, schedule: Schedule, invariant: str) -> Finding:
+    """The fewest faults of a run that still break the invariant, played once more for its trace."""
+
+    def breaks(fewer: Schedule) -> bool:
+        violation = run_seed(seed, settings, schedule=fewer).violation
+        return violation is not None and violation.invariant == invariant
+
+    smallest = shrink(schedule, breaks)
+    return Finding(run_seed(seed, settings, schedule=smallest, tracing=True), smallest, settings)
+
+
+def options(settings: Settings) -> str:
+    """The options of `highwater simulate` that make these settings."""
+    off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
+    rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
+    members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
+    return f"{rule}{off}{members}"
+
+
+def event_table(steps: list[Step]) -> list[str]:
+    """One line of fixed width for each step: what the node is and has after it."""
+    return list(_rows(steps))
+
+
+def _rows(steps: list[Step]) -> Iterator[str]:
+    known: dict[tuple[int | str, str], dict[str, Any]] = {}
+    for step in steps:
+        if step.action == "Crash":
+            for (node, _), values in known.items():
+                values["role"] = "down" if node == step.node else values.get("role", "-")
+        now = known.setdefault((step.node, step.entity), {})
+        now.update(step.state)
+        now["role"] = ROLES.get(step.action, now.get("role", "-"))
+        isr = ",".join(map(str, now.get("isr", ()))) or "-"
+        choices = " ".join(f"{name}={value}" for name, value in step.choices.items())
+        yield (
+            f"{step.time_ns // 1_000_000:>7} {step.node:>5} {now['role']:>8} {now.get('leader_epoch', '-'):>5} "
+            f"{now.get('log_end_offset', '-'):>6} {now.get('high_watermark', '-'):>6} {isr:<12} "
+            f"{step.entity} {step.action} {choices}".rstrip()
+        )
+
+
+# --------------------------------------------------------------------------------------------------
+# The table at the end of a sweep: which situations came up, in how many seeds, and which never did.
+
+
+SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
+    "faults": (*dict.fromkeys(KINDS), "lost tail"),
+    "replicas": (
+        "first leader", "leader change", "no leader", "isr shrink", "isr expansion", "isr of one", "truncation",
+        "fenced write", "write below min ISR", "fenced fetch", "fetch ahead of a leader",
+    ),
+    "controller": (
+        "first controller", "controller change", "fenced controller", "request to a former life", "fenced ISR change",
+        "ineligible replica", "fenced store write",
+    ),
+    "groups": (
+        *(f"group {state}" for state in GroupState if state is not GroupState.DEAD), "coordinator change",
+        "rebalance during failover", "fenced generation", "fenced instance", "forgotten member", "rebalance as in 0.7",
+    ),
+    "producers": ("commit marker", "abort marker", "fenced producer", "sequence gap"),
+}  # fmt: skip
+"""What a long sweep should meet, by whom it happens to."""
+
+AMOUNTS: Final = {"records truncated"}  # counted in something else than seeds
+ENOUGH_SEEDS: Final = 100  # fewer miss much by chance
+IN_A_ROW: Final = 3
+
+
+def coverage_lines(seen: Mapping[str, int], seeds: int) -> Iterator[str]:
+    """`seen`: of each situation the number of seeds that met it. The most frequent of a kind comes first."""
+    yield f"met in so many of {seeds:,} {'seed' if seeds == 1 else 'seeds'}:"
+    known = {situation for group in SITUATIONS.values() for situation in group} | AMOUNTS
+    others = tuple(situation for situation in seen if situation not in known)
+    for name, group in {**SITUATIONS, "others": others}.items():
+        met = sorted((situation for situation in group if seen.get(situation)), key=lambda each: (-seen[each], each))
+        yield from _coverage_rows(name, [f"{situation:<26}{seen[situation]:>7,}" for situation in met])
+    never = [situation for group in SITUATIONS.values() for situation in group if not seen.get(situation)]
+    if seeds >= ENOUGH_SEEDS:
+        yield f"  never met: {', '.join(never) or 'nothing of what is looked for'}"
+
+
+def _coverage_rows(name: str, cells: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(cells), IN_A_ROW):
+        yield f"  {'' if start else name:<12}" + "   ".join(cells[start : start + IN_A_ROW])

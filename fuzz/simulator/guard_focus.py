@@ -1,0 +1,347 @@
+"""Which clients, settings and faults show the absence of a guard; a guard that is not listed needs nothing special."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from highwater.fuzz.schedule import Fault
+from highwater.fuzz.simulator.cluster import Focus, Load, Settings
+
+EVERYTHING: Final = Focus()
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`also_off`: guards that would mask the one. What is left out is drawn from the seed."""
+
+    load: Load | None = None
+    focus: Focus = EVERYTHING
+    also_off: tuple[str, ...] = ()
+    min_insync_replicas: int = 2
+    broker_settings: dict[str, Any] = field(default_factory=dict)
+    assigned: tuple[int, ...] = ()
+
+
+OLD: Final = Needs(Load(producers=0, old_consumers=3), Focus(("kill", "pause", "cut", "clog", "delay", "expire")))
+ASKED: Final = {"isr_update": "alter_partition"}
+BY_ZOOKEEPER: Final = {"isr_update": "zookeeper"}
+COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
+EAGER: Final = Load(members=("range",) * 3)
+BOTH: Final = Load(members=("cooperative-sticky+range", "range", "range+cooperative-sticky"))
+TWINS: Final = Load(members=("range",) * 4, twins=2)
+STATIC: Final = Load(members=("range",) * 3, twins=1)
+STATIC_QUIET: Final = replace(STATIC, commits=False)
+SWARM: Final = Settings(swarm=True)
+LED_BY_2: Final = (2, 3, 4)
+ALL_FOUR: Final = (1, 2, 3, 4)
+MOVES: Final = Load(administrator=True)
+DELETES: Final = Load(producers=1, administrator=True, deletes=True)
+
+
+def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -> Fault:
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,), options=options)
+
+
+MEMBERS_RESTART: Final = Focus(story=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
+CONTROLLERS_CHANGE: Final = Focus(story=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
+SAID_AGAIN: Final = tuple(
+    fault(500, 5_500, "duplicate", f"member:{each}", direction="out", of="brokers", per_mille=900) for each in range(3)
+)
+"""Whatever members ask arrives again later."""
+
+
+NEEDS: Final[dict[str, Needs]] = {
+    # ISR
+    "KeepEligible": Needs(
+        Load(),
+        Focus(story=(
+            fault(800, 3_000, "cut", "leader(t,0)", direction="in", of="brokers", what="FetchRequest"),
+            fault(2_200, 1_000, "kill", "leader(t,0)", lose="unflushed"),
+        )),
+        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+    ),
+    "UncleanLeavesEligible": Needs(
+        Load(),
+        Focus(story=(
+            fault(200, 5_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_600, 1_000, "kill", "3", lose="unflushed"),
+            fault(1_700, 4_000, "cut", "3", direction="out", of="brokers", what="FetchRequest"),
+            fault(3_400, 0, "expire", "leader(t,0)"),
+        )),
+        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+        assigned=LED_BY_2,
+    ),
+    "ExpandAfterEpochStart": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 4_000, "delay", "2", direction="out", of="3", what="FetchResponse", ms=400),
+            fault(800, 3_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_500, 3_000, "kill", "2"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "RefuseFenced": Needs(
+        Load(),
+        Focus(story=(
+            fault(200, 5_300, "cut", "4", of="store"),
+            fault(250, 3_900, "pause", "4"),
+            fault(300, 5_300, "clog", "controller", of="2", what="UpdateMetadataRequest", direction="out"),
+        )),
+        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        assigned=LED_BY_2,
+    ),
+    "DeferToNewerLeader": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 3_000, "clog", "controller", of="store"),
+            fault(400, 3_500, "clog", "all", of="3", what="UpdateMetadataRequest", direction="out"),
+            fault(500, 1_800, "cut", "2", of="store"),
+            fault(1_500, 1_300, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+        )),
+        broker_settings=ASKED,
+        assigned=LED_BY_2,
+    ),
+    "PreferOnlyInSync": Needs(
+        Load(),
+        Focus(story=(
+            fault(400, 1_200, "kill", "2"),
+            fault(500, 4_000, "cut", "2", direction="out", of="brokers", what="FetchRequest"),
+        )),
+        broker_settings={"leader_imbalance_check_interval_ms": 500},
+        assigned=LED_BY_2,
+    ),
+    "FenceStaleController": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 5_000, "duplicate", "controller", of="brokers", direction="out", per_mille=900),
+            fault(600, 400, "kill", "4"),
+            fault(1_200, 0, "depose", "store"),
+            fault(2_600, 400, "kill", "4"),
+            fault(3_200, 0, "depose", "store"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "ControllerEpochCas": Needs(
+        MOVES,
+        Focus(story=(
+            fault(300, 600, "kill", "leader(t,0)"),
+            fault(1_500, 2_500, "clog", "controller", of="store", direction="in"),
+            fault(1_900, 0, "depose", "store"),
+        )),
+    ),
+    "AwaitStateAfterConflict": Needs(
+        Load(),
+        Focus(story=(
+            fault(100, 6_000, "cut", "5", direction="out", of="brokers", what="FetchRequest"),
+            fault(100, 1_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(1_300, 2_000, "cut", "controller", direction="out", of="2", what="AlterPartitionResponse"),
+            fault(2_500, 3_000, "clog", "controller", direction="out", of="2", what="LeaderAndIsrRequest"),
+            fault(2_500, 3_000, "clog", "controller", direction="out", of="3", what="LeaderAndIsrRequest"),
+            fault(2_700, 200, "kill", "5"),
+        )),
+        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        assigned=(2, 3, 4, 5),
+    ),
+    "PersistAssignmentLast": Needs(
+        Load(administrator=True, hurries=True),
+        Focus(story=tuple(fault(at_ms, 400, "kill", "controller") for at_ms in (700, 2_200, 3_700, 5_200))),
+    ),
+    "FenceStaleStopReplica": Needs(
+        Load(administrator=True, hurries=True),
+        Focus(story=(
+            fault(0, 6_000, "duplicate", "controller", direction="out", what="StopReplicaRequest", per_mille=900),
+        )),
+    ),
+    "DeletionAwaitsReplicas": Needs(
+        DELETES,
+        Focus(story=(
+            fault(500, 1_500, "kill", "2"),
+            fault(2_400, 1_500, "kill", "3"),
+            fault(4_300, 1_500, "kill", "4"),
+        )),
+    ),
+    "DeletionWaitsForReassignment": Needs(
+        Load(producers=1, administrator=True, moves_side=True),
+        Focus(story=(fault(1_500, 4_500, "delay", "store", direction="out", of="brokers", ms=300),)),
+    ),
+    "FenceStaleFetch": Needs(
+        Load(administrator=True, hurries=True),
+        Focus(story=(
+            fault(300, 5_500, "delay", "controller", direction="out", of="3", what="LeaderAndIsrRequest", ms=300),
+        )),
+        assigned=ALL_FOUR,
+    ),
+    "TruncateToCommonEpoch": Needs(
+        Load(),
+        Focus(story=(
+            fault(1_000, 600, "cut", "3", direction="out", of="2", what="FetchRequest"),
+            fault(1_300, 4_000, "kill", "2"),
+            fault(1_600, 2_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
+            fault(3_300, 1_500, "kill", "3"),
+        )),
+        broker_settings={"replica_lag_time_max_ms": 2_000},
+        assigned=LED_BY_2,
+    ),
+    "TruncateBeforeHw": Needs(
+        Load(),
+        Focus(story=(
+            fault(1_000, 700, "cut", "2", direction="in", of="brokers", what="FetchRequest"),
+            fault(1_200, 2_000, "kill", "2"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "ForgetTruncatedEpochs": Needs(
+        Load(),
+        Focus(story=(
+            fault(600, 2_600, "cut", "producer:0", of="brokers"),
+            fault(600, 2_600, "cut", "producer:1", of="brokers"),
+            fault(1_000, 4_500, "kill", "2"),
+            fault(2_500, 1_500, "cut", "3", of="store"),
+        )),
+        assigned=LED_BY_2,
+    ),
+    "MatchReplies": Needs(
+        EAGER,
+        Focus(story=(
+            fault(0, 700, "kill", "member:2"),
+            fault(200, 8_200, "clog", "member:0", direction="in", of="brokers", what="SyncGroupResponse"),
+        )),
+    ),
+    "MembersCommitOnly": Needs(
+        EAGER,
+        Focus(story=(
+            fault(400, 4_000, "cut", "member:1", direction="in", of="brokers", what="HeartbeatResponse"),
+            fault(500, 2_500, "clog", "member:0", direction="out", of="brokers", what="HeartbeatRequest"),
+            fault(500, 2_200, "clog", "member:0", direction="out", of="brokers", what="OffsetCommitRequest"),
+        )),
+    ),
+    "RevokeBeforeRejoin": Needs(
+        COOPERATIVE,
+        Focus(story=(
+            fault(0, 1_200, "cut", "member:2", of="brokers"),
+            fault(1_100, 900, "stall", "member:1"),
+            fault(1_800, 1_500, "stall", "member:0"),
+        )),
+    ),
+    "OneProtocolForAll": Needs(
+        Load(members=("cooperative-sticky", "cooperative-sticky", "range")),
+        Focus(story=(
+            fault(1_500, 2_000, "kill", "member:0"),
+            fault(4_000, 1_500, "kill", "member:1"),
+        )),
+    ),
+    "ElectFromIsr": Needs(
+        Load(),
+        Focus(story=(
+            fault(500, 4_500, "cut", "2", of="brokers"),
+            fault(2_500, 3_000, "kill", "3"),
+            fault(2_500, 3_000, "kill", "1"),
+        )),
+    ),
+    "ExpandOnlyCaughtUp": Needs(
+        Load(), Focus(story=(fault(500, 2_500, "kill", "2"), fault(4_500, 1_500, "pause", "3")))
+    ),
+    "IsrCas": Needs(
+        Load(),
+        Focus(story=(fault(500, 1_500, "pause", "leader(t,0)"), fault(1_600, 3_000, "kill", "2"))),
+        broker_settings=BY_ZOOKEEPER,
+    ),
+    # controller
+    "ClaimCas": Needs(
+        Load(),
+        Focus(story=(
+            fault(300, 5_500, "delay", "2", of="store", ms=150),
+            fault(600, 0, "expire", "controller"),
+            fault(910, 0, "expire", "controller"),
+            fault(1_220, 0, "expire", "controller"),
+        )),
+    ),
+    "VersionCas": Needs(
+        MOVES,
+        Focus(story=tuple(fault(600 + 800 * n, 700, "pause", f"{2 + n % 3}") for n in range(6))),
+        broker_settings=BY_ZOOKEEPER,
+    ),
+    **dict.fromkeys(("BumpLeaderEpoch", "MoveLeaderToTarget", "ShrinkBeforeDelete"), Needs(MOVES)),
+    **dict.fromkeys(("PersistAssignmentLast", "PersistBeforeSend"), Needs(MOVES, CONTROLLERS_CHANGE)),
+    "FencedLeavesIsr": Needs(Load(), Focus(story=(fault(500, 5_300, "cut", "2", of="store"),))),
+    # groups
+    **dict.fromkeys(
+        ("AwaitAllMembers", "LeaderAssignsMembersOnly", "RejoinOnRebalance", "RequireMemberId", "RevokeBeforeJoin"),
+        Needs(EAGER, MEMBERS_RESTART),
+    ),
+    **dict.fromkeys(("UnaffectedKeep", "WithholdClaimed"), Needs(COOPERATIVE, MEMBERS_RESTART)),
+    "RejoinAfterRevoke": Needs(COOPERATIVE, Focus(story=(fault(600, 2_000, "kill", "member:1"),))),
+    **dict.fromkeys(("FenceInstance", "NewMemberIdOnStaticRejoin"), Needs(TWINS, MEMBERS_RESTART)),
+    "EagerMembersRevokeAll": Needs(BOTH, MEMBERS_RESTART),
+    "DropOnLost": Needs(EAGER, Focus(story=(fault(1_000, 1_600, "pause", "member:1"),))),
+    "FenceStaleGeneration": Needs(
+        EAGER,
+        Focus(story=(*SAID_AGAIN, fault(1_000, 200, "kill", "member:2"), fault(1_900, 200, "kill", "member:2"))),
+    ),
+    "FenceStaleSync": Needs(
+        EAGER,
+        Focus(story=(
+            *SAID_AGAIN,
+            fault(900, 60, "kill", "member:2"),
+            fault(1_130, 60, "kill", "member:2"),
+            fault(1_360, 60, "kill", "member:2"),
+        )),
+    ),
+    "PersistBeforeSyncReply": Needs(
+        EAGER,
+        Focus(story=(
+            fault(1_000, 1_000, "kill", "member:0"),
+            fault(1_000, 4_000, "delay", "2", of="brokers", ms=150),
+            fault(1_000, 4_000, "delay", "3", of="brokers", ms=150),
+            fault(3_300, 1_500, "kill", "coordinator(g)"),
+        )),
+    ),
+    "EndTxnBumpsEpoch": Needs(
+        Load(producers=1, transactional=1),
+        Focus(story=(
+            fault(0, 6_000, "duplicate", "transactional:0", direction="out", of="brokers", per_mille=500),
+        )),
+    ),
+    "FenceStaleHeartbeat": Needs(
+        STATIC_QUIET,
+        Focus(story=(
+            fault(0, 1_200, "cut", "member:2", of="brokers"),
+            fault(500, 4_200, "cut", "member:0", direction="in", of="brokers", what="HeartbeatResponse"),
+        )),
+    ),
+    "PersistStaticRejoin": Needs(
+        STATIC,
+        Focus(story=(
+            fault(2_500, 200, "kill", "member:0"),
+            fault(3_400, 2_000, "kill", "coordinator(g)"),
+        )),
+    ),
+    "HighestClaimWins": Needs(
+        COOPERATIVE, Focus(("kill", "delay", "clog"), ("SyncGroupRequest",)),
+    ),
+    "ResetClaimOnLost": Needs(COOPERATIVE, Focus(("stall", "pause", "kill", "cut"))),
+    "NobodyKeepsOnConflict": Needs(
+        COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "ClaimsBearGeneration")
+    ),
+    "ClaimsBearGeneration": Needs(
+        COOPERATIVE, Focus(("stall", "pause", "kill", "cut")), ("ResetClaimOnLost", "NobodyKeepsOnConflict")
+    ),
+    **dict.fromkeys(
+        (
+            "EphemeralOwners", "ClaimIfFree", "ReleaseBeforeClaim", "StopBeforeRelease", "RetryRebalance",
+            "RewatchOnRead", "SameViewOrder", "StopFetchingOnExpiry",
+        ),
+        OLD,
+    ),
+}  # fmt: skip
+
+
+def directed(guard: str, base: Settings = SWARM) -> Settings:
+    """Those of a run without this guard."""
+    needs = NEEDS.get(guard)
+    if needs is None:
+        return replace(base, guards_off=(guard,))
+    return replace(
+        base, guards_off=(guard, *needs.also_off), load=needs.load, focus=needs.focus,
+        min_insync_replicas=needs.min_insync_replicas, broker_settings=needs.broker_settings,
+        assigned=needs.assigned,
+    )  # fmt: skip

@@ -1,0 +1,155 @@
+"""What a seed is: a cluster, a load, a network and a fault schedule.
+
+Swarm testing: first which kinds of fault a run has at all, then when and whom they hit. Every draw is keyed by its
+purpose and number, so that leaving one fault out changes no other.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from highwater.fuzz.schedule import KINDS as KINDS_OF_FAULT
+from highwater.fuzz.schedule import Fault, Option, Schedule
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.reference.drivers.simulation.chance import Chance
+
+LOAD_MS: Final = 6_000
+MAX_FAULTS: Final = 8
+STORY_AT_MS: Final = 300
+LASTS_MS: Final = (40, 150, 700, 2_000)
+
+KINDS: Final = (
+    "kill", "kill", "kill", "pause", "bounce", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
+    "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
+)  # fmt: skip
+"""Kill thrice, as most of what breaks needs it."""
+
+ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky+range")
+
+OF_LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "duplicate"})
+OF_CLIENTS: Final = OF_LINKS | {"kill", "pause"}
+OF_ONE_BROKER: Final = frozenset({"bounce", "rot", "fail_flush", "full_disk", "expire"})
+ROLES: Final = ("leader(t,0)", "followers(t,0)", "controller", "store")
+
+
+def settings_of(seed: int, base: Settings) -> Settings:
+    """Each seed has its own network; under `swarm` its own clients, too, and its own way to change an ISR."""
+    chance = Chance(seed)
+    settings = replace(
+        base,
+        spread_ms=(1, 4, 20)[chance.draw("spread", 0, 3)],
+        loss_per_mille=(0, 0, 2, 8)[chance.draw("loss", 0, 4)],
+    )
+    return _swarm(chance, settings) if base.swarm else settings
+
+
+def _swarm(chance: Chance, base: Settings) -> Settings:
+    load = base.load or draw_load(chance)
+    if load.old_consumers:
+        return replace(base, load=load, brokers=0, partitions=0)
+    isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
+    return replace(
+        base,
+        load=load,
+        partitions=3 if load.members or load.transactional else base.partitions,
+        brokers=max((base.brokers + load.administrator, *base.assigned)),
+        replication_factor=len(base.assigned) or base.replicas,
+        reorder=chance.draw("reorder", 0, 2) > 0,
+        broker_settings={"isr_update": isr_update, **base.broker_settings},
+    )
+
+
+def draw_load(chance: Chance) -> Load:
+    """A third of the runs has producers alone, a third a group as well, the others an administrator."""
+    if chance.draw("old consumers", 0, 16) == 0:
+        return Load(producers=0, old_consumers=3)
+    idempotent, transactional = chance.draw("idempotent", 0, 2), int(chance.draw("transactional", 0, 3) == 0)
+    match chance.draw("load", 0, 3):
+        case 0:
+            return Load(idempotent=idempotent, transactional=transactional)
+        case 1:
+            assignors = ASSIGNORS[chance.draw("assignor", 0, len(ASSIGNORS))]
+            twins = (0, 0, 1, 2)[chance.draw("twins", 0, 4)]
+            return Load(idempotent=idempotent, members=(assignors,) * (2 + chance.draw("members", 0, 2)), twins=twins)
+        case _:
+            return Load(idempotent=idempotent, administrator=True)
+
+
+def draw_schedule(seed: int, settings: Settings) -> Schedule:
+    """At most eight faults, or those of the story that the settings tell."""
+    chance, focus = Chance(seed), settings.focus
+    if focus.story:
+        faults = [_draw_moment(chance, n, fault) for n, fault in enumerate(focus.story)]
+    else:
+        known = focus.kinds or KINDS
+        kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
+        faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
+    duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)]) if focus.story else LOAD_MS
+    return Schedule(seed=seed, duration_ms=duration_ms, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
+
+
+def _draw_moment(chance: Chance, n: int, fault: Fault) -> Fault:
+    """Later and longer, as how long things take depends on the seed, too; what is there from the start stays so."""
+    return structs.replace(
+        fault,
+        at_ms=fault.at_ms + chance.draw("at", n, STORY_AT_MS) if fault.at_ms else 0,
+        for_ms=fault.for_ms + chance.draw("lasts more", n, STORY_AT_MS) if fault.for_ms else 0,
+    )
+
+
+def client_names(load: Load) -> tuple[str, ...]:
+    """Those that may stall, or be cut off."""
+    members = tuple(f"member:{number}" for number in range(len(load.members)))
+    return (*members, *(f"old:{number}" for number in range(load.old_consumers)))
+
+
+def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings) -> Fault:
+    clients = client_names(settings.clients)
+    kind = kinds[chance.draw("kind", n, len(kinds))]
+    if kind == "stall" and not settings.clients.members:
+        kind = "pause"
+    lasts_ms = LASTS_MS[chance.draw("lasts", n, len(LASTS_MS))] + chance.draw("lasts more", n, 60)
+    return Fault(
+        at_ms=chance.draw("at", n, LOAD_MS),
+        for_ms=lasts_ms if KINDS_OF_FAULT[kind].lasts else 0,
+        kind=kind,
+        nodes=(_draw_node(chance, n, kind, settings, clients),),
+        options=_draw_options(chance, n, kind, settings),
+    )
+
+
+def _draw_node(chance: Chance, n: int, kind: str, settings: Settings, clients: tuple[str, ...]) -> str:
+    if kind == "stall":
+        return clients[chance.draw("client", n, len(clients))]
+    if not settings.brokers:
+        return (*clients, "store")[chance.draw("client", n, 1 + len(clients))]
+    if clients and kind in OF_CLIENTS and chance.draw("of clients", n, 3) == 0:
+        return clients[chance.draw("client", n, len(clients))]
+    roles = ROLES if kind not in OF_ONE_BROKER else ROLES[:1] + ROLES[2:3]
+    which = chance.draw("target", n, settings.brokers + len(roles))
+    return str(1 + which) if which < settings.brokers else roles[which - settings.brokers]
+
+
+def _draw_options(chance: Chance, n: int, kind: str, settings: Settings) -> dict[str, Option]:
+    options: dict[str, Option] = {}
+    if kind in OF_LINKS:
+        ends = ("others", "others", "brokers", "store", *map(str, range(1, settings.brokers + 1)))
+        options["of"] = ends[chance.draw("of", n, len(ends))]
+        options["direction"] = ("both", "both", "out", "in")[chance.draw("direction", n, 4)]
+        if settings.focus.messages:
+            options["what"] = settings.focus.messages[chance.draw("what", n, len(settings.focus.messages))]
+    match kind:
+        case "kill":
+            options["lose"] = ("nothing", "unflushed", "unflushed", "torn")[chance.draw("lose", n, 4)]
+        case "delay":
+            options["ms"], options["spread_ms"] = chance.draw("ms", n, 300), chance.draw("more ms", n, 300)
+        case "loss" | "duplicate":
+            options["per_mille"] = (10, 50, 200)[chance.draw("rate", n, 3)]
+        case "slow_flush":
+            options["ms"] = chance.draw("ms", n, 800)
+        case "rot":
+            options["bit"] = chance.draw("bit", n, 8 * 4096)
+        case "clock":
+            options["by_ms"], options["back"] = chance.draw("ms", n, 3_600_000), chance.draw("back", n, 2)
+    return options

@@ -1,0 +1,74 @@
+"""What `highwater simulate` does on this machine: play seeds, shrink what breaks, tell what came up."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import typer
+
+SHRUNK: Final = 3
+
+
+def simulate(
+    seeds: range, settings: Any, *, schedule: Any = None, jobs: int = 0, quiet: bool = False, keep: Path | None = None
+) -> dict[str, Any]:
+    """Run the seeds and shrink what was found; the object that `--json` prints (design.md, section 4)."""
+    from highwater.fuzz.simulator.findings import find_smallest, options
+    from highwater.fuzz.simulator.kept_seeds import Kept, write_kept
+    from highwater.fuzz.simulator.search import sweep_parallel
+    from highwater.results import new_folder, progress
+
+    with progress("simulating", len(seeds), quiet=quiet) as step:
+        found = sweep_parallel(
+            seeds, settings, schedule=schedule, jobs=jobs, on_result=lambda result: step(),
+            until_found=bool(settings.guards_off),
+        )  # fmt: skip
+    findings: list[dict[str, Any]] = []
+    for result in found.findings:
+        assert result.violation is not None
+        finding: dict[str, Any] = {
+            "seed": result.seed,
+            "invariant": result.violation.invariant,
+            "operator": result.violation.operator,
+            "message": str(result.violation),
+            "faults": result.faults,
+            "replay": f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}",
+        }
+        if len(findings) < SHRUNK:
+            folder = new_folder("simulate", seed=result.seed)
+            smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant)
+            smallest.keep(folder)
+            finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
+            finding["lines"] = smallest.lines(folder)
+            if keep is not None and settings.guards_off:
+                guard, invariant = settings.guards_off[0], smallest.violation.invariant
+                write_kept(Kept.of(guard, settings, invariant, smallest.schedule), keep)
+        findings.append(finding)
+    return {
+        "seeds": len(found.results),
+        "events": found.events,
+        "events_per_second": round(found.events_per_second),
+        "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
+        "acknowledged": sum(result.acked for result in found.results),
+        "seen": found.coverage(),
+        "findings": findings,
+    }
+
+
+def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(msgspec.json.encode(summary).decode())
+        return
+    from highwater.fuzz.simulator.findings import coverage_lines
+
+    for finding in summary["findings"]:
+        for line in finding.get("lines", [f"seed {finding['seed']}: {finding['message']}: {finding['replay']}"]):
+            typer.echo(line)
+    verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
+    for line in coverage_lines(summary["seen"], summary["seeds"]):
+        typer.echo(line)
+    speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
+    typer.echo(
+        f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
+        f"{speed}{summary['acknowledged']:,} records acknowledged: {verdict}"
+    )

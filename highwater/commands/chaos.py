@@ -1,0 +1,218 @@
+"""`highwater chaos`: faults on real processes, and what their history holds."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from highwater.errors import ExitCode
+from highwater.signals import interruptible
+
+SEARCHED = 20
+TRACES = "traces"
+ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
+
+
+def chaos_command(
+    target: Annotated[
+        str, typer.Argument(help="reference[:N], apache-kafka[:VERSION][:N], FILE.toml, HOST:PORT, simulator[:N].")
+    ],
+    schedule: Annotated[Path | None, typer.Option(help="Carry out this schedule; otherwise one is drawn.")] = None,
+    seconds: Annotated[float, typer.Option(min=10, help="How long a drawn schedule takes.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
+    search: Annotated[
+        bool, typer.Option(help="One schedule of kills that race after the other, until a loss.")
+    ] = False,
+    runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
+    workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
+    clients: Annotated[
+        str | None, typer.Option(help="A command that runs your own clients: they connect to $BOOTSTRAP, recorded.")
+    ] = None,
+    rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
+    packets: Annotated[
+        bool, typer.Option("--packets", help="Cut and lose packets (nftables) instead of streams (proxy).")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="The reference's nodes write their steps, for `highwater spec trace`.")
+    ] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Break a cluster of real processes while clients write and read, then audit what they saw.
+
+    Processes are killed, stopped and bounced, links cut, slowed and broken, sessions ended, clients stalled; at the
+    end all of it is undone, and every partition is read from its start. Exit code 1 if a promise was broken.
+
+    --clients runs a command of yours, beside our clients or (--workload none) instead of them. SIGTERM tells it that
+    all is healed: it reads what it wants to, and ends.
+
+    Examples: highwater chaos reference:3 --seconds 60 --seed 7
+    · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
+    · highwater chaos simulator:2 --schedule fuzz/schedules/kip101.json
+    · highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
+    """
+    import msgspec
+
+    from highwater.errors import EXIT_OF_VERDICT, UsageError, Verdict
+    from highwater.fuzz.schedule import read_schedule
+
+    if schedule is not None and search:
+        raise UsageError("--search draws its schedules", where="--schedule", hint="leave one of the two out")
+    given = read_schedule(schedule) if schedule else None
+    if target.partition(":")[0] == "simulator":
+        raise typer.Exit(_side_by_side(target, given, json=json_))
+    with _terminated_as_interrupted():
+        if faults:
+            _list_faults(target, json=json_)
+            return
+        told: list[dict[str, Any]] = []
+        for each in range(seed, seed + (runs if search else 1)):
+            told.append(
+                _one(
+                    target, given, seconds, each, workload, rate, clients, packets=packets, races=search,
+                    trace=trace, quiet=json_,
+                )
+            )  # fmt: skip
+            if told[-1]["verdict"] is Verdict.INVALID:
+                break
+    if json_:
+        found: Any = told[-1] if not search else {"verdict": told[-1]["verdict"], "runs": told}
+        typer.echo(msgspec.json.encode(found).decode())
+    raise typer.Exit(EXIT_OF_VERDICT[told[-1]["verdict"]])
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM undoes everything, as Ctrl-C does; typer.Abort once it has."""
+    try:
+        with interruptible():
+            yield
+    except KeyboardInterrupt as interrupt:
+        raise typer.Abort from interrupt
+
+
+def _one(
+    target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, clients: str | None, *,
+    packets: bool, races: bool, trace: bool, quiet: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Run, audit, print; the object that `--json` prints."""
+    from rich.console import Console
+
+    from highwater.errors import Verdict, worst
+    from highwater.fuzz.chaos.run import SCHEDULE, chaos
+    from highwater.reports.audit import audit
+    from highwater.reports.command_line import show
+    from highwater.reports.recorder.clients import FOLDER
+    from highwater.reports.report import report
+    from highwater.reports.verdicts import write_verdict
+    from highwater.results import new_folder
+
+    folder = new_folder("chaos", target=target, seed=seed)
+    traces = folder / TRACES
+    console = Console(highlight=False, quiet=quiet)
+    with console.status(f"starting {target}") as status:
+        path = chaos(
+            target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
+            races=races, trace=traces if trace else None,
+            say=lambda line: status.update(f"seed {seed}: {line}"),
+            guests=partial(_invited, clients, folder),
+        )  # fmt: skip
+    again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
+    results = []
+    for history in [path, *folder.glob(f"*/{path.name}")]:
+        results.append(audit(history))
+        write_verdict(history.parent, results[-1])
+        if not quiet:
+            show(results[-1])
+    verdict = worst([result.verdict for result in results])
+    loaded = [path] * ("send" in workload.split(",")) + [folder / FOLDER / path.name] * (clients is not None)
+    if verdict is Verdict.VALID and not all(map(_was_acknowledged, loaded)):
+        verdict = Verdict.UNKNOWN
+        typer.echo("undecided: nothing was acknowledged, so nothing could be lost", err=True)
+    page = report(folder)
+    again += f" --clients {shlex.quote(clients)}" if clients else ""
+    again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
+    if not quiet:
+        typer.echo(f"again: {again}\npage:  {page}" + (f"\ntrace: highwater spec trace {traces}" if trace else ""))
+    return {
+        "verdict": verdict,
+        "operations": sum(result.operations for result in results),
+        "findings": [finding for result in results for finding in result.findings],
+        "seed": seed,
+        "target": target,
+        "folder": str(folder),
+        "again": again,
+    }
+
+
+@contextmanager
+def _invited(command: str | None, folder: Path, bootstrap: str) -> Iterator[Any]:
+    """Somebody's own clients, or nobody; a line when they end badly."""
+    if command is None:
+        yield None
+        return
+    from highwater.reports.recorder.clients import Guests
+
+    with Guests(command, bootstrap, folder) as guests:
+        yield guests
+    if guests.complaint:
+        typer.echo(guests.complaint, err=True)
+
+
+def _was_acknowledged(history: Path) -> bool:
+    from highwater.spec.formats.history import read_history
+
+    _, events = read_history(history)
+    return any(event.f == "send" and event.type == "ok" for event in events)
+
+
+def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:
+    """The schedule in virtual time on the reference, once for each truncation rule; the newest decides."""
+    import msgspec
+
+    from highwater.errors import UsageError
+    from highwater.fuzz.chaos.settings import simulate_schedule
+    from highwater.reference.configuration.broker import GUARDS_OFF_BY_TRUNCATION
+
+    brokers = target.partition(":")[2] or "3"
+    if schedule is None or not (brokers.isdigit() and 1 <= int(brokers) <= 9):
+        hint = "try: highwater chaos simulator:2 --schedule FILE; highwater simulate draws schedules"
+        raise UsageError("the simulator takes a number of brokers and a schedule", where=target, hint=hint)
+    found = {
+        rule: simulate_schedule(schedule, int(brokers), rule).violation for rule in reversed(GUARDS_OFF_BY_TRUNCATION)
+    }
+    if json:
+        told = {rule: str(violation) if violation else None for rule, violation in found.items()}
+        typer.echo(msgspec.json.encode({"target": target, "rules": told}).decode())
+    else:
+        for rule, violation in found.items():
+            typer.echo(f"{rule:<15} {violation or 'nothing found'}")
+    return ExitCode.VIOLATED if found["kip320"] else ExitCode.HELD
+
+
+def _list_faults(target: str, *, json: bool) -> None:
+    import msgspec
+    from rich.console import Console
+    from rich.table import Table
+
+    from highwater.fuzz.chaos.capabilities import missing
+    from highwater.fuzz.chaos.launch import open_field
+    from highwater.fuzz.schedule import KINDS, Schedule
+
+    with open_field(target, Schedule(duration_ms=1), disks=True, clocks=True) as field:
+        lacking = {kind: missing(field, kind) for kind in KINDS}
+    if json:
+        typer.echo(msgspec.json.encode({"target": target, "faults": lacking}).decode())
+        return
+    table = Table(box=None)
+    for column in ("fault", "does", ""):
+        table.add_column(column)
+    for kind, lacks in lacking.items():
+        table.add_row(kind, KINDS[kind].does, f"unsupported: needs {lacks}" if lacks else "")
+    Console(highlight=False).print(table)

@@ -1,0 +1,262 @@
+"""The main job, end to end: specification, simulation, trace, conformance, fuzzing, two fault tests, audit, one page.
+
+Every step writes its result into the run's folder before the next begins; an interruption keeps what there is and
+still makes the page of it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from highwater.errors import ExitCode, Verdict
+from highwater.fuzz.schedule import Fault, Schedule, write_schedule
+from highwater.reports.audit import audit
+from highwater.reports.report import report
+from highwater.reports.verdicts import AuditResult, write_verdict
+from highwater.results import new_folder, write_json
+
+TOPIC = "highwater"
+SEEDS = range(24)
+TRACED_SEED = 8
+FUZZ_SECONDS = 6.0
+MODEL = "MCHwTruncation_elections"
+HEADLINE_GUARDS = ("TruncateByEpoch", "AckAfterCommit")
+QUICK_FAILOVER = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
+
+
+def _fault(at_ms: int, for_ms: int, kind: str, node: str) -> Fault:
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,))
+
+
+# A leader dies and comes back, then another is frozen long enough to be replaced: a zombie when it wakes.
+KILLED_AND_PAUSED = Schedule(
+    faults=(
+        _fault(2_000, 2_500, "kill", f"leader({TOPIC},0)"),
+        _fault(7_500, 3_000, "pause", f"leader({TOPIC},1)"),
+    ),
+    duration_ms=13_000,
+)
+# The leader is alone for a second, dies, and those who never heard of what it acknowledged elect one of theirs.
+ACKNOWLEDGED_ALONE = Schedule(
+    faults=(
+        _fault(2_000, 1_300, "pause", f"followers({TOPIC},0)"),
+        _fault(3_200, 3_800, "kill", f"leader({TOPIC},0)"),
+    ),
+    duration_ms=9_500,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One fault test of the demo, and what its audit must say."""
+
+    folder: str
+    title: str
+    story: str
+    guards_off: tuple[str, ...]
+    schedule: Schedule
+    partitions: int
+    expected: Verdict
+
+
+HALVES = (
+    Half(
+        "1-all-guards-on",
+        "All guards on",
+        "Three brokers; one is killed, another paused, while clients write and read. Nothing is lost.",
+        (),
+        KILLED_AND_PAUSED,
+        2,
+        Verdict.VALID,
+    ),
+    Half(
+        "2-ack-after-commit-off",
+        "AckAfterCommit off",
+        "The leader answers acks=all at its own append. Its followers are paused, it dies, they elect one of "
+        "themselves: what it had acknowledged alone is gone.",
+        ("AckAfterCommit",),
+        ACKNOWLEDGED_ALONE,
+        1,
+        Verdict.INVALID,
+    ),
+)
+
+
+@dataclass(slots=True)
+class Demo:
+    folder: Path
+    console: Console
+    seconds: dict[str, float] = field(default_factory=dict)
+    surprises: list[str] = field(default_factory=list)
+
+    def run(self) -> ExitCode:
+        steps: list[tuple[str, Callable[[], str]]] = [
+            ("specification", self.check_spec),
+            ("simulation", self.simulate),
+            ("trace", self.validate_trace),
+            ("conformance", self.conform),
+            ("fuzzing", self.fuzz),
+            *((half.title, lambda half=half: self.break_cluster(half)) for half in HALVES),
+        ]
+        interrupted = False
+        for number, (name, step) in enumerate(steps, 1):
+            started = time.monotonic()
+            self.console.print(f"[bold]{number}/{len(steps)} {name}[/bold]")
+            try:
+                outcome = step()
+            except KeyboardInterrupt:
+                self.console.print("  interrupted; what was written is kept")
+                interrupted = True
+                break
+            self.seconds[name] = round(time.monotonic() - started, 1)
+            self.console.print(f"  {outcome} [dim]({self.seconds[name]} s)[/dim]")
+        write_json(self.folder / "steps.json", {"seconds": self.seconds, "surprises": self.surprises})
+        self._end()
+        if interrupted:
+            return ExitCode.UNDECIDED
+        return ExitCode.VIOLATED if self.surprises else ExitCode.HELD
+
+    def _expect(self, good: object, surprise: str) -> None:
+        if not good:
+            self.surprises.append(surprise)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def check_spec(self) -> str:
+        from highwater.spec.check import check
+        from highwater.spec.command_line import summary
+
+        with self.console.status("TLC: the rules as they are, then without them"):
+            results = check(models=[MODEL], guards=list(HEADLINE_GUARDS))
+        told = summary(results)
+        as_expected = all(result.verdict is Verdict.VALID for result in results)
+        mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])
+        write_json(self.folder / "spec.json", {**told, "as_expected": as_expected, "story": mutant.counterexample()})
+        self._expect(as_expected, "the specification is not as expected")
+        states = sum(row["states"] or 0 for row in told["models"])
+        broken = ", ".join(
+            f"{row['guard']} off breaks {row['property']} in {row['length']} steps" for row in told["guards"]
+        )
+        return f"{states:,} states, the rule of KIP-320 holds; {broken}"
+
+    def simulate(self) -> str:
+        from highwater.fuzz.simulator.cluster import Settings
+        from highwater.fuzz.simulator.sweep import simulate
+
+        summary = simulate(SEEDS, Settings())
+        write_json(self.folder / "simulate.json", summary)
+        self._expect(not summary["findings"], "a simulated run broke an invariant")
+        return (
+            f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['acknowledged']:,} records "
+            f"acknowledged: {'violations' if summary['findings'] else 'clean'}"
+        )
+
+    def validate_trace(self) -> str:
+        """A run of the simulator is a behaviour of the spec; the same run with one line dropped is not."""
+        from highwater.fuzz.simulator.search import run_seed
+        from highwater.spec.formats.trace import renumber, write_trace
+        from highwater.spec.trace import validate_trace
+
+        steps = run_seed(TRACED_SEED, tracing=True).steps
+        whole, cut = self.folder / "trace.ndjson", self.folder / "trace-one-line-dropped.ndjson"
+        write_trace(whole, steps)
+        dropped = next(n for n, step in enumerate(steps) if step.action == "LeaderWrite" and n > len(steps) // 2)
+        write_trace(cut, renumber(step for n, step in enumerate(steps) if n != dropped))
+        with self.console.status("TLC: is this run a behaviour of the spec?"):
+            accepted, refused = (validate_trace(each, "hw_truncation") for each in (whole, cut))
+        words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}
+        at = next((each.line for each in refused.entities if each.line is not None), None)
+        told = {
+            "steps": len(steps),
+            "verdict": words[accepted.verdict],
+            "dropped_verdict": words[refused.verdict],
+            "dropped_at": at,
+        }
+        write_json(self.folder / "trace.json", told)
+        self._expect(accepted.verdict is Verdict.VALID, "the spec refuses a trace of the simulator")
+        self._expect(refused.verdict is Verdict.INVALID, "the spec accepts a trace with a line dropped")
+        whole_run, cut_run = told["verdict"], told["dropped_verdict"]
+        return f"{len(steps):,} steps {whole_run}; with line {dropped + 1} dropped {cut_run} at line {at}"
+
+    def conform(self) -> str:
+        from highwater.conformance.runner import run_suite
+
+        with self.console.status("raw frames, clause by clause") as status:
+            done: list[str] = []
+
+            def on_progress(target: str, result: Any) -> None:
+                done.append(target)
+                status.update(f"raw frames, clause by clause: {len(done)} cases")
+
+            told = run_suite(["reference:3"], on_progress=on_progress)
+        write_json(self.folder / "conform.json", told)
+        verdicts = told["targets"][0]["verdicts"]
+        self._expect(not verdicts.get("fail") and not verdicts.get("error"), "the reference broker breaks a clause")
+        return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
+
+    def fuzz(self) -> str:
+        from highwater.fuzz.wire.command_line import run_fuzz
+
+        folder = self.folder / "fuzz"
+        folder.mkdir()
+        told = run_fuzz("reference", FUZZ_SECONDS, 1, folder)
+        write_json(self.folder / "fuzz.json", told)
+        self._expect(not told["findings"], "the fuzzer found something")
+        return f"{told['cases']:,} cases, {len(told['findings'])} findings"
+
+    def break_cluster(self, half: Half) -> str:
+        from highwater.conformance.targets.reference import ReferenceCluster
+        from highwater.fuzz.chaos.workload.run import run_workload
+        from highwater.fuzz.chaos.workload.topic import Load
+
+        folder = self.folder / half.folder
+        folder.mkdir()
+        write_json(folder / "about.json", {"title": half.title, "story": half.story, "guards_off": half.guards_off})
+        write_schedule(folder / "schedule.json", half.schedule)
+        with ReferenceCluster(3, guards_off=half.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
+            load = Load(partitions=half.partitions)
+            with self.console.status("clients write and read while brokers fail") as status:
+                run_workload(cluster, cluster.bootstrap, folder, half.schedule, load, say=status.update)
+        result = audit(folder / "history.ndjson")
+        write_verdict(folder, result)
+        self._expect(result.verdict is half.expected, f"{half.title}: {result.verdict}, expected {half.expected}")
+        return self._findings(result)
+
+    def _findings(self, result: AuditResult) -> str:
+        serious = [finding for finding in result.findings if finding.severity != "information"]
+        found = ", ".join(f"{finding.count} {finding.name}" for finding in serious)
+        return f"{result.operations:,} operations audited: {result.verdict}" + (f" ({found})" if found else "")
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        page = report(self.folder)
+        for surprise in self.surprises:
+            self.console.print(f"[red]not as expected:[/red] {surprise}")
+        self.console.print(f"\nThe page: [bold]{page}[/bold]\n\nTry next:")
+        for command in (
+            f"highwater audit {self.folder / HALVES[1].folder}",
+            "highwater simulate --seeds 0:40 --guard-off AckAfterCommit",
+            "highwater conform localhost:9092",
+        ):
+            self.console.print(f"  .venv/bin/{command}", highlight=False)
+
+
+def demo(root: Path | None = None) -> ExitCode:
+    """Run it; the folder is `results/<UTC time>-demo`."""
+    folder = new_folder("demo", **({"root": root} if root else {}))  # type: ignore[arg-type]
+    return Demo(folder, Console(highlight=False)).run()
+
+
+def demo_command() -> None:
+    """The main job, end to end, on a cluster of its own: specification, simulation, trace, conformance, fuzzing,
+    a healthy cluster under faults, a broken one, their audits, and one page.
+
+    About three minutes on two cores. Exit code 0 if everything came out as it should, the broken half included.
+    """
+    raise typer.Exit(demo())

@@ -1,0 +1,128 @@
+"""`highwater simulate`: seeds in virtual time, on this machine or as a Spark job."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from highwater.fuzz.schedule import Schedule
+    from highwater.fuzz.simulator.cluster import Settings
+
+
+def simulate_command(
+    seeds: Annotated[str, typer.Option(help="Which seeds, FROM:TO (TO is not run).")] = "0:100",
+    truncation: Annotated[
+        str, typer.Option(help="How logs come to agree: kip320, kip279, kip101 or high_watermark.")
+    ] = "kip320",
+    guard_off: Annotated[
+        list[str] | None, typer.Option(help="Switch this guard off, e.g. AckAfterCommit; repeatable.")
+    ] = None,
+    min_insync_replicas: Annotated[int, typer.Option(min=1, help="min.insync.replicas of the topic.")] = 2,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Play these faults (JSON), under the seed that it names.")
+    ] = None,
+    wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the seed that shows the guard's absence in this folder.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    master: Annotated[str, typer.Option(help="Run as a Spark job: local[2], spark://HOST:PORT ...; needs --out.")] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="One Parquet row a seed in this folder; only missing seeds are run.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the trace of the first seed here (NDJSON), for `spec trace`.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Run the reference broker and its clients in virtual time, with faults of every kind drawn from each seed.
+
+    What must hold is looked at after every event, and progress is demanded at the end. Exit code 1 if a seed breaks
+    an invariant; with a guard off the first such seed ends the run.
+
+    Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
+    highwater simulate --seeds 0:1000000 --master local[2] --out sweep
+    """
+    from highwater.errors import ExitCode
+    from highwater.fuzz.chaos.settings import of_simulator
+    from highwater.fuzz.schedule import read_schedule
+    from highwater.fuzz.simulator.cluster import Settings
+    from highwater.fuzz.simulator.guard_focus import directed
+    from highwater.fuzz.simulator.sweep import print_summary, simulate
+
+    given = read_schedule(schedule) if schedule is not None else None
+    settings = Settings(
+        swarm=True, truncation=_truncation(truncation), guards_off=_guards_off(guard_off or []),
+        min_insync_replicas=min_insync_replicas, wire=wire,
+        node_settings=of_simulator(given) if given is not None else {},
+    )  # fmt: skip
+    if len(settings.guards_off) == 1:
+        settings = directed(settings.guards_off[0], settings)
+    chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
+    _check_together(
+        (keep is not None and not settings.guards_off, "--keep without --guard-off", "say which guard is off"),
+        (master and out is None, "--master without --out", "name the folder that the rows go to"),
+        (out is not None and trace is not None, "--out with --trace", "a sweep keeps a row a seed, and no trace"),
+        (out is not None and given is not None, "--out with --schedule", "a sweep draws its schedules"),
+    )
+    if trace is not None:
+        raise typer.Exit(_write_trace(trace, chosen[0], settings, given))
+    if out is not None:
+        from highwater.commands.seed_sweep import sweep
+
+        summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
+    else:
+        summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
+    print_summary(summary, as_json=json_)
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _check_together(*rows: tuple[object, str, str]) -> None:
+    """UsageError for the first row that is true: what does not go together, and what to do."""
+    from highwater.errors import UsageError
+
+    for wrong, what, hint in rows:
+        if wrong:
+            raise UsageError(what, where="simulate", hint=hint)
+
+
+def _write_trace(path: Path, seed: int, settings: "Settings", schedule: "Schedule | None") -> int:
+    """Play one seed for its trace; the exit code."""
+    from highwater.errors import ExitCode
+    from highwater.fuzz.simulator.search import run_seed
+    from highwater.spec.formats.trace import write_trace
+
+    result = run_seed(seed, settings, schedule=schedule, tracing=True)
+    write_trace(path, result.steps)
+    typer.echo(f"trace of seed {seed} in {path}" + (f": {result.violation}" if result.violation else ""))
+    return ExitCode.VIOLATED if result.violation else ExitCode.HELD
+
+
+def _truncation(text: str) -> str:
+    from highwater.errors import UsageError
+    from highwater.reference.configuration.broker import GUARDS_OFF_BY_TRUNCATION
+
+    if text not in GUARDS_OFF_BY_TRUNCATION:
+        raise UsageError(
+            f"unknown rule {text!r}", where="--truncation", hint=f"one of: {', '.join(GUARDS_OFF_BY_TRUNCATION)}"
+        )
+    return text
+
+
+def _guards_off(names: list[str]) -> tuple[str, ...]:
+    from highwater.spec.guards import find_guard
+
+    return tuple(find_guard(name).id for name in names)
+
+
+def _range(text: str) -> range:
+    from highwater.errors import UsageError
+
+    first, colon, last = text.partition(":")
+    if not (first.isdigit() and (last.isdigit() or not colon)):
+        raise UsageError(f"expected FROM:TO, not {text!r}", where="--seeds", hint="try --seeds 0:200")
+    chosen = range(int(first), int(last) if colon else int(first) + 1)
+    if not chosen:
+        raise UsageError(f"{text!r} is an empty range", where="--seeds", hint="try --seeds 0:200")
+    return chosen

@@ -1,0 +1,95 @@
+"""Download a release of Apache Kafka, or ZooKeeper, with its dependencies from Maven Central into the cache."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from highwater.artefacts import cache_folder, move_into_cache
+from highwater.errors import UsageError
+
+NEWEST: Final = "4.3.1"
+SLF4J_SIMPLE: Final = "org.slf4j:slf4j-simple:1.7.36"
+DEPENDENCIES_BEFORE_2_6: Final = (  # packages that Java no longer contains, and the Log4j 1 that these releases require
+    "javax.xml.bind:jaxb-api:2.3.1",
+    "javax.activation:javax.activation-api:1.2.0",
+    "log4j:log4j:1.2.17",
+    "org.slf4j:slf4j-log4j12:1.7.25",
+)
+ZOOKEEPER: Final = (
+    "org.apache.zookeeper:zookeeper:3.9.3",
+    "io.dropwizard.metrics:metrics-core:4.1.12.1",
+    "org.xerial.snappy:snappy-java:1.1.10.5",
+)
+COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+TIMEOUT_S: Final = 240
+
+
+def release_number(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as `0.10.2.2`; raise UsageError if it is not a release number."""
+    parts = version.split(".")
+    if not 3 <= len(parts) <= 4 or not all(part.isdecimal() for part in parts):
+        raise UsageError("not a release of Apache Kafka", where=version, hint="name one in full, such as 4.3.1")
+    return tuple(int(part) for part in parts)
+
+
+def _coordinates(version: str) -> tuple[str, ...]:
+    """Return the Maven coordinates to download. The Scala version and the tools artefact depend on the release."""
+    if version.startswith("zookeeper-"):
+        return ZOOKEEPER
+    number = release_number(version)
+    scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
+    core = f"org.apache.kafka:kafka_{scala}:{version}"
+    if number >= (4,):
+        return (core, f"org.apache.kafka:kafka-tools:{version}", SLF4J_SIMPLE)
+    return (core, SLF4J_SIMPLE) if number >= (2, 6) else (core, *DEPENDENCIES_BEFORE_2_6)
+
+
+def fetch_release(version: str) -> Path:
+    """Return the folder with the jars of a release; raise UsageError if Maven is missing or fails."""
+    path = cache_folder() / "apache-kafka" / version
+    if path.is_dir():
+        return path
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise UsageError("mvn is not on PATH", where=f"Apache Kafka {version}", hint="apt-get install maven")
+    print(f"Downloading Apache Kafka {version} from Maven Central, up to 54 MB.", file=sys.stderr)
+    coordinates = _coordinates(version)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as name:
+        folder = Path(name)
+        (folder / "pom.xml").write_text(_pom(coordinates))
+        command = [
+            maven,
+            "-q",
+            "-B",
+            COPY_DEPENDENCIES,
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={folder / 'lib'}",
+        ]
+        try:
+            run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise UsageError(f"mvn did not finish within {TIMEOUT_S} s", where=f"Apache Kafka {version}") from error
+        if run.returncode:
+            last = (run.stdout + run.stderr).strip().splitlines()[-1:]
+            raise UsageError(f"mvn failed: {last}", where=f"Apache Kafka {version}", hint="check the network")
+        move_into_cache(folder / "lib", path)
+    return path
+
+
+def _pom(coordinates: tuple[str, ...]) -> str:
+    dependencies = ""
+    for coordinate in coordinates:
+        group, artefact, version = coordinate.split(":")
+        dependencies += (
+            f"<dependency><groupId>{group}</groupId><artifactId>{artefact}</artifactId>"
+            f"<version>{version}</version></dependency>"
+        )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>highwater</groupId>'
+        "<artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )

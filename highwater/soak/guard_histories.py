@@ -1,0 +1,66 @@
+"""Check the audit witness of every guard that has one: `python -m highwater.soak.guard_histories`.
+
+The history of a guard's kept seed (`fuzz/simulator/history.py`) must give the anomaly that the guard's row names, as a
+violation unless the row says otherwise, and none with the guard on. Exit code 1 if any does not.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+
+from highwater.errors import ExitCode
+from highwater.fuzz.simulator.history import record
+from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
+from highwater.reports.audit import audit
+from highwater.results import progress
+from highwater.spec.guards import load_guards
+
+ROW: Final = re.compile(
+    r"(?P<name>[\w-]+) \(rule (?P<rule>\d+)(, as (?P<severity>information))?\), "
+    r"in the history of fuzz/seeds/(?P<seed>\w+)\.json"
+)
+
+
+def rows() -> dict[str, "re.Match[str]"]:
+    """Of each guard that the history of a seed shows, what its row says."""
+    texts = {guard: row.witnesses.audit for guard, row in load_guards().items()}
+    return {guard: match for guard, text in texts.items() if (match := ROW.fullmatch(text))}
+
+
+def wrong(guard: str, row: "re.Match[str]", folder: Path) -> str:
+    """What is otherwise than the row says, empty when nothing is."""
+    kept = read_kept(FOLDER / f"{row['seed']}.json")
+    if kept.guard != guard:
+        return f"{guard}: the seed is of {kept.guard}"
+    off, on = (audit(record(kept, folder / f"{guard}-{off}.ndjson", off=off)) for off in (True, False))
+    severity = row["severity"] or "violation"
+    found, still = ({each.name for each in told.findings if each.severity == severity} for told in (off, on))
+    if row["name"] not in found:
+        return f"{guard}: off gives {sorted(found) or 'nothing'}, not {row['name']}"
+    if on.verdict != "valid" or on.operations < 100 or row["name"] in still:
+        return f"{guard}: on is {on.verdict}, with {sorted(still) or 'nothing'} in {on.operations} operations"
+    return ""
+
+
+def soak() -> None:
+    """Record and audit each, with the guard off and on."""
+    console, shown, bad = Console(highlight=False), rows(), list[str]()
+    with tempfile.TemporaryDirectory() as folder, progress("guards", len(shown)) as step:
+        for guard, row in shown.items():
+            bad += filter(None, [wrong(guard, row, Path(folder))])
+            step()
+    for each in bad:
+        console.print(each)
+    console.print(
+        f"{len(shown) - len(bad)} of {len(shown)} guards are shown by the history of their seed, only when off"
+    )
+    sys.exit(ExitCode.VIOLATED if bad else ExitCode.HELD)
+
+
+if __name__ == "__main__":
+    typer.run(soak)

@@ -1,0 +1,78 @@
+"""Plant anomalies in generated histories and audit them: `python -m highwater.soak.planted_anomalies [--ops N]`.
+
+One history of N operations for each rule (`--rule R`, repeatable), with the anomaly planted twice as `highwater synth`
+does; with `--together` all in one history, and those that need other settings in another. Exit code 1 if an anomaly was
+found that was not planted, or planted and not found.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from highwater.errors import ExitCode
+from highwater.reports.anomalies import anomalies
+from highwater.reports.audit import audit
+from highwater.reports.synth.plants import PLANTS, SETTINGS
+from highwater.reports.synth.write import synth_dataset
+from highwater.reports.verdicts import AuditResult
+
+TIMES: Final = 2
+ROW: Final = "{:>4}  {:<28}{:<12} {:>8} {:>6} {:>11} {:>8}  {}"
+
+
+def planted(rules: Sequence[int], operations: int) -> AuditResult:
+    """The audit of a history that holds these rules' anomalies."""
+    with tempfile.TemporaryDirectory(prefix="highwater-synth-") as folder:
+        place = Path(folder) / "dataset"
+        synth_dataset(place, operations=operations, seed=rules[0], planted=dict.fromkeys(rules, TIMES))
+        return audit(place)
+
+
+def others(rules: Sequence[int], result: AuditResult) -> str:
+    """What was found that is not these rules' anomaly."""
+    return ", ".join(f"{each.count} {each.name}" for each in result.findings if each.rule not in rules)
+
+
+def histories(rules: Sequence[int], *, together: bool) -> list[list[int]]:
+    """Which rules are planted in one."""
+    if not together:
+        return [[rule] for rule in rules]
+    return [[rule for rule in rules if rule not in SETTINGS], *([rule] for rule in rules if rule in SETTINGS)]
+
+
+def soak(
+    ops: Annotated[int, typer.Option(min=100, help="Operations of each history.")] = 10_000,
+    rule: Annotated[list[int] | None, typer.Option(help="Only these; repeatable.")] = None,
+    together: Annotated[bool, typer.Option("--together", help="In as few histories as may be.")] = False,
+) -> None:
+    """Plant each rule's anomaly in a large healthy history, and audit it."""
+    console, wrong, rules = Console(highlight=False, width=120), 0, sorted(rule or PLANTS)
+    console.print(ROW.format("rule", "anomaly", "severity", "planted", "found", "operations", "seconds", "besides"))
+    for mine in filter(None, histories(rules, together=together)):
+        begun = time.monotonic()
+        result = planted(mine, ops)
+        beside, seconds = others(mine, result), f"{time.monotonic() - begun:.1f}"
+        for number in mine:
+            anomaly = anomalies()[number]
+            count = sum(f.count for f in result.findings if (f.rule, f.severity) == (number, anomaly.severity))
+            wrong += count != TIMES or bool(beside)
+            console.print(
+                ROW.format(
+                    number, anomaly.name, anomaly.severity, TIMES, count, f"{result.operations:,}", seconds,
+                    beside or "-",
+                )
+            )  # fmt: skip
+    console.print(
+        f"{len(rules) - wrong} of {len(rules)} rules: what was planted was found, named, and nothing else with it"
+    )
+    sys.exit(ExitCode.VIOLATED if wrong else ExitCode.HELD)
+
+
+if __name__ == "__main__":
+    typer.run(soak)

@@ -1,0 +1,100 @@
+"""The command line: its help, unknown names, and optional packages that are not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+import highwater
+from highwater.command_line import BY_NAME, EXTRA_OF_PACKAGE, application, help_text
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({packages!r}))
+from highwater.command_line import main
+main({arguments!r})
+"""
+
+
+def run(*arguments: str, without: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a Python that cannot import the packages `without`."""
+    script = WITHOUT.format(packages=without, arguments=list(arguments))
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_help_names_every_command_and_every_command_loads() -> None:
+    assert all(f"  {name} " in help_text() for name in BY_NAME)
+    assert len(application().registered_commands) + len(application().registered_groups) == len(BY_NAME)
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from highwater.command_line import help_text; help_text();"
+        "print(sorted({'typer', 'rich', 'msgspec', 'numpy', 'pytest'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
+    assert run("--version").stdout.strip() == f"highwater {highwater.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "package"),
+    [
+        (("audit", "history.ndjson"), "numpy"),
+        (("synth", "--out", "history.ndjson"), "numpy"),
+        (("spec", "prove"), "z3"),
+        (("simulate", "--seeds", "0:1", "--out", "rows"), "pyarrow"),
+        (("chaos", "reference:3"), "numpy"),
+        (("report", "results"), "numpy"),
+    ],
+)
+def test_a_missing_extra_is_one_line_that_names_it(arguments: tuple[str, ...], package: str) -> None:
+    ended = run(*arguments, without=(package,))
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        f"highwater: highwater {arguments[0]} needs {package}, which is not installed; "
+        f"pip install 'highwater[{EXTRA_OF_PACKAGE[package]}]'"
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("conform", "reference", "--dry-run"),
+        ("simulate", "--seeds", "0:1", "--jobs", "1"),
+        ("fuzz", "--help"),
+        ("broker", "--list"),
+        ("record", "--help"),
+        ("guards", "--list"),
+    ],
+)
+def test_the_core_needs_no_extra(arguments: tuple[str, ...]) -> None:
+    ended = run(*arguments, without=tuple(EXTRA_OF_PACKAGE))
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("confrm",), "no command 'confrm'; did you mean conform? `highwater --help` lists all"),
+        (("conform", "reference", "--clause", "PRD-211"), "did you mean PRD-21"),
+        (("conform", "reference", "--guard-off", "TruncateByEpok"), "did you mean TruncateByEpoch"),
+        (("spec", "check", "MCHwTruncatoin"), "did you mean MCHwTruncation"),
+        (("audit", "history.ndjson", "--config", "ack=all"), "did you mean acks?"),
+        (("synth", "--plant", "lost-writ", "--out", "x.ndjson"), "did you mean lost-write?"),
+        (("broker", "--cluster", "1", "--set", "min_insync_replica=2"), "did you mean min_insync_replicas?"),
+        (("conform", "localhost:1"), "localhost:1: no server accepts connections (connection refused)"),
+    ],
+)
+def test_an_unknown_name_is_one_line_with_near_names(arguments: tuple[str, ...], expected: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert expected in ended.stderr
+
+
+def test_every_list_prints_a_line_for_each_name() -> None:
+    for arguments in (("guards", "--list"), ("conform", "--list"), ("spec", "check", "--list"), ("audit", "--list")):
+        ended = run(*arguments)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert len(ended.stdout.splitlines()) > 20

@@ -1,0 +1,51 @@
+"""The fourth witness: the history of a guard's seed gives the anomaly that its row names, and none with the guard on.
+
+Covers one guard, that with the shortest name, for each anomaly and severity; `python -m highwater.soak.guard_histories`
+covers all.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
+from highwater.reports.anomalies import anomalies
+from highwater.soak.guard_histories import ROW, rows, wrong
+from highwater.spec.guards import load_guards
+
+ROWS = rows()
+ONE_OF_EACH = {
+    (ROWS[guard]["name"], ROWS[guard]["severity"]): guard
+    for guard in sorted(ROWS, key=lambda guard: (-len(guard), guard))
+}
+
+
+def test_every_guard_is_shown_or_says_why_a_history_cannot_show_it() -> None:
+    texts = {guard: row.witnesses.audit for guard, row in load_guards().items()}
+    neither = {guard for guard, text in texts.items() if guard not in ROWS and not text.startswith("none, because ")}
+    assert neither == set()
+    assert len(ROWS) >= 29
+    assert all(anomalies()[int(row["rule"])].name == row["name"] for row in ROWS.values())
+
+
+def test_an_anomaly_lists_the_guards_whose_absence_shows_so() -> None:
+    known = set(load_guards())
+    assert all(set(anomaly.guards) <= known for anomaly in anomalies().values())
+    unlisted = {guard for guard, row in ROWS.items() if guard not in anomalies()[int(row["rule"])].guards}
+    assert unlisted == set()
+
+
+@pytest.mark.parametrize("guard", ONE_OF_EACH.values())
+def test_the_history_shows_what_the_guard_keeps_away(guard: str, tmp_path: Path) -> None:
+    assert wrong(guard, ROWS[guard], tmp_path) == ""
+
+
+def test_another_anomaly_or_seed_than_the_row_names_is_told(tmp_path: Path) -> None:
+    guard = "MatchReplies"
+    other = ROW.fullmatch(f"lost-write (rule 4), in the history of fuzz/seeds/{guard}.json")
+    strange = ROW.fullmatch("lost-write (rule 4), in the history of fuzz/seeds/ElectFromIsr.json")
+    assert other is not None
+    assert strange is not None
+    assert read_kept(FOLDER / f"{guard}.json").guard == guard
+    assert "not lost-write" in wrong(guard, other, tmp_path)
+    assert "the seed is of ElectFromIsr" in wrong(guard, strange, tmp_path)

@@ -1,0 +1,165 @@
+"""Highwater installed from its wheel: it works beside any project, and the page on adding a case works as written."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from highwater.conformance.report import Report
+
+ROOT = Path(__file__).parents[2]
+PACKED = (
+    "spec",
+    "reference",
+    "conformance",
+    "fuzz",
+    "reports",
+    "highwater",
+    "examples",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+)
+PAGE = ROOT / "docs" / "conformance" / "adding-a-case.md"
+TRIED = "MD-99"
+TIMEOUT_S = 240
+
+
+def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with a wheel of this tree and of what the page adds to it, and our dependencies."""
+    root = tmp_path_factory.mktemp("installed")
+    tree, home = root / "tree", root / "venv"
+    tree.mkdir()
+    for name in PACKED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tree / name)
+    add_as_written(tree)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    built = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, tree, cwd=root)
+    assert built.returncode == 0, built.stderr
+    venv.create(home, with_pip=False)
+    put = run(*pip, "--python", home / "bin" / "python", "install", "--no-deps", *root.glob("*.whl"), cwd=root)
+    assert put.returncode == 0, put.stderr
+    place = next(home.glob("lib/python*/site-packages"))
+    (place / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return home / "bin"
+
+
+def add_as_written(tree: Path) -> None:
+    clause, case = (
+        re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL) for language in ("toml", "python")
+    )
+    assert clause
+    assert case
+    with (tree / "spec" / "clauses" / "MD.toml").open("a") as clauses:
+        clauses.write("\n" + clause[1])
+    (tree / "conformance" / "cases" / "test_tried.py").write_text(case[1])
+
+
+def test_pytest_finds_the_cases_and_the_options_by_itself(installed: Path, tmp_path: Path) -> None:
+    place = run(
+        installed / "python", "-c", "import highwater.conformance as suite; print(suite.__file__)", cwd=tmp_path
+    )
+    assert installed.parent in Path(place.stdout.strip()).parents
+    asked = ("--hw-target=reference:1", f"--hw-clause={TRIED}", "--hw-clause=LST-1", "--junitxml=some.xml", "-n0")
+    ended = run(installed / "python", "-m", "pytest", "--pyargs", "highwater.conformance.cases", *asked, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout
+    suite = ElementTree.parse(tmp_path / "some.xml").getroot()[0]
+    assert int(suite.get("tests", "0")) >= 1
+
+
+def test_other_runs_of_pytest_are_not_touched(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(
+        "import sys\n\n\ndef test_other():\n"
+        "    assert not {'highwater.conformance.plugin', 'highwater.reference'} & set(sys.modules)\n"
+    )
+    ended = run(installed / "python", "-m", "pytest", "-q", "test_other.py", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_the_case_of_the_page_holds_and_every_report_is_written(installed: Path, tmp_path: Path) -> None:
+    files = {f"--{kind}": f"run.{kind}" for kind in ("html", "markdown", "junit", "badge")}
+    options = [part for pair in files.items() for part in pair]
+    ended = run(
+        installed / "highwater",
+        "conform",
+        "reference:1",
+        "--clause",
+        TRIED,
+        "--json",
+        "--jobs",
+        1,
+        *options,
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 0, ended.stderr
+    report = msgspec.json.decode(ended.stdout, type=Report)
+    assert [(case.case, case.verdict) for case in report.targets[0].cases] == [(TRIED, "pass")]
+    assert report.run.suite.startswith("highwater ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files.values())
+    assert "Metadata names each broker once." in (tmp_path / "run.html").read_text()
+
+
+def test_the_case_of_the_page_sees_its_defect(installed: Path, tmp_path: Path) -> None:
+    asked = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
+    ended = run(installed / "highwater", *asked, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "1 of 1 cases catch their defects" in ended.stdout
+
+
+COLLIDING = ("spec", "reference", "conformance", "fuzz", "reports")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of another user whose packages have the names of our folders."""
+    for name in COLLIDING:
+        package = tmp_path / name
+        package.mkdir()
+        (package / "__init__.py").write_text(f"OWN = {name!r}\n")
+        (package / f"test_{name}.py").write_text(
+            f"import {name}\n\n\ndef test_the_package_is_ours():\n    assert {name}.OWN == {name!r}\n"
+        )
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [("-m", "pytest"), ("-m", "pytest", "-p", "no:cacheprovider", "-v")])
+def test_a_project_with_packages_of_the_same_names_is_not_affected(
+    installed: Path, project: Path, command: tuple[str, ...]
+) -> None:
+    ended = run(installed / "python", *command, cwd=project)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "5 passed" in ended.stdout
+
+
+def test_the_commands_run_in_that_project(installed: Path, project: Path) -> None:
+    for command in ((installed / "highwater",), (installed / "python", "-m", "highwater")):
+        ended = run(*command, "conform", "reference:1", "--clause", "LST-1", "--jobs", 1, cwd=project)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_wheel_has_what_its_help_names_and_no_tests(installed: Path) -> None:
+    package = next(installed.parent.glob("lib/python*/site-packages/highwater"))
+    assert [path for path in package.rglob("*") if "tests" in path.parts] == []
+    for name in ("py.typed", "fuzz/schedules/kip101.json", "fuzz/seeds/TruncateByEpoch.json", "spec/guards.toml",
+                 "spec/contracts/PartitionLog.tla", "examples/clients/two_libraries.py"):  # fmt: skip
+        assert (package / name).is_file(), name
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    for name in (line for line in tracked.splitlines() if line.endswith((".toml", ".tla", ".cfg", ".j2", ".ini"))):
+        top, _, rest = name.partition("/")
+        if top in COLLIDING and "tests" not in Path(name).parts:
+            assert (package / top / rest).is_file(), name

@@ -1,0 +1,65 @@
+"""A sweep over seeds: the same rows here and on Spark, whatever the hash seed, and nothing is played twice."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.commands.seed_sweep import read_rows, row_of, settings_of_sweep, sweep
+from highwater.errors import UsageError
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.search import sweep_parallel
+from highwater.soak.seed_recheck import hashes_elsewhere
+
+QUICK = Settings(swarm=True)
+SEEDS = range(4)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sweep")
+    sweep(SEEDS, QUICK, out, jobs=1, quiet=True, chunk=2)
+    return out
+
+
+def test_the_summary_is_that_of_the_seeds_without_a_sweep(swept: Path) -> None:
+    found = sweep_parallel(SEEDS, QUICK, jobs=1)
+    told = sweep(SEEDS, QUICK, swept, quiet=True)
+    assert (told["seeds"], told["events"], told["seen"]) == (len(SEEDS), found.events, found.coverage())
+    assert told["findings"] == []
+
+
+def test_spark_plays_the_same_rows_and_only_those_that_are_missing(swept: Path, tmp_path: Path) -> None:
+    sweep(range(1, 3), QUICK, tmp_path, jobs=1, quiet=True)
+    (before,) = tmp_path.glob("*.parquet")
+    written = before.stat().st_mtime_ns
+    told = sweep(SEEDS, QUICK, tmp_path, master="local[2]", quiet=True, chunk=1)
+    assert before.stat().st_mtime_ns == written
+    here, there = ({row["seed"]: {**row, "worker": ""} for row in read_rows(out)} for out in (swept, tmp_path))
+    assert here == there
+    assert sorted(here) == list(SEEDS)
+    assert told == sweep(SEEDS, QUICK, swept, quiet=True)
+
+
+def test_a_seed_is_the_same_run_under_another_hash_seed(swept: Path) -> None:
+    known = {row["seed"]: row["trace_hash"] for row in read_rows(swept, ["seed", "trace_hash"])}
+    again = [hashes_elsewhere([0, 3], swept, hash_seed) for hash_seed in (1, 2)]
+    assert again == [{0: known[0], 3: known[3]}] * 2
+    assert len(set(known.values())) == len(SEEDS)
+
+
+def test_a_violation_is_told_with_the_command_that_shows_it() -> None:
+    row = row_of(0, Settings(swarm=True, guards_off=("AckAfterCommit",)))
+    assert (row["verdict"], row["invariant"]) == ("violated", "CommittedOnEligible")
+    assert row["replay"] == "highwater simulate --seeds 0:1 --guard-off AckAfterCommit"
+
+
+def test_a_folder_of_other_settings_is_refused(swept: Path, tmp_path: Path) -> None:
+    assert settings_of_sweep(swept) == QUICK
+    with pytest.raises(UsageError, match=r"played with other settings, .*; give another --out"):
+        sweep(SEEDS, Settings(swarm=True, min_insync_replicas=1), swept, quiet=True)
+    (tmp_path / "sweep.json").write_bytes((swept / "sweep.json").read_bytes().replace(b'"code":"', b'"code":"other'))
+    with pytest.raises(UsageError, match="another version of the code"):
+        sweep(SEEDS, QUICK, tmp_path, quiet=True)
+    (tmp_path / "sweep.json").unlink()
+    with pytest.raises(UsageError, match="not the folder of a sweep"):
+        settings_of_sweep(tmp_path)
