@@ -58,7 +58,8 @@ PLANTED = [
         "transaction coordinator", ProducerStates, "last_stable_offset", lambda _, high_watermark: high_watermark,
         id="LastStableOffset"),
     pytest.param("transaction coordinator", markers, "_marker", _always_a_commit, id="an abort is a commit"),
-    pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records), id="news without a record"),
+    pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records),
+        id="news without a record"),
     pytest.param("fetch sessions", Session, "update", _forgets_nothing, id="what is forgotten is still told"),
 ]  # fmt: skip
 

@@ -73,7 +73,7 @@ def test_a_cut_in_one_direction_lets_the_other_pass_and_ends_the_connection() ->
     pair.run(100)
     assert pair.b.bodies in ([], ["after"]), "nothing of the torn connection arrives"
     assert {peer for _, peer in pair.a.closed_by + pair.b.closed_by} == {"a", "b"}
-    assert not pair.world.network._weather
+    assert not pair.world.network._faults
 
 
 def test_who_is_cut_off_does_not_hear_that_the_other_died() -> None:

@@ -127,7 +127,7 @@ def test_what_is_wrong_with_a_request_is_said_alike_of_every_api() -> None:
     countless = [with_size(frame[4:-1] + b"\xff\xff\xff\xff\x0f") for frame in sound]
     assert {what_is_wrong(Case(0, 0, (frame,))) for frame in sound} == {""}
     assert {what_is_wrong(Case(0, 0, (frame,))) for frame in countless} == {
-        "# tagged fields cannot stand in the # bytes that remain"
+        "# tagged fields do not fit into the remaining # bytes"
     }
     assert what_is_wrong(Case(0, 0, (countless[0][:-30],))) not in {"", what_is_wrong(Case(0, 0, (countless[0],)))}
 

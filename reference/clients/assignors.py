@@ -17,7 +17,7 @@ from highwater.reference.guards import Guards
 # The owner of a partition by the claims of the members (spec/cooperative_rebalance, "Claims and assignment").
 #
 # A claim has the generation in which its member got the partitions (KIP-792). Without it, the claim of a member that
-# missed a rebalance cannot be told from the claim of its successor (KAFKA-12984, KAFKA-14639).
+# missed a rebalance looks the same as the claim of the current owner (KAFKA-12984, KAFKA-14639).
 
 
 class Claims:

@@ -316,8 +316,8 @@ class GroupMember:
     def _request_metadata(self) -> None:
         self._refresh_ms = self._now.monotonic_ms + self._config.metadata_max_age_ms
         topics = sorted(frozenset[str]().union(*(member.topics for member in self._members.values())))
-        wanted = tuple(MetadataRequestTopic(name=topic) for topic in topics)
-        self._send_request(self._coordinator, MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        requested = tuple(MetadataRequestTopic(name=topic) for topic in topics)
+        self._send_request(self._coordinator, MetadataRequest(topics=requested, allow_auto_topic_creation=False))
 
     def _handle_metadata(self, body: MetadataResponse) -> None:
         """Assign the partitions of the topics (leader); later, rejoin if the partition counts have changed."""
@@ -415,7 +415,7 @@ class GroupMember:
         self._cancel_rebalance_requests()
 
     def _retry_later(self) -> None:
-        """Retry after a backoff. A rebalance in progress starts again with JoinGroup; a stable member remains stable."""
+        """Retry after a backoff. A rebalance in progress restarts with JoinGroup; a stable member remains stable."""
         self._back_off()
         if self.state in {MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE}:
             self._transition(MemberState.UNJOINED)

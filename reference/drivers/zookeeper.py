@@ -88,7 +88,7 @@ class PersistentWatchers(defaultdict[str, set[Any]]):
 
 
 class ZooKeeperLink:
-    """A channel (`highwater.reference.drivers.tcp`) to ZooKeeper. `deliver` and `closed` are called in the event loop."""
+    """A channel (see `drivers.tcp`) to ZooKeeper. `deliver` and `closed` are called in the event loop."""
 
     def __init__(self, hosts: str, deliver: Deliver, closed: Callable[[], None]) -> None:
         self._hosts, self._deliver, self._closed = hosts, deliver, closed

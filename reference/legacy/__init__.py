@@ -1,1 +1,1 @@
-"""Kafka 0.7: the design before replication, offsets that count, and coordinators. See README.md."""
+"""Kafka 0.7: the design before replication, logical offsets and group coordinators. See README.md."""

@@ -1,4 +1,4 @@
-"""A broker of 0.7: no replicas, no controller, no state of consumers. It takes a framed request and gives a reply."""
+"""A broker of Kafka 0.7: without replicas, controller or consumer state. It maps a framed request to a reply."""
 
 from highwater.reference.legacy.log import LegacyLog, LegacyLogConfig, OutOfRangeError
 from highwater.reference.legacy.messages import payloads
@@ -21,7 +21,7 @@ from highwater.reference.wire.errors import DecodeError
 
 
 class LegacyBroker:
-    """`partitions` is how many each topic has; topics come into being when they are first written to."""
+    """All topics have `partitions` partitions; a topic is created on its first use."""
 
     def __init__(self, fs: FileSystem, config: LegacyLogConfig, partitions: int = 1) -> None:
         self._fs, self._config, self.partitions = fs, config, partitions
@@ -36,7 +36,7 @@ class LegacyBroker:
         return self.logs[key]
 
     def handle(self, frame: bytes, now_ms: int) -> bytes | None:
-        """The framed reply; None for a produce, which has none. Raises `DecodeError`: then the connection is closed."""
+        """Return the framed reply, or None for a produce. Raises `DecodeError`, which closes the connection."""
         request = decode_request(frame)
         if isinstance(request, Produce):
             self._produce(request, now_ms)
@@ -45,14 +45,14 @@ class LegacyBroker:
             return self._fetch(request, now_ms)
         if isinstance(request, OffsetsBefore):
             return self._offsets(request, now_ms)
-        sends = [self._fetch(each, now_ms) for each in request if isinstance(each, Fetch)]
-        for each in request:
-            if isinstance(each, Produce):
-                self._produce(each, now_ms)
+        sends = [self._fetch(single, now_ms) for single in request if isinstance(single, Fetch)]
+        for single in request:
+            if isinstance(single, Produce):
+                self._produce(single, now_ms)
         return multi_message_set_send(sends) if sends else None
 
     def _produce(self, request: Produce, now_ms: int) -> int:
-        """Messages are checked before they are added ("the messages are checksummed and validated")."""
+        """Validate and append messages; return an error code ("the messages are checksummed and validated")."""
         log = self._log(request.topic, request.partition, now_ms)
         if log is None:
             return WRONG_PARTITION

@@ -1,6 +1,7 @@
-"""A simple consumer of 0.7 and what it promises (kafka-0.7-design, "Message delivery semantics", "Reads").
+"""A simple consumer of Kafka 0.7 and its delivery semantics (kafka-0.7-design, "Message delivery semantics", "Reads").
 
-The broker keeps nothing of its consumers: when the position is stored decides what a crash costs.
+The broker has no state of its consumers. The time at which the consumer stores its position determines whether a crash
+loses or repeats messages.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from highwater.reference.wire.errors import CompressionError
 
 FIRST_FETCH_BYTES: Final = 256
 Exchange = Callable[[bytes], bytes | None]
-"""Sends a framed request, and gives the framed reply."""
+"""Sends a framed request and returns the framed reply."""
 
 
 class Delivery(StrEnum):
@@ -24,18 +25,18 @@ class Delivery(StrEnum):
 
 
 class PositionLostError(Exception):
-    """The broker has no such offset any more; the consumer resets itself or fails."""
+    """The broker has deleted this offset; the consumer must reset its position or fail."""
 
 
 class SimpleConsumer:
-    """Reads one partition from a position on; a message larger than the buffer doubles it, up to `max_bytes`."""
+    """Reads one partition from a position; a message larger than the fetch size doubles it, up to `max_bytes`."""
 
     def __init__(self, exchange: Exchange, topic: str, partition: int, position: int, max_bytes: int = 1 << 20) -> None:
         self._exchange, self._topic, self._partition = exchange, topic, partition
         self.position, self._max_bytes = position, max_bytes
 
     def poll(self) -> list[tuple[list[bytes], int]]:
-        """Payloads with the offset behind them, entry by entry: what one wrapper holds is consumed as a whole.
+        """Return (payloads, next offset) per log entry; a compressed message set is one entry.
 
         Empty at the end of the log. Raises PositionLostError.
         """
@@ -64,7 +65,7 @@ def deliver(
     store: Callable[[int], None],
     both: Callable[[list[bytes], int], None],
 ) -> None:
-    """Hand over what there is, storing positions as the promise says.
+    """Process the available messages, and store positions as the delivery semantics require.
 
     `both` stores result and position in one step, e.g. a transaction of the consumer's own database
     ("Consumer state").

@@ -1,6 +1,6 @@
-"""The log of 0.7 (kafka-0.7-design, "Log"): an offset is the position of a message's first byte in the whole stream.
+"""The log of Kafka 0.7 (kafka-0.7-design, "Log"): the offset of a message is its byte position in the whole stream.
 
-`<topic>_<partition>/<offset of the first message, 11 digits>.kafka`; a file's own bytes begin at that offset.
+The files are `<topic>_<partition>/<offset of the first message, 11 digits>.kafka`.
 """
 
 from bisect import bisect_right
@@ -19,12 +19,12 @@ EARLIEST: Final = -2
 
 
 class OutOfRangeError(Exception):
-    """The offset is not one of this log; the consumer resets itself, or fails."""
+    """The offset is outside this log; the consumer must reset its position or fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyLogConfig:
-    """`flush_messages` is M and `flush_ms` S of "Writes": what a crash of the system may lose."""
+    """Settings; `flush_messages` and `flush_ms` are M and S of "Writes": the most that a system crash may lose."""
 
     file_bytes: int = 1 << 30
     flush_messages: int = 500
@@ -34,7 +34,7 @@ class LegacyLogConfig:
 
 @dataclass(slots=True)
 class LegacySegment:
-    """Holds the stream's bytes from `start` on; deleted by its age since the last write."""
+    """One file with the bytes of the stream from `start` on; its age is the time since the last write."""
 
     path: str
     start: int
@@ -47,7 +47,7 @@ class LegacySegment:
 
 
 class LegacyLog:
-    """Messages that are not flushed are not shown to consumers."""
+    """The log of one partition. Consumers can read only flushed messages."""
 
     def __init__(self, fs: FileSystem, topic: str, partition: int, config: LegacyLogConfig, now_ms: int = 0) -> None:
         self._fs, self.config = fs, config
@@ -57,15 +57,15 @@ class LegacyLog:
         self.flushed_end = self.end
 
     def _open(self, now_ms: int) -> list[LegacySegment]:
-        """Of the newest file every message is verified; it is cut behind the last valid one ("Guarantees")."""
+        """Open all files; truncate the newest one after its last valid message ("Guarantees")."""
         names = [name for name in self._fs.names(self.folder) if name.endswith(SUFFIX)]
         starts = sorted(int(name.removesuffix(SUFFIX)) for name in names)
         segments = [self._segment(start, now_ms) for start in starts] or [self._segment(0, now_ms)]
         last = segments[-1]
-        good = valid_bytes(self._fs.read(last.path, 0, last.size))
-        if good < last.size:
-            self._fs.truncate(last.path, good)
-            last.size = good
+        valid_size = valid_bytes(self._fs.read(last.path, 0, last.size))
+        if valid_size < last.size:
+            self._fs.truncate(last.path, valid_size)
+            last.size = valid_size
         return segments
 
     def _segment(self, start: int, now_ms: int) -> LegacySegment:
@@ -89,11 +89,11 @@ class LegacyLog:
     # -- writes ----------------------------------------------------------------------------------
 
     def append(self, data: bytes, count: int, now_ms: int) -> int:
-        """Append a message set at the end of the last file; returns its offset. Raises `DecodeError`."""
+        """Append a message set to the last file; return its offset. Raises `DecodeError`."""
         if not data or not whole(data):
-            raise InvalidBatchError("not a whole message set")
+            raise InvalidBatchError("the message set is incomplete")
         if len(data) > self.config.max_message_bytes:
-            raise InvalidBatchError(f"{len(data)} bytes; {self.config.max_message_bytes} is the most")
+            raise InvalidBatchError(f"{len(data)} bytes exceed the maximum of {self.config.max_message_bytes}")
         segment = self._segments[-1]
         if segment.size >= self.config.file_bytes:
             segment = self._segment(segment.end, now_ms)
@@ -106,7 +106,7 @@ class LegacyLog:
         return offset
 
     def flush_due(self, now_ms: int) -> tuple[str, ...]:
-        """The files to fsync now: after M messages, or S milliseconds; empty when it is not time yet."""
+        """Return the files to fsync now, after M messages or S milliseconds; empty if neither is reached."""
         late = now_ms - self._flushed_ms >= self.config.flush_ms
         if not self._unflushed or not (late or self._unflushed >= self.config.flush_messages):
             return ()
@@ -118,17 +118,17 @@ class LegacyLog:
     # -- reads -----------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Up to `max_bytes` of the file that holds the offset: it is likely to end within a message."""
+        """Return up to `max_bytes` of the file with the offset; the last message may be truncated."""
         if not self.start <= offset <= self.flushed_end:
             raise OutOfRangeError(f"{self.folder}: offset {offset} is not in {self.start} to {self.flushed_end}")
         segment = self._segments[bisect_right(self.starts, offset) - 1]
-        room = min(max_bytes, segment.end - offset, self.flushed_end - offset)
-        return self._fs.read(segment.path, offset - segment.start, max(room, 0))
+        size = min(max_bytes, segment.end - offset, self.flushed_end - offset)
+        return self._fs.read(segment.path, offset - segment.start, max(size, 0))
 
     def offsets_before(self, time_ms: int, count: int) -> list[int]:
-        """At most `count` offsets to read from, of files last written before a time, in descending order.
+        """Return at most `count` start offsets of files last written before a time, in descending order.
 
-        LATEST begins with the end of the log, EARLIEST is its start alone ("Low-level API").
+        LATEST also returns the end of the log, EARLIEST only its start ("Low-level API").
         """
         if time_ms == EARLIEST:
             return [self.start][:count]
@@ -140,11 +140,11 @@ class LegacyLog:
     # -- deletes ---------------------------------------------------------------------------------
 
     def delete_old(self, now_ms: int, retention_ms: int) -> None:
-        """Whole files, oldest first, that were last written too long ago; the last one stays."""
+        """Delete the files last written more than `retention_ms` ago, oldest first; the last file remains."""
         while len(self._segments) > 1 and now_ms - self._segments[0].modified_ms > retention_ms:
             self._fs.delete(self._segments.pop(0).path)
 
     def delete_excess(self, retention_bytes: int) -> None:
-        """The policy that keeps the last N bytes: files go as long as the rest holds as many."""
+        """Delete the oldest files as long as the rest has at least `retention_bytes`."""
         while len(self._segments) > 1 and self.end - self._segments[1].start >= retention_bytes:
             self._fs.delete(self._segments.pop(0).path)

@@ -1,7 +1,7 @@
-"""Messages of 0.7 (kafka-0.7-design, "Message Format", "On-disk format of a message").
+"""Messages of Kafka 0.7 (kafka-0.7-design, "Message Format", "On-disk format of a message").
 
-A message is magic, attributes (magic 1 only), CRC-32 of the payload, payload; in a set, its length stands before it.
-A message whose attributes name a codec holds a compressed message set: recursively, here to a stated depth.
+A message is magic, attributes (magic 1 only), CRC-32 of the payload, payload; in a set its length precedes it. If the
+attributes name a codec, the payload is a compressed message set. Sets can be nested, here up to MAX_NESTING levels.
 """
 
 import struct
@@ -25,27 +25,27 @@ class Message(NamedTuple):
     magic: int = 1
 
     def encode(self) -> bytes:
-        """With its length before it: one log entry."""
+        """Encode the message as a log entry, with its length first."""
         crc = crc32(self.payload)
         head = HEAD[0].pack(0, crc) if self.magic == 0 else HEAD[1].pack(1, self.codec, crc)
         return LENGTH.pack(len(head) + len(self.payload)) + head + self.payload
 
 
 class Entry(NamedTuple):
-    """A message and the position behind it: the offset to ask for next."""
+    """A message and the position after it, which is the next offset to fetch."""
 
     message: Message
     next_position: int
 
 
 def message_set(payloads: Sequence[bytes], codec: Compression = Compression.NONE, magic: int = 1) -> bytes:
-    """Write payloads one after the other, or all in one compressed message."""
+    """Encode payloads as a message set, or as one compressed message."""
     plain = b"".join(Message(payload, magic=magic).encode() for payload in payloads)
     return plain if codec is Compression.NONE else Message(compress(codec, plain), codec).encode()
 
 
 def read_message(data: bytes, position: int) -> Entry | None:
-    """The message at a position; None when it is cut. Raises `DecodeError` for what is no message."""
+    """Decode the message at a position; None if it is truncated. Raises `DecodeError` for invalid data."""
     if position + LENGTH.size > len(data):
         return None
     (length,) = LENGTH.unpack_from(data, position)
@@ -68,7 +68,7 @@ def read_message(data: bytes, position: int) -> Entry | None:
 
 
 def entries(data: bytes) -> Iterator[Entry]:
-    """Whole messages, wrappers as they are; a message that is cut at the end is left out. Raises `DecodeError`."""
+    """Yield the complete messages, without decompression; skip a truncated last one. Raises `DecodeError`."""
     position = 0
     while (found := read_message(data, position)) is not None:
         yield found
@@ -76,9 +76,9 @@ def entries(data: bytes) -> Iterator[Entry]:
 
 
 def payloads(data: bytes, depth: int = 0, max_bytes: int = MAX_INFLATED_BYTES) -> Iterator[Entry]:
-    """The messages inside of all wrappers. Those of one wrapper share its next position: it is consumed as a whole.
+    """Yield the uncompressed messages. Those of one compressed set have its next position: it is consumed as a whole.
 
-    Raises `DecodeError`, also past MAX_NESTING levels or `max_bytes` of a wrapper.
+    Raises `DecodeError`, also for more than MAX_NESTING levels or `max_bytes` of decompressed data.
     """
     if depth > MAX_NESTING:
         raise CompressionError(f"message sets nested more than {MAX_NESTING} deep")
@@ -88,13 +88,13 @@ def payloads(data: bytes, depth: int = 0, max_bytes: int = MAX_INFLATED_BYTES) -
             continue
         inner = decompress(message.codec, message.payload, max_bytes)
         if not whole(inner):
-            raise BufferUnderflowError("a compressed message set ends within a message")
+            raise BufferUnderflowError("a compressed message set ends in the middle of a message")
         for found in payloads(inner, depth + 1, max_bytes):
             yield Entry(found.message, next_position)
 
 
 def whole(data: bytes) -> bool:
-    """Does a set end with a whole message?"""
+    """Return whether a message set ends with a complete message."""
     end = 0
     for entry in entries(data):
         end = entry.next_position
@@ -102,7 +102,7 @@ def whole(data: bytes) -> bool:
 
 
 def valid_bytes(data: bytes) -> int:
-    """How many bytes from the start are whole messages with a good CRC."""
+    """Return the length of the prefix that has only complete messages with a valid CRC."""
     end = 0
     try:
         for entry in entries(data):

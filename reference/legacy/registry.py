@@ -1,4 +1,4 @@
-"""The registries that brokers and consumers of 0.7 keep in ZooKeeper (kafka-0.7-design, "Zookeeper Directories")."""
+"""The ZooKeeper nodes of brokers and consumers of Kafka 0.7 (kafka-0.7-design, "Zookeeper Directories")."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from highwater.reference.store.messages import Create
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_TOPICS: Final = "/brokers/topics"
 BrokerPartition = tuple[int, int]
-"""Broker id and number: sorted, partitions of one broker stand together (step 4)."""
+"""Broker id and partition number: the sort order groups the partitions of one broker (step 4)."""
 
 
 def node_name(partition: BrokerPartition) -> str:
@@ -37,14 +37,14 @@ class GroupPaths:
 
 
 async def register_broker(store: StoreClient, broker_id: int, address: str, topics: dict[str, int]) -> None:
-    """A broker tells where it listens and how many partitions of each topic it has; all of it goes with its session.
+    """Register a broker's address and the partition count of its topics, in ephemeral nodes.
 
     Raises UsageError for an id that is in use.
     """
     await store.ensure(BROKER_IDS)
     reply = await store.call(Create(f"{BROKER_IDS}/{broker_id}", address.encode(), ephemeral=True))
     if reply.error == "NodeExists":
-        hint = "give each broker an id of its own"
+        hint = "give each broker a unique id"
         raise UsageError("this broker id is in use", where=f"{BROKER_IDS}/{broker_id}", hint=hint)
     for topic, partitions in topics.items():
         await store.ensure(f"{BROKER_TOPICS}/{topic}")
@@ -53,7 +53,7 @@ async def register_broker(store: StoreClient, broker_id: int, address: str, topi
 
 
 async def read_partitions(store: StoreClient, topic: str) -> list[BrokerPartition]:
-    """All partitions of a topic on all brokers that live, sorted (steps 2 and 4)."""
+    """Return all partitions of a topic on all live brokers, sorted (steps 2 and 4)."""
     found: list[BrokerPartition] = []
     for broker in (await store.children(f"{BROKER_TOPICS}/{topic}")).children:
         reply = await store.get(f"{BROKER_TOPICS}/{topic}/{broker}")
@@ -63,7 +63,7 @@ async def read_partitions(store: StoreClient, topic: str) -> list[BrokerPartitio
 
 
 async def read_members(store: StoreClient, paths: GroupPaths) -> dict[str, list[str]]:
-    """The group's consumers, sorted, with the topics of each (steps 3 and 5)."""
+    """Return the topics of every consumer of a group, sorted by consumer id (steps 3 and 5)."""
     members: dict[str, list[str]] = {}
     for consumer in sorted((await store.children(paths.ids)).children):
         reply = await store.get(f"{paths.ids}/{consumer}")
@@ -72,8 +72,8 @@ async def read_members(store: StoreClient, paths: GroupPaths) -> dict[str, list[
     return members
 
 
-def range_of(place: int, members: int, partitions: list[BrokerPartition]) -> list[BrokerPartition]:
-    """The part of the consumer at `place` (steps 6 and 7); what does not divide goes to the first ones, one each."""
-    each, more = divmod(len(partitions), members)
-    first = place * each + min(place, more)
-    return partitions[first : first + each + (place < more)]
+def range_of(position: int, members: int, partitions: list[BrokerPartition]) -> list[BrokerPartition]:
+    """Return the range of the consumer at `position` (steps 6 and 7); the first ones get one more if needed."""
+    quota, extra = divmod(len(partitions), members)
+    first = position * quota + min(position, extra)
+    return partitions[first : first + quota + (position < extra)]

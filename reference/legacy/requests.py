@@ -1,7 +1,7 @@
-"""What 0.7 says on the wire: framed requests, and replies as "Reads" lays them out (kafka-0.7-design).
+"""The wire protocol of Kafka 0.7: framed requests, and replies as in "Reads" (kafka-0.7-design).
 
-A request is size, type, body; a reply is total length (which counts what follows it), error code, messages. Several
-sends or fetches travel in one request; a produce has no reply at all.
+A request is size, type, body. A reply is length (without itself), error code, messages. One request can contain several
+produces or fetches; a produce has no reply.
 """
 
 import struct
@@ -47,10 +47,10 @@ Request = Single | tuple[Produce, ...] | tuple[Fetch, ...]
 
 
 def encode_request(request: Request) -> bytes:
-    """With its frame. Several produces or fetches go as one multi-request."""
+    """Encode a framed request; several produces or fetches become one multi-request."""
     if isinstance(request, tuple):
         kind = MULTI_PRODUCE if isinstance(request[0], Produce) else MULTI_FETCH
-        body = struct.pack(">h", len(request)) + b"".join(_body(each) for each in request)
+        body = struct.pack(">h", len(request)) + b"".join(_body(single) for single in request)
     else:
         kind = {Produce: PRODUCE, Fetch: FETCH, OffsetsBefore: OFFSETS}[type(request)]
         body = _body(request)
@@ -68,7 +68,7 @@ def _body(request: Single) -> bytes:
 
 
 def decode_request(frame: bytes) -> Request:
-    """A request without the size of its frame. Raises `DecodeError`."""
+    """Decode a request without its size prefix. Raises `DecodeError`."""
     reader = _Reader(frame)
     kind = reader.number(_TYPE)
     read: dict[int, Callable[[], Request]] = {
@@ -79,7 +79,7 @@ def decode_request(frame: bytes) -> Request:
         MULTI_FETCH: lambda: tuple(reader.fetch() for _ in range(reader.count())),
     }
     if kind not in read:
-        raise DecodeError(f"no request has type {kind}")
+        raise DecodeError(f"unknown request type {kind}")
     request = read[kind]()
     reader.end()
     return request
@@ -104,7 +104,7 @@ class _Reader:
     def count(self) -> int:
         count = self.number(_TYPE)
         if count < 1:
-            raise InvalidLengthError(f"a multi-request of {count}")
+            raise InvalidLengthError(f"a multi-request has {count} requests")
         return count
 
     def _head(self) -> tuple[str, int]:
@@ -124,21 +124,21 @@ class _Reader:
 
     def end(self) -> None:
         if self._position != len(self._data):
-            raise TrailingBytesError(f"{len(self._data) - self._position} bytes behind the request")
+            raise TrailingBytesError(f"{len(self._data) - self._position} bytes after the request")
 
 
 def message_set_send(error: int, messages: bytes = b"") -> bytes:
-    """The result of one fetch."""
+    """Encode the result of one fetch."""
     return _LENGTH.pack(_TYPE.size + len(messages)) + _TYPE.pack(error) + messages
 
 
 def multi_message_set_send(sends: list[bytes]) -> bytes:
-    """The results of a multi-fetch, each framed itself."""
+    """Encode the results of a multi-fetch; every result is framed."""
     return message_set_send(NO_ERROR, b"".join(sends))
 
 
 def decode_send(data: bytes) -> tuple[int, bytes]:
-    """Error code and messages of one framed result. Raises `DecodeError`."""
+    """Return error code and messages of one framed result. Raises `DecodeError`."""
     reader = _Reader(data)
     length = reader.number(_LENGTH)
     if length < _TYPE.size or length != len(data) - _LENGTH.size:
@@ -147,7 +147,7 @@ def decode_send(data: bytes) -> tuple[int, bytes]:
 
 
 def decode_multi_send(data: bytes) -> list[tuple[int, bytes]]:
-    """The results inside of a multi-fetch's. Raises `DecodeError`."""
+    """Decode the results of a multi-fetch. Raises `DecodeError`."""
     _, inner = decode_send(data)
     found, position = [], 0
     while position < len(inner):

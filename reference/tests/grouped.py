@@ -16,7 +16,7 @@ SETTLE_MS = 60_000
 
 
 class Grouped(Simulated):
-    """`partitions` of one topic; `join` adds members. `ownership_conflicts` lists partitions with two owners at once."""
+    """`partitions` of one topic; `join` adds members. `ownership_conflicts` lists partitions with two owners."""
 
     def __init__(self, brokers: int = 1, partitions: int = 3, seed: int = 0, **settings: Any) -> None:
         quick = {"group_min_session_timeout_ms": 500, "offsets_topic_num_partitions": 1}

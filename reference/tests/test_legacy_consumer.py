@@ -124,7 +124,7 @@ def test_a_broker_id_that_is_in_use_is_an_error() -> None:
     second = group.start("other", lambda context: Registrar(context, 0, {}))
     group.settle()
     assert isinstance(second, Registrar)
-    assert str(second.refused) == "/brokers/ids/0: this broker id is in use; give each broker an id of its own"
+    assert str(second.refused) == "/brokers/ids/0: this broker id is in use; give each broker a unique id"
 
 
 # -- the rebalance ---------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_some_rot_was_refused_above() -> None:
     written = write([2] * 20)
     base = written.log.segments[1].base_offset
     rot(written, base)
-    with pytest.raises(CorruptLogError, match="delete the folder of this partition so that it is copied"):
+    with pytest.raises(CorruptLogError, match="delete the folder of this partition so that the broker copies it"):
         Log(written.fs, FOLDER, SMALL, recovery_point=base + 6, clean=False)
 
 

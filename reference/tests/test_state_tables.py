@@ -79,7 +79,7 @@ def busy_life() -> None:
 
 
 def test_a_life_of_a_group_takes_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups, members = watched(monkeypatch, Group, "move_to"), watched(monkeypatch, GroupMember, "_move")
+    groups, members = watched(monkeypatch, Group, "move_to"), watched(monkeypatch, GroupMember, "_transition")
     busy_life()
     S, M = GroupState, MemberState
     assert groups >= {

@@ -1,4 +1,4 @@
-"""`highwater elect`: hand leadership to preferred replicas, or to whoever lives (kafka-leader-election.sh; KIP-460)."""
+"""`highwater elect`: elect preferred replicas, or live ones out of sync (kafka-leader-election.sh; KIP-460)."""
 
 from typing import Annotated
 
@@ -20,11 +20,11 @@ from highwater.reference.wire.messages.replicas import ElectLeadersRequest, Topi
 app = typer.Typer(no_args_is_help=True)
 
 PREFERRED, UNCLEAN = 0, 1
-Wanted = tuple[TopicPartitions, ...] | None
-FINE = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+RequestedPartitions = tuple[TopicPartitions, ...] | None
+SUCCESS_CODES = {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
 
 PartitionArgument = Annotated[
-    list[str] | None, typer.Argument(help="TOPIC-PARTITION, e.g. orders-0; none means all partitions.")
+    list[str] | None, typer.Argument(help="TOPIC-PARTITION, e.g. orders-0; default: all partitions.")
 ]
 
 
@@ -35,11 +35,11 @@ def preferred_command(
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Give leadership back to the first replica of each partition, where it is in sync.
+    """Elect the first replica of each partition as leader, if it is in sync.
 
     Example: highwater elect preferred orders-0 orders-1 --bootstrap-server localhost:9092
     """
-    _elect(_wanted(partition or []), connect(bootstrap, command_config), PREFERRED, json_=json_)
+    _elect(_parse_all(partition or []), connect(bootstrap, command_config), PREFERRED, json_=json_)
 
 
 @app.command("unclean")
@@ -49,26 +49,26 @@ def unclean_command(
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Where no replica in sync lives, elect one that lives. Acknowledged records may be lost for good.
+    """Elect a live replica as leader where no in-sync replica is alive. Acknowledged records may be lost.
 
     Example: highwater elect unclean orders-0 --bootstrap-server localhost:9092
     """
-    _elect(_wanted(partition), connect(bootstrap, command_config), UNCLEAN, json_=json_)
+    _elect(_parse_all(partition), connect(bootstrap, command_config), UNCLEAN, json_=json_)
 
 
-def _wanted(partitions: list[str]) -> Wanted:
-    return tuple(_parse(each) for each in partitions) or None
+def _parse_all(partitions: list[str]) -> RequestedPartitions:
+    return tuple(_parse(text) for text in partitions) or None
 
 
-def _elect(wanted: Wanted, client: ClusterClient, election_type: int, *, json_: bool) -> None:
+def _elect(requested: RequestedPartitions, client: ClusterClient, election_type: int, *, json_: bool) -> None:
     with client as cluster:
-        request = ElectLeadersRequest(election_type=election_type, topic_partitions=wanted)
+        request = ElectLeadersRequest(election_type=election_type, topic_partitions=requested)
         reply = cluster.controller().call(request)
         refuse(reply.error_code, "elect")
     results = {
-        (each.topic, part.partition_id): ErrorCode(part.error_code)
-        for each in reply.replica_election_results
-        for part in each.partition_result
+        (result.topic, part.partition_id): ErrorCode(part.error_code)
+        for result in reply.replica_election_results
+        for part in result.partition_result
     }
     rows = [(*key, "elected" if code is ErrorCode.NONE else code.name) for key, code in sorted(results.items())]
     head = ("topic", "partition", "result")
@@ -76,7 +76,7 @@ def _elect(wanted: Wanted, client: ClusterClient, election_type: int, *, json_: 
         print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows]})
     else:
         print_table(head, rows)
-    raise typer.Exit(ExitCode.HELD if set(results.values()) <= FINE else ExitCode.VIOLATED)
+    raise typer.Exit(ExitCode.HELD if set(results.values()) <= SUCCESS_CODES else ExitCode.VIOLATED)
 
 
 def _parse(text: str) -> TopicPartitions:

@@ -1,4 +1,4 @@
-"""`highwater groups`: consumer groups, their members, their lag, and where they go on (kafka-consumer-groups.sh)."""
+"""`highwater groups`: list and describe consumer groups, reset their offsets (kafka-consumer-groups.sh)."""
 
 import time
 from typing import Annotated
@@ -38,8 +38,8 @@ from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 app = typer.Typer(no_args_is_help=True)
 
 GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
-NOBODY = {"Empty", "Dead"}
-NOT_YET = {
+WITHOUT_MEMBERS = {"Empty", "Dead"}
+RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
@@ -60,7 +60,7 @@ def list_command(
         for address in cluster.addresses().values():
             reply = cluster.to(address).call(ListGroupsRequest())
             refuse(reply.error_code, address)
-            rows += [(each.group_id, each.protocol_type, each.group_state) for each in reply.groups]
+            rows += [(group.group_id, group.protocol_type, group.group_state) for group in reply.groups]
     head = ("group", "protocol_type", "state")
     if json_:
         print_json({"groups": [dict(zip(head, row, strict=True)) for row in sorted(rows)]})
@@ -75,7 +75,7 @@ def describe_command(
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """State and members of a group, and for each partition what it committed and how far it lags behind.
+    """Show the state and members of a group, and for each partition the committed offset and the lag.
 
     Example: highwater groups describe billing --bootstrap-server localhost:9092
     """
@@ -90,8 +90,8 @@ def describe_command(
     for key in sorted(committed.keys() | owners.keys()):
         offset, end, member = committed.get(key), ends.get(key), owners.get(key)
         lag = None if offset is None or end is None else end - offset
-        who = (None, None, None) if member is None else (member.member_id, member.client_id, member.client_host)
-        rows.append((*key, offset, end, lag, *who))
+        owner = (None, None, None) if member is None else (member.member_id, member.client_id, member.client_host)
+        rows.append((*key, offset, end, lag, *owner))
     if json_:
         partitions = [dict(zip(head, row, strict=True)) for row in rows]
         print_json({"group": group, "state": found.group_state, "members": len(found.members), "offsets": partitions})
@@ -105,12 +105,14 @@ def reset_command(
     group: GroupArgument,
     bootstrap: BootstrapOption,
     topic: Annotated[list[str], typer.Option(help="Name of a topic, repeatable.")],
-    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or @MILLISECONDS of the wall clock.")],
-    execute: Annotated[bool, typer.Option("--execute", help="Commit; without it only the plan is shown.")] = False,
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, or @TIMESTAMP in milliseconds.")],
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the offsets; without it they are only shown.")
+    ] = False,
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Make a group without members go on from elsewhere.
+    """Set the committed offsets of a group without members.
 
     Examples: highwater groups reset-offsets billing --topic orders --to earliest --bootstrap-server localhost:9092
     · … --to @1760000000000 --execute
@@ -118,15 +120,15 @@ def reset_command(
     with connect(bootstrap, command_config) as cluster:
         coordinator = _coordinator(cluster, group)
         state = _described(coordinator, group, known=False).group_state
-        if state not in NOBODY:
-            raise UsageError(f"the group is {state}", where=group, hint="stop its members first")
+        if state not in WITHOUT_MEMBERS:
+            raise UsageError(f"the group has members (state {state})", where=group, hint="stop its members first")
         metadata = cluster.metadata(*topic)
-        keys = [(str(each.name), part.partition_index) for each in metadata.topics for part in each.partitions]
-        wanted = _targets(cluster, dict.fromkeys(keys, 0), to)
+        keys = [(str(found.name), part.partition_index) for found in metadata.topics for part in found.partitions]
+        targets = _targets(cluster, dict.fromkeys(keys, 0), to)
         if execute:
-            _commit(coordinator, group, wanted)
+            _commit(coordinator, group, targets)
     head = ("topic", "partition", "new_offset")
-    rows = [(*key, offset) for key, offset in sorted(wanted.items())]
+    rows = [(*key, offset) for key, offset in sorted(targets.items())]
     if json_:
         print_json(
             {"group": group, "executed": execute, "offsets": [dict(zip(head, row, strict=True)) for row in rows]}
@@ -134,21 +136,21 @@ def reset_command(
     else:
         print_table(head, rows)
         if not execute:
-            print("nothing was changed; add --execute")
+            print("Nothing was changed. Add --execute to commit these offsets.")
 
 
 def _coordinator(cluster: ClusterClient, group: str) -> BrokerConnection:
-    deadline = time.monotonic() + COORDINATOR_WAIT_S  # the first question may create the offsets topic
+    deadline = time.monotonic() + COORDINATOR_WAIT_S  # the first request may create the offsets topic
     while True:
         reply = cluster.call(FindCoordinatorRequest(key=group))
         error, message = reply.error_code, reply.error_message
         if error == ErrorCode.NONE:
             coordinator = cluster.to(f"{reply.host}:{reply.port}")
             (described,) = coordinator.call(DescribeGroupsRequest(groups=(group,))).groups
-            if described.error_code not in NOT_YET:  # it is, and has taken over
+            if described.error_code not in RETRIABLE:  # the coordinator has loaded the group
                 return coordinator
             error, message = described.error_code, None
-        if error not in NOT_YET or time.monotonic() > deadline:
+        if error not in RETRIABLE or time.monotonic() > deadline:
             refuse(error, group, message)
         time.sleep(0.2)
 
@@ -159,7 +161,7 @@ def _described(coordinator: BrokerConnection, group: str, *, known: bool = True)
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         refuse(described.error_code, group)
     if known and described.group_state == "Dead":
-        raise UsageError("no such group", where=group, hint="see highwater groups list")
+        raise UsageError("this group does not exist", where=group, hint="see highwater groups list")
     return described
 
 
@@ -180,12 +182,12 @@ def _assigned(group: DescribedGroup, member: DescribedGroupMember) -> list[tuple
     try:
         assignment = decode_assignment(member.member_assignment)
     except DecodeError:
-        return []  # a protocol of the members' own
-    return [(each.topic, number) for each in assignment.assigned_partitions for number in each.partitions]
+        return []  # the members use their own assignment format
+    return [(topic.topic, number) for topic in assignment.assigned_partitions for number in topic.partitions]
 
 
 def _targets(cluster: ClusterClient, partitions: Offsets, to: str) -> Offsets:
-    """Within the log, whatever was asked for."""
+    """Return the new offset of every partition, limited to the range of its log."""
     first, end = offsets_at(cluster, partitions, EARLIEST), offsets_at(cluster, partitions, LATEST)
     if to in {"earliest", "latest"}:
         return first if to == "earliest" else end
@@ -194,7 +196,7 @@ def _targets(cluster: ClusterClient, partitions: Offsets, to: str) -> Offsets:
         return {key: end[key] if offset < 0 else offset for key, offset in found.items()}
     if to.isdigit():
         return {key: min(max(int(to), first[key]), end[key]) for key in partitions}
-    raise UsageError(f"no place in a log: {to!r}", where="--to", hint="earliest, latest, 42 or @1760000000000")
+    raise UsageError(f"invalid offset {to!r}", where="--to", hint="use earliest, latest, 42 or @1760000000000")
 
 
 def _commit(coordinator: BrokerConnection, group: str, offsets: Offsets) -> None:

@@ -1,4 +1,4 @@
-"""`highwater log`: what stands in a log on this machine, ours or Apache Kafka's. No broker is asked."""
+"""`highwater log`: dump or verify log files on this machine, ours or Apache Kafka's, without a broker."""
 
 import json
 import sys
@@ -20,35 +20,35 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on sta
 @app.command("dump")
 def dump_command(
     path: PathArgument,
-    records: Annotated[bool, typer.Option("--records/--no-records", help="Also every record.")] = True,
+    records: Annotated[bool, typer.Option("--records/--no-records", help="Also print every record.")] = True,
     json_: JsonOption = False,
 ) -> None:
-    """Print batches and records. Exit code 1 when something cannot be read.
+    """Print batches and records. Exit code 1 if something cannot be read.
 
     Examples: highwater log dump data/orders-0 · highwater log dump --json data/orders-0/00000000000000000000.log
     """
     found = [(segment, list(read_batches(segment))) for segment in find_segments(path)]
     if json_:
-        _print_json({"segments": [_segment_json(*each, records=records) for each in found]})
+        _print_json({"segments": [_segment_json(*segment, records=records) for segment in found]})
     else:
-        for segment, each in found:
-            print(segment)
-            for line in _lines(each, records=records):
+        for path_of_segment, batches in found:
+            print(path_of_segment)
+            for line in _lines(batches, records=records):
                 print(line)
-    broken = any(_is_broken(each) for _, batches in found for each in batches)
-    raise typer.Exit(ExitCode.VIOLATED if broken else ExitCode.HELD)
+    corrupt = any(_is_corrupt(batch) for _, batches in found for batch in batches)
+    raise typer.Exit(ExitCode.VIOLATED if corrupt else ExitCode.HELD)
 
 
 @app.command("verify")
 def verify_command(path: PathArgument, json_: JsonOption = False) -> None:
-    """Check checksums, offsets, records and indexes. Exit code 1 when anything is wrong.
+    """Check checksums, offsets, records and indexes. Exit code 1 for any finding.
 
     Example: highwater log verify data
     """
     segments = find_segments(path)
     findings = [finding for segment in segments for finding in verify_segment(segment)]
     if json_:
-        rows = [{"path": str(each.path), "position": each.position, "what": each.what} for each in findings]
+        rows = [{"path": str(finding.path), "position": finding.position, "what": finding.what} for finding in findings]
         _print_json({"segments": len(segments), "findings": rows})
     else:
         for finding in findings:
@@ -57,18 +57,18 @@ def verify_command(path: PathArgument, json_: JsonOption = False) -> None:
     raise typer.Exit(ExitCode.VIOLATED if findings else ExitCode.HELD)
 
 
-def _is_broken(found: Batch | Finding) -> bool:
+def _is_corrupt(found: Batch | Finding) -> bool:
     return isinstance(found, Finding) or not found.crc_valid or bool(found.trouble)
 
 
 def _lines(found: list[Batch | Finding], *, records: bool) -> Iterator[str]:
-    for each in found:
-        if isinstance(each, Finding):
-            yield f"  byte {each.position}: {each.what}"
+    for batch in found:
+        if isinstance(batch, Finding):
+            yield f"  byte {batch.position}: {batch.what}"
             continue
-        yield "  " + " ".join(f"{key} {value}" for key, value in _batch_fields(each).items())
+        yield "  " + " ".join(f"{key} {value}" for key, value in _batch_fields(batch).items())
         if records:
-            for record in _records(each):
+            for record in _records(batch):
                 yield "    " + " ".join(f"{key} {value}" for key, value in record.items())
 
 
@@ -114,13 +114,15 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _segment_json(segment: Path, found: list[Batch | Finding], *, records: bool) -> dict[str, Any]:
-    batches = [each for each in found if isinstance(each, Batch)]
+    batches = [batch for batch in found if isinstance(batch, Batch)]
     return {
         "path": str(segment),
         "batches": [
             _batch_fields(batch) | ({"records": list(_records(batch))} if records else {}) for batch in batches
         ],
-        "findings": [{"position": each.position, "what": each.what} for each in found if isinstance(each, Finding)],
+        "findings": [
+            {"position": finding.position, "what": finding.what} for finding in found if isinstance(finding, Finding)
+        ],
     }
 
 

@@ -1,4 +1,4 @@
-"""What the tools share: options, tables and JSON."""
+"""Shared parts of the command-line tools: options, tables, JSON, ListOffsets."""
 
 import json
 import sys
@@ -14,11 +14,11 @@ from highwater.reference.client.cluster import ClusterClient, refuse
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 BootstrapOption = Annotated[
-    str, typer.Option("--bootstrap-server", help="Brokers to begin with, HOST:PORT[,HOST:PORT].")
+    str, typer.Option("--bootstrap-server", help="Brokers to connect to, HOST:PORT[,HOST:PORT].")
 ]
 CommandConfigOption = Annotated[
     Path | None,
-    typer.Option("--command-config", help="Client properties of TLS and SASL, as Apache Kafka's tools take."),
+    typer.Option("--command-config", help="Properties file for TLS and SASL, as for Apache Kafka's tools."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -33,8 +33,8 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell."""
-    cells = [list(head), *([_cell(each) for each in row] for row in rows)]
+    """Print rows as columns, each as wide as its widest cell."""
+    cells = [list(head), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -47,7 +47,7 @@ def _cell(value: object) -> str:
 
 
 def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """KEY=VALUE, each given once."""
+    """Parse KEY=VALUE texts into a dict; raise UsageError for another format."""
     found: dict[str, str] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -58,7 +58,7 @@ def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 def numbers(text: str, where: str) -> tuple[int, ...]:
-    """`1,2,3`."""
+    """Parse a list like `1,2,3`; raise UsageError for another format."""
     parts = text.split(",")
     if not all(part.strip().isdigit() for part in parts):
         raise UsageError(f"expected numbers like 1,2,3, not {text!r}", where=where)
@@ -66,7 +66,7 @@ def numbers(text: str, where: str) -> tuple[int, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# ListOffsets (key 2) for many partitions, each asked of its leader.
+# ListOffsets (key 2) for many partitions, sent to the leader of each.
 
 
 LATEST: Final = -1
@@ -76,27 +76,34 @@ Offsets = dict[tuple[str, int], int]
 
 
 def leaders(cluster: ClusterClient, topics: Iterable[str]) -> Offsets:
-    """The broker that leads each partition; UsageError for one without a leader."""
+    """Return the leader's broker id of every partition; raise UsageError for a partition without a leader."""
     found: Offsets = {}
     names = sorted(set(topics))
     for topic in cluster.metadata(*names).topics if names else ():
         for part in topic.partitions:
             if part.leader_id < 0:
-                raise UsageError("no leader", where=f"{topic.name}-{part.partition_index}", hint="see highwater elect")
+                raise UsageError(
+                    "the partition has no leader",
+                    where=f"{topic.name}-{part.partition_index}",
+                    hint="start its replicas, or see highwater elect",
+                )
             found[str(topic.name), part.partition_index] = part.leader_id
     return found
 
 
 def offsets_at(cluster: ClusterClient, partitions: Iterable[tuple[str, int]], timestamp: int) -> Offsets:
-    """The first offset at or after a time in milliseconds, -1 if none is; or the ends, `LATEST` and `EARLIEST`."""
+    """Return the first offset at or after a timestamp in ms (-1 if none) of every partition.
+
+    `LATEST` and `EARLIEST` as timestamp return the log end and the log start.
+    """
     keys = sorted(partitions)
-    led_by = leaders(cluster, (topic for topic, _ in keys))
+    leader_ids = leaders(cluster, (topic for topic, _ in keys))
     found: Offsets = {}
     for key in keys:
         topic, number = key
         part = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
         request = ListOffsetsRequest(replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic, partitions=(part,)),))
-        (answer,) = cluster.broker(led_by[key]).call(request).topics[0].partitions
+        (answer,) = cluster.broker(leader_ids[key]).call(request).topics[0].partitions
         refuse(answer.error_code, f"{topic}-{number}")
         found[key] = answer.offset
     return found

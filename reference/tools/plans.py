@@ -1,4 +1,4 @@
-"""Reassignment plans: the JSON of kafka-reassign-partitions.sh, read, written and proposed."""
+"""Read, write and propose reassignment plans, in the JSON format of kafka-reassign-partitions.sh."""
 
 import json
 from pathlib import Path
@@ -26,16 +26,18 @@ class PlanFile(msgspec.Struct, frozen=True):
 
 
 def read_plan(path: Path) -> Plan:
-    """UsageError for a file that is no plan, names a partition twice, or a replica twice in one partition."""
+    """Read a plan file; raise UsageError if it is invalid, or names a partition or replica twice."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=PlanFile)
     except OSError as error:
         raise UsageError(f"cannot read this plan ({error.strerror})", where=str(path)) from error
     except msgspec.DecodeError as error:
-        raise UsageError(f"no plan: {error}", where=str(path), hint="see highwater reassign generate --help") from error
+        raise UsageError(
+            f"this file is not a plan: {error}", where=str(path), hint="see highwater reassign generate --help"
+        ) from error
     if found.version != VERSION or not found.partitions:
         raise UsageError("expected version 1 and at least one partition", where=str(path))
-    plan = {(each.topic, each.partition): each.replicas for each in found.partitions}
+    plan = {(planned.topic, planned.partition): planned.replicas for planned in found.partitions}
     if len(plan) < len(found.partitions):
         raise UsageError("a partition is named more than once", where=str(path))
     for (topic, partition), replicas in plan.items():
@@ -45,7 +47,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """As Kafka's own tool writes it; it takes our plans, and we take its."""
+    """Return a plan as the JSON object of Apache Kafka's tool; the plans of both tools are interchangeable."""
     parts = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}
         for (topic, partition), replicas in sorted(plan.items())
@@ -58,13 +60,13 @@ def to_text(plan: Plan) -> str:
 
 
 def propose(current: Plan, brokers: dict[int, str | None]) -> Plan:
-    """The same topics spread anew over these brokers (id to rack), as if they were created there."""
+    """Return a plan that distributes the topics over these brokers (id to rack) as a topic creation would."""
     proposed: Plan = {}
     for topic in sorted({name for name, _ in current}):
         partitions = sorted(number for name, number in current if name == topic)
         factor = max(len(current[topic, number]) for number in partitions)
         if factor > len(brokers):
-            raise UsageError(f"{factor} replicas do not fit on {len(brokers)} brokers", where=topic)
+            raise UsageError(f"{factor} replicas need more than the {len(brokers)} given brokers", where=topic)
         placed = assign_replicas(brokers, len(partitions), factor, start=0)
         proposed |= {(topic, number): placed[slot] for slot, number in enumerate(partitions)}
     return proposed

@@ -1,4 +1,4 @@
-"""`highwater reassign`: move replicas by a plan (kafka-reassign-partitions.sh; KIP-455)."""
+"""`highwater reassign`: move replicas as a plan says (kafka-reassign-partitions.sh; KIP-455)."""
 
 import time
 from collections.abc import Iterable
@@ -30,31 +30,31 @@ app = typer.Typer(no_args_is_help=True)
 
 METADATA_LAG_S = 2.0
 POLL_S = 0.2
-PlanArgument = Annotated[Path, typer.Argument(help="A plan: JSON as kafka-reassign-partitions.sh reads and writes it.")]
+PlanArgument = Annotated[Path, typer.Argument(help="A plan file, JSON as for kafka-reassign-partitions.sh.")]
 EXIT_OF_STATE = {"done": ExitCode.HELD, "moving": ExitCode.UNDECIDED, "elsewhere": ExitCode.VIOLATED}
 
 
 @app.command("generate")
 def generate_command(
-    topic: Annotated[list[str], typer.Argument(help="Topics to spread anew.")],
+    topic: Annotated[list[str], typer.Argument(help="Topics to move.")],
     bootstrap: BootstrapOption,
-    brokers: Annotated[str, typer.Option(help="Brokers that shall hold them, e.g. 4,5,6.")],
+    brokers: Annotated[str, typer.Option(help="Ids of the brokers to move them to, e.g. 4,5,6.")],
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Propose a plan. Keep the current assignment, which is printed too: executing it is the way back.
+    """Propose a plan. Save the current assignment, which is printed too: execute it to undo the plan.
 
     Example: highwater reassign generate orders --brokers 4,5,6 --bootstrap-server localhost:9092
     """
-    wanted = numbers(brokers, "--brokers")
+    broker_ids = numbers(brokers, "--brokers")
     with connect(bootstrap, command_config) as cluster:
         metadata = cluster.metadata(*topic)
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
         current = _assigned(metadata)
-    missing = sorted(set(wanted) - set(racks))
+    missing = sorted(set(broker_ids) - set(racks))
     if missing:
         raise UsageError(f"brokers {missing} are not alive", where="--brokers", hint=f"alive: {sorted(racks)}")
-    proposed = propose(current, {broker: racks[broker] for broker in wanted})
+    proposed = propose(current, {broker: racks[broker] for broker in broker_ids})
     if json_:
         print_json({"current": plan_json(current), "proposed": plan_json(proposed)})
     else:
@@ -74,10 +74,10 @@ def _assigned(metadata: Any) -> Plan:
 def execute_command(
     plan_file: PlanArgument,
     bootstrap: BootstrapOption,
-    wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait until all is moved; 0 only begins.")] = 0,
+    wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for completion; 0: do not wait.")] = 0,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Begin to move replicas as the plan says.
+    """Start to move replicas as the plan says.
 
     Example: highwater reassign execute plan.json --wait 60 --bootstrap-server localhost:9092
     """
@@ -88,8 +88,8 @@ def execute_command(
         for topic in reply.responses:
             for part in topic.partitions:
                 refuse(part.error_code, f"{topic.name}-{part.partition_index}", part.error_message)
-        states = _awaited(cluster, plan, wait_s, over={"done"})
-        _tell(states, json_=False)
+        states = _wait_for_states(cluster, plan, wait_s, final_states={"done"})
+        _print(states, json_=False)
         if wait_s:
             _exit(states.values())
 
@@ -115,32 +115,35 @@ def verify_command(
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Is the plan carried out? Exit code 0: all is done; 3: still moving; 1: replicas are elsewhere.
+    """Check whether a plan is complete. Exit code 0: done; 3: still moving; 1: replicas are elsewhere.
 
     Example: highwater reassign verify plan.json --bootstrap-server localhost:9092
     """
     plan = read_plan(plan_file)
     with connect(bootstrap, command_config) as cluster:
-        states = _awaited(cluster, plan, METADATA_LAG_S, over={"done", "moving"})
-    _tell(states, json_=json_)
+        states = _wait_for_states(cluster, plan, METADATA_LAG_S, final_states={"done", "moving"})
+    _print(states, json_=json_)
     _exit(states.values())
 
 
-def _awaited(cluster: ClusterClient, plan: Plan, wait_s: float, *, over: set[str]) -> dict[Key, str]:
-    """The states once they are only such as end the waiting, or after so long.
+def _wait_for_states(cluster: ClusterClient, plan: Plan, wait_s: float, *, final_states: set[str]) -> dict[Key, str]:
+    """Return the states when all are in `final_states`, or after `wait_s` seconds.
 
-    A broker's metadata may lag behind what the controller has done: "elsewhere" is believed only if it lasts.
+    A broker's metadata may lag behind the controller, so "elsewhere" is final only after the wait.
     """
     deadline = time.monotonic() + wait_s
     while True:
         states = _states(cluster, plan)
-        if set(states.values()) <= over or time.monotonic() >= deadline:
+        if set(states.values()) <= final_states or time.monotonic() >= deadline:
             return states
         time.sleep(POLL_S)
 
 
 def _states(cluster: ClusterClient, plan: Plan) -> dict[Key, str]:
-    """Moving is asked first: what ends between the two questions shows as done."""
+    """Return the state of every partition.
+
+    ListPartitionReassignments is sent before Metadata: a move that completes in between is reported as done.
+    """
     reply = cluster.controller().call(ListPartitionReassignmentsRequest(topics=None))
     refuse(reply.error_code, "reassignments", reply.error_message)
     moving = {(topic.name, part.partition_index) for topic in reply.topics for part in topic.partitions}
@@ -151,9 +154,9 @@ def _states(cluster: ClusterClient, plan: Plan) -> dict[Key, str]:
     }
 
 
-def _tell(states: dict[Key, str], *, json_: bool) -> None:
+def _print(states: dict[Key, str], *, json_: bool) -> None:
     if json_:
-        print_json({"partitions": [{"topic": t, "partition": p, "state": each} for (t, p), each in states.items()]})
+        print_json({"partitions": [{"topic": t, "partition": p, "state": state} for (t, p), state in states.items()]})
     else:
         print_table(("topic", "partition", "state"), [(*key, state) for key, state in states.items()])
 

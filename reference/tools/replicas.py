@@ -1,8 +1,7 @@
-"""`highwater replicas verify`: are all copies of a partition the same? (kafka-replica-verification.sh)
+"""`highwater replicas verify`: check that all replicas of a partition are identical (kafka-replica-verification.sh).
 
-Every replica is read as a debugging consumer, whom a follower answers too, from the start of the log to the lowest
-high watermark of its replicas; batch by batch the checksums must agree. Offsets, records and attributes are under the
-checksum; the base offset is compared beside it.
+The tool reads every replica as a debugging consumer, which followers serve too, from the log start to the lowest high
+watermark of the replicas. It compares base offset and checksum of every batch; the checksum covers the rest.
 """
 
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ Batch = tuple[int, int]  # base offset, checksum
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of one partition: how many batches agree below `until`, and where the first replica differs (-1: nowhere)."""
+    """The result for one partition: the number of equal batches below `until`, and the first difference (-1: none)."""
 
     topic: str
     partition: int
@@ -50,28 +49,28 @@ class Comparison:
 @app.command("verify")
 def verify_command(
     bootstrap: BootstrapOption,
-    topic: Annotated[list[str] | None, typer.Argument(help="Topics; none means all.")] = None,
+    topic: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.")] = None,
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Compare every replica of every partition by checksum. Exit code 1 when two copies differ.
+    """Compare the replicas of every partition by checksum. Exit code 1 if two of them differ.
 
     Example: highwater replicas verify orders --bootstrap-server localhost:9092
     """
     with connect(bootstrap, command_config) as cluster:
         addresses, found = cluster.addresses(), []
-        for each in sorted(cluster.metadata(*(topic or [])).topics, key=lambda each: str(each.name)):
-            for part in sorted(each.partitions, key=lambda part: part.partition_index):
+        for described in sorted(cluster.metadata(*(topic or [])).topics, key=lambda described: str(described.name)):
+            for part in sorted(described.partitions, key=lambda part: part.partition_index):
                 alive = {node: cluster.to(addresses[node]) for node in part.replica_nodes if node in addresses}
-                key = (str(each.name), part.partition_index)
+                key = (str(described.name), part.partition_index)
                 found.append(_compare(alive, key, offsets_at(cluster, [key], EARLIEST)[key]))
-    _tell(found, json_=json_)
-    raise typer.Exit(ExitCode.VIOLATED if any(each.differing for each in found) else ExitCode.HELD)
+    _print(found, json_=json_)
+    raise typer.Exit(ExitCode.VIOLATED if any(comparison.differing for comparison in found) else ExitCode.HELD)
 
 
 def _compare(replicas: dict[int, BrokerConnection], key: tuple[str, int], start: int) -> Comparison:
-    until = min(_fetch(each, key, start).high_watermark for each in replicas.values())
-    streams = [_batches(each, key, start, until) for each in replicas.values()]
+    until = min(_fetch(replica, key, start).high_watermark for replica in replicas.values())
+    streams = [_batches(replica, key, start, until) for replica in replicas.values()]
     same, ids = 0, tuple(replicas)
     for batches in zip_longest(*streams):
         differing = tuple(node for node, batch in zip(ids, batches, strict=True) if batch != batches[0])
@@ -83,7 +82,7 @@ def _compare(replicas: dict[int, BrokerConnection], key: tuple[str, int], start:
 
 
 def _batches(replica: BrokerConnection, key: tuple[str, int], start: int, until: int) -> Iterator[Batch]:
-    """Whole batches below `until`; a replica whose log ends earlier just ends."""
+    """Yield the complete batches below `until`; fewer if the replica's log ends earlier."""
     offset = start
     while offset < until:
         headers = [header for _, header in entries(_fetch(replica, key, offset).records or b"")]
@@ -105,14 +104,16 @@ def _fetch(replica: BrokerConnection, key: tuple[str, int], offset: int) -> Part
     return found
 
 
-def _tell(found: list[Comparison], *, json_: bool) -> None:
+def _print(found: list[Comparison], *, json_: bool) -> None:
     head = ("topic", "partition", "replicas", "until", "batches", "result")
     rows = [
         (
-            each.topic, each.partition, each.replicas, each.until, each.batches,
-            f"{list(each.differing)} differ at offset {each.differs_at}" if each.differing else "same",
+            comparison.topic, comparison.partition, comparison.replicas, comparison.until, comparison.batches,
+            f"{list(comparison.differing)} differ at offset {comparison.differs_at}"
+            if comparison.differing
+            else "same",
         )
-        for each in found
+        for comparison in found
     ]  # fmt: skip
     if json_:
         print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows]})

@@ -1,6 +1,6 @@
-"""Segment files read as they lie on a disk, ours or Apache Kafka's, without changing anything.
+"""Read and verify segment files on a disk, ours or Apache Kafka's, without changing them.
 
-A tool looks at damaged files: what cannot be read is a finding, and the walk over a file ends there.
+The files may be damaged: data that cannot be read is a finding, and ends the scan of that file.
 """
 
 import mmap
@@ -18,7 +18,7 @@ from highwater.reference.wire.records import BatchHeader, Record
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something is not as it should be at a byte of a file."""
+    """A problem at one byte position of a file."""
 
     path: Path
     position: int
@@ -40,14 +40,17 @@ class Batch:
 
 
 def find_segments(path: Path) -> list[Path]:
-    """The `.log` files that a path names: one, those of a partition, or all of a data folder. UsageError for none."""
+    """Return the `.log` files of a path: one file, a partition's folder, or a data folder.
+
+    Raises UsageError if there are none.
+    """
     if path.is_file() and path.suffix == ".log":
         return [path]
     found = sorted([*path.glob("*.log"), *path.glob("*/*.log")]) if path.is_dir() else []
-    segments = [each for each in found if each.stem.isdigit()]
+    segments = [file for file in found if file.stem.isdigit()]
     if not segments:
-        hint = "name a segment's .log file, a partition's folder or a broker's data folder"
-        raise UsageError("no log segments here", where=str(path), hint=hint)
+        hint = "give a segment's .log file, a partition's folder or a broker's data folder"
+        raise UsageError("there are no log segments here", where=str(path), hint=hint)
     return segments
 
 
@@ -59,17 +62,17 @@ def _content(path: Path) -> bytes | mmap.mmap:
 
 
 def read_batches(path: Path) -> Iterator[Batch | Finding]:
-    """Every batch of a segment file, and a finding where there is none."""
+    """Yield every batch of a segment file; a finding if the rest is not a complete batch."""
     content = _content(path)
     position, end = 0, len(content)
     while position < end:
         try:
             header = read_entry_header(content[position : position + 61])
         except WireError as error:
-            yield Finding(path, position, f"{end - position} bytes that are no batch: {error}")
+            yield Finding(path, position, f"{end - position} bytes are not a valid batch: {error}")
             return
         if position + header.size > end:
-            yield Finding(path, position, f"a batch of {header.size} bytes, of which {end - position} are there")
+            yield Finding(path, position, f"only {end - position} bytes of a batch of {header.size} bytes")
             return
         yield _batch(content[position : position + header.size], position, header)
         position += header.size
@@ -84,7 +87,7 @@ def _batch(data: bytes, position: int, header: BatchHeader) -> Batch:
 
 
 def verify_segment(path: Path) -> Iterator[Finding]:
-    """Checksums, offsets that rise, records that can be read, and indexes that agree with the log."""
+    """Check that checksums match, offsets ascend, records can be decoded, and the indexes agree with the log."""
     batches: list[BatchHeader] = []
     positions: list[int] = []
     expected = int(path.stem)
@@ -105,11 +108,11 @@ def _verify_batch(path: Path, batch: Batch, expected: int) -> Iterator[Finding]:
     offsets = [record.offset for record in batch.records]
     troubles = (
         (not batch.crc_valid, "the CRC does not match"),
-        (header.base_offset < expected, f"offset {header.base_offset}, where {expected} or more must come"),
-        (bool(batch.trouble), f"its records cannot be read: {batch.trouble}"),
-        (any(one >= two for one, two in pairwise(offsets)), "offsets of records do not rise"),
+        (header.base_offset < expected, f"offset {header.base_offset} is below the expected {expected}"),
+        (bool(batch.trouble), f"the records cannot be decoded: {batch.trouble}"),
+        (any(left >= right for left, right in pairwise(offsets)), "the offsets of the records do not ascend"),
         (bool(offsets) and offsets[-1] > header.last_offset, f"a record past the last offset {header.last_offset}"),
-        (bool(offsets) and offsets[0] < expected, f"a record of offset {offsets[0] if offsets else 0} comes twice"),
+        (bool(offsets) and offsets[0] < expected, f"the record at offset {offsets[0] if offsets else 0} is repeated"),
     )
     return (Finding(path, batch.position, what) for wrong, what in troubles if wrong)
 
@@ -120,9 +123,9 @@ def _verify_index(path: Path, base: int, positions: list[int], batches: list[Bat
         slot = slots.get(position)
         offset = base + relative
         if slot is None:
-            yield Finding(path, at, f"offset {offset} is said to be at byte {position}, where no batch begins")
+            yield Finding(path, at, f"the entry for offset {offset} points to byte {position}, where no batch begins")
         elif not (batches[slot - 1].last_offset if slot else base - 1) < offset <= batches[slot].last_offset:
-            yield Finding(path, at, f"the batch at byte {position} does not hold offset {offset}")
+            yield Finding(path, at, f"the batch at byte {position} does not contain offset {offset}")
 
 
 def _verify_time_index(path: Path, base: int, batches: list[BatchHeader]) -> Iterator[Finding]:
@@ -134,7 +137,7 @@ def _verify_time_index(path: Path, base: int, batches: list[BatchHeader]) -> Ite
 
 
 def _index_entries(path: Path, size: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Position and fields of each entry; Kafka keeps room behind the last one, filled with zeros."""
+    """Return position and fields of every entry, without the zeros that Kafka preallocates after the last one."""
     entry = OFFSET_ENTRY if size == OFFSET_ENTRY.size else TIME_ENTRY
     data = path.read_bytes().rstrip(b"\0") if path.is_file() else b""
     data += bytes(-len(data) % size)

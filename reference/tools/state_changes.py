@@ -1,4 +1,4 @@
-"""`highwater state-changes merge`: the state-change logs of many brokers as one story (StateChangeLogMerger)."""
+"""`highwater state-changes merge`: merge the state-change logs of many brokers by time (StateChangeLogMerger)."""
 
 import heapq
 import re
@@ -20,32 +20,38 @@ LOG_NAME: Final = "state-change.log"
 @app.command("merge")
 def merge_command(
     file: Annotated[list[Path], typer.Argument(help=f"{LOG_NAME} files, ours or Apache Kafka's; or folders of them.")],
-    topic: Annotated[str | None, typer.Option(help="Only lines about this topic.")] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Only these partitions of it, repeatable.")] = None,
-    start: Annotated[str | None, typer.Option(help="Not before, e.g. '2026-11-21 14:00:00,000' or a prefix.")] = None,
-    end: Annotated[str | None, typer.Option(help="Not after.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Print only lines about this topic.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(help="Print only these partitions of the topic, repeatable.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="The first time, e.g. '2026-11-21 14:00:00,000' or a prefix.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="The last time, in the same format.")] = None,
 ) -> None:
-    """Print all lines in the order of their times; a line without one belongs to the one before it.
+    """Print all lines in time order; a line without a time belongs to the line before it.
 
     Example: highwater state-changes merge data/broker-*/state-change.log --topic orders --partition 0
     """
     if partition and topic is None:
         raise UsageError("--partition needs --topic")
-    about = _pattern(topic, partition or [])
+    pattern = _pattern(topic, partition or [])
     for stamp, text in heapq.merge(*(_entries(path) for path in _files(file)), key=itemgetter(0)):
-        if (start is None or stamp >= start) and (end is None or stamp[: len(end)] <= end) and about.search(text):
+        if (start is None or stamp >= start) and (end is None or stamp[: len(end)] <= end) and pattern.search(text):
             print(text)
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    found = [each for path in paths for each in (sorted(path.rglob(LOG_NAME)) if path.is_dir() else [path])]
+    found = [file for path in paths for file in (sorted(path.rglob(LOG_NAME)) if path.is_dir() else [path])]
     if not found:
-        raise UsageError(f"no {LOG_NAME} in there", where=", ".join(map(str, paths)))
+        raise UsageError(
+            f"there is no {LOG_NAME} here", where=", ".join(map(str, paths)), hint="give a broker's log_dir"
+        )
     return found
 
 
 def _pattern(topic: str | None, partitions: list[int]) -> re.Pattern[str]:
-    """Of `orders-0` and, as Apache Kafka up to 0.11 wrote, `[orders,0]`."""
+    """Return the pattern of a partition: `orders-0`, or `[orders,0]` as Apache Kafka wrote until 0.11."""
     if topic is None:
         return re.compile("")
     number = "|".join(map(str, partitions)) or r"\d+"
@@ -56,7 +62,7 @@ def _pattern(topic: str | None, partitions: list[int]) -> re.Pattern[str]:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, str]]:
-    """Time and text of each entry; what stands before the first time is dropped."""
+    """Yield (time, text) of every entry; lines before the first time are dropped."""
     stamp, text = "", ""
     with path.open(errors="replace") as lines:
         for line in lines:

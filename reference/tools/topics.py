@@ -36,7 +36,7 @@ from highwater.reference.wire.messages.topics import (
 app = typer.Typer(no_args_is_help=True)
 
 TOPIC_RESOURCE = 2
-SET_TO_TOPIC = (1,)  # DescribeConfigs: where a value comes from
+TOPIC_SOURCES = (1,)  # DescribeConfigs: the config_source of values set on the topic
 SET, DELETE = 0, 1
 TIMEOUT_MS = 20_000
 
@@ -47,8 +47,8 @@ TopicArgument = Annotated[str, typer.Argument(help="Name of the topic.")]
 def create_command(
     topic: TopicArgument,
     bootstrap: BootstrapOption,
-    partitions: Annotated[int, typer.Option(help="-1: what the broker's settings say.")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1: what the broker's settings say.")] = -1,
+    partitions: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     replica_assignment: Annotated[
         str | None, typer.Option(help="Brokers of each partition, e.g. 1:2,2:3; the first is preferred.")
     ] = None,
@@ -64,7 +64,7 @@ def create_command(
     if replica_assignment is not None:
         lists = [numbers(part.replace(":", ","), "--replica-assignment") for part in replica_assignment.split(",")]
         assigned = tuple(CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(lists))
-    wanted = CreatableTopic(
+    creatable_topic = CreatableTopic(
         name=topic,
         num_partitions=partitions,
         replication_factor=replication_factor,
@@ -72,7 +72,7 @@ def create_command(
         configs=tuple(CreatableTopicConfig(name=k, value=v) for k, v in pairs(config, "--config").items()),
     )
     with connect(bootstrap, command_config) as cluster:
-        reply = cluster.controller().call(CreateTopicsRequest(topics=(wanted,), timeout_ms=TIMEOUT_MS))
+        reply = cluster.controller().call(CreateTopicsRequest(topics=(creatable_topic,), timeout_ms=TIMEOUT_MS))
         for result in reply.topics:
             refuse(result.error_code, topic, result.error_message)
     print(f"created {topic}")
@@ -97,33 +97,33 @@ def list_command(
 @app.command("describe")
 def describe_command(
     bootstrap: BootstrapOption,
-    topic: Annotated[list[str] | None, typer.Argument(help="Topics; none means all.")] = None,
+    topic: Annotated[list[str] | None, typer.Argument(help="Topics; default: all.")] = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only partitions with a replica out of the ISR.")
+        bool, typer.Option("--under-replicated", help="Show only partitions with a replica outside the ISR.")
     ] = False,
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Leader, replicas and ISR of each partition, and the settings that differ from the default.
+    """Show leader, replicas and ISR of each partition, and the settings that differ from the default.
 
     Example: highwater topics describe orders --bootstrap-server localhost:9092
     """
     with connect(bootstrap, command_config) as cluster:
-        found = sorted(cluster.metadata(*(topic or [])).topics, key=lambda each: str(each.name))
+        found = sorted(cluster.metadata(*(topic or [])).topics, key=lambda described: str(described.name))
         rows = [
             (
-                str(each.name),
+                str(described.name),
                 part.partition_index,
                 part.leader_id,
                 part.leader_epoch,
                 part.replica_nodes,
                 part.isr_nodes,
             )
-            for each in found
-            for part in sorted(each.partitions, key=lambda part: part.partition_index)
+            for described in found
+            for part in sorted(described.partitions, key=lambda part: part.partition_index)
             if not under_replicated or len(part.isr_nodes) < len(part.replica_nodes)
         ]
-        settings = {str(each.name): _settings(cluster, str(each.name)) for each in found}
+        settings = {str(described.name): _settings(cluster, str(described.name)) for described in found}
     head = ("topic", "partition", "leader", "leader_epoch", "replicas", "isr")
     if json_:
         print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows], "configs": settings})
@@ -138,19 +138,19 @@ def _settings(cluster: ClusterClient, topic: str) -> dict[str, str | None]:
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     (result,) = cluster.call(DescribeConfigsRequest(resources=(resource,))).results
     refuse(result.error_code, topic, result.error_message)
-    return {each.name: each.value for each in result.configs if each.config_source in SET_TO_TOPIC}
+    return {entry.name: entry.value for entry in result.configs if entry.config_source in TOPIC_SOURCES}
 
 
 @app.command("alter")
 def alter_command(
     topic: TopicArgument,
     bootstrap: BootstrapOption,
-    partitions: Annotated[int | None, typer.Option(help="The new total; it can only grow.")] = None,
+    partitions: Annotated[int | None, typer.Option(help="The new number of partitions; it can only grow.")] = None,
     config: Annotated[list[str] | None, typer.Option(help="Set KEY=VALUE, repeatable.")] = None,
-    delete_config: Annotated[list[str] | None, typer.Option(help="Back to the default, repeatable.")] = None,
+    delete_config: Annotated[list[str] | None, typer.Option(help="Reset KEY to the default, repeatable.")] = None,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Give a topic more partitions, or other settings.
+    """Add partitions to a topic, or change its settings.
 
     Example: highwater topics alter orders --partitions 6 --config retention.ms=3600000
     --bootstrap-server localhost:9092
@@ -166,8 +166,8 @@ def alter_command(
     with connect(bootstrap, command_config) as cluster:
         replies: list[Any] = []
         if partitions is not None:
-            grown = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
-            request = CreatePartitionsRequest(topics=(grown,), timeout_ms=TIMEOUT_MS)
+            enlarged_topic = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+            request = CreatePartitionsRequest(topics=(enlarged_topic,), timeout_ms=TIMEOUT_MS)
             replies += cluster.controller().call(request).results
         if changes:
             resource = IncrementalAlterConfigsResource(
@@ -181,7 +181,7 @@ def alter_command(
 
 @app.command("delete")
 def delete_command(
-    topic: Annotated[list[str], typer.Argument(help="Topics to delete, with all that is in them.")],
+    topic: Annotated[list[str], typer.Argument(help="Topics to delete, with all their records.")],
     bootstrap: BootstrapOption,
     command_config: CommandConfigOption = None,
 ) -> None:

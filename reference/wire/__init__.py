@@ -1,12 +1,12 @@
-"""Kafka's wire protocol: bytes to messages and back, without I/O.
+"""Kafka's wire protocol: encode and decode messages, without I/O.
 
-`schema` has the annotations, and `messages` one module for each API, written in them. From the annotations come
+`schema` defines the field annotations, and `messages` the messages of all APIs. Derived from the annotations are
 
 - `readers` and `writers`, the fast codec behind `codec.encode` and `codec.decode`;
-- `described`, the same formats as constructs of `primitives`: slower, readable, and the oracle of the fast ones;
+- `constructs`, a slower description of the same formats, which tests use as the oracle of the fast codec;
 - `strategies` for Hypothesis, and the text of `printer`.
 
-`registry` finds an API by key or class, `framing` puts headers and sizes around messages, and `records` reads and
-writes what Produce and Fetch carry, with `compression` and `varint` under it. What goes wrong is in `errors`: bad bytes
-raise `DecodeError` and nothing else.
+`registry` finds an API by key or class, `framing` adds headers and sizes, and `records` encodes and decodes the record
+batches of Produce and Fetch, with `compression` and `varint`. `errors` has the exceptions: invalid bytes raise
+`DecodeError` and nothing else.
 """

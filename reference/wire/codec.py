@@ -1,4 +1,4 @@
-"""Messages to bytes and back, without headers and frames (those are in `framing`)."""
+"""Encode and decode messages, without headers and frames (those are in `framing`)."""
 
 import struct
 from typing import TypeVar
@@ -12,14 +12,14 @@ M = TypeVar("M")
 
 
 def encode(message: object, version: int) -> bytes:
-    """Write a message. Raises `EncodeError` for what this version cannot say."""
+    """Encode a message. Raises `EncodeError` for a value that this version cannot represent."""
     out = bytearray()
     encode_into(out, message, version)
     return bytes(out)
 
 
 def encode_into(out: bytearray, message: object, version: int) -> None:
-    """Append a message to what is there; on `EncodeError` there may be half of it."""
+    """Append an encoded message; after an `EncodeError`, `out` may contain a part of it."""
     write = struct_writer(message_layout(type(message), version))
     try:
         write(out, message)
@@ -28,15 +28,15 @@ def encode_into(out: bytearray, message: object, version: int) -> None:
 
 
 def decode(cls: type[M], version: int, data: bytes, position: int = 0) -> M:
-    """Read a message that takes all bytes from the position on. Raises `DecodeError` and nothing else for bad bytes."""
+    """Decode a message that uses all bytes from the position on. Raises `DecodeError` and nothing else."""
     message, end = decode_prefix(cls, version, data, position)
     if end != len(data):
-        raise TrailingBytesError(f"{len(data) - end} bytes behind {cls.__name__} version {version}")
+        raise TrailingBytesError(f"{len(data) - end} bytes after {cls.__name__} version {version}")
     return message
 
 
 def decode_prefix(cls: type[M], version: int, data: bytes, position: int = 0) -> tuple[M, int]:
-    """Like `decode`, but returns the position behind the message and leaves what follows alone."""
+    """Decode a message; return it and the position after it, and ignore the bytes that follow."""
     read = struct_reader(message_layout(cls, version))
     try:
         return read(data, position)

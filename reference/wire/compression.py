@@ -1,8 +1,8 @@
-"""The codecs of record batches, bounded: nothing decompresses to more than the caller accepts.
+"""The compression codecs of record batches; the caller limits the decompressed size.
 
-Java clients write snappy in xerial's framing (a header, then blocks behind their sizes), others write it raw; both are
-read, the framing is written. LZ4 is the frame format, but Java reads only frames of independent blocks, so the frame
-is put together here; its header has constant fields and therefore a constant checksum.
+Java clients write snappy in xerial's framing (a header, then blocks with their sizes), others write raw snappy. This
+module reads both and writes the framing. LZ4 uses the frame format. Java reads only frames with independent blocks, so
+this module builds the frame itself; its header is constant, including the checksum.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from highwater.reference.wire.errors import CompressionError
 
 
 class Compression(IntEnum):
-    """Bits 0 to 2 of a batch's attributes."""
+    """The codec of a batch: bits 0 to 2 of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -26,17 +26,17 @@ class Compression(IntEnum):
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
-"""The magic, the version written and the oldest version that can read it."""
+"""The magic, the version, and the oldest compatible version."""
 XERIAL_BLOCK: Final = 32 * 1024
 
 LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
-"""Magic, flags (version 1, independent blocks, no checksums), blocks of at most 64 KiB, checksum of the two."""
+"""Magic, flags (version 1, independent blocks, no checksums), block size (64 KiB), checksum of flags and block size."""
 LZ4_BLOCK: Final = 64 * 1024
 LZ4_STORED: Final = 0x80000000
-"""In a block's size: the block is not compressed."""
+"""A flag in a block's size: the block is not compressed."""
 
 LZ4_DESCRIPTOR_END: Final = 6
-"""Behind magic, flags and block size: where the checksum stands, unless a content size comes first."""
+"""The position of the checksum, after magic, flags and block size, if there is no content size."""
 LZ4_CONTENT_SIZE: Final = 0x08
 LZ4_DICTIONARY: Final = 0x01
 
@@ -50,11 +50,11 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def decompress(codec: Compression, data: bytes, max_bytes: int) -> bytes:
-    """Raises `CompressionError` for bad data, and for more than `max_bytes` of good data."""
+    """Decompress data. Raises `CompressionError` for invalid data, and for more than `max_bytes` of output."""
     if codec is not Compression.NONE:
         return _DECOMPRESS[codec](data, max_bytes)
     if len(data) > max_bytes:
-        raise CompressionError(f"{len(data)} bytes; {max_bytes} is the most")
+        raise CompressionError(f"{len(data)} bytes exceed the maximum of {max_bytes}")
     return data
 
 
@@ -82,28 +82,29 @@ def _lz4_block(block: bytes) -> bytes:
     return (LZ4_STORED | len(block)).to_bytes(4, "little") + block
 
 
-def mend_lz4(frame: bytes) -> bytes:
-    """A frame of magic 0 with the checksum that it should have: Java's once covered the frame's magic too (KAFKA-3160).
+def fix_lz4_checksum(frame: bytes) -> bytes:
+    """Return an LZ4 frame of a magic 0 message with a correct header checksum.
 
-    Both are read. Raises `CompressionError` for a header whose checksum is neither.
+    Old Java clients included the frame's magic in the checksum (KAFKA-3160); both forms are accepted. Raises
+    `CompressionError` for any other checksum.
     """
     if len(frame) < len(LZ4_HEADER) or frame[4] & LZ4_DICTIONARY:
-        raise CompressionError(f"{len(frame)} bytes hold no LZ4 frame header that Kafka writes")
+        raise CompressionError(f"{len(frame)} bytes have no LZ4 frame header as Kafka writes it")
     end = LZ4_DESCRIPTOR_END + (8 if frame[4] & LZ4_CONTENT_SIZE else 0)
-    right, broken = _lz4_checksum(frame[4:end]), _lz4_checksum(frame[:end])
-    if end >= len(frame) or frame[end] not in {right, broken}:
+    correct, legacy = _lz4_checksum(frame[4:end]), _lz4_checksum(frame[:end])
+    if end >= len(frame) or frame[end] not in {correct, legacy}:
         raise CompressionError("LZ4 frame header fails its checksum")
-    return frame[:end] + bytes((right,)) + frame[end + 1 :]
+    return frame[:end] + bytes((correct,)) + frame[end + 1 :]
 
 
-def spoil_lz4(frame: bytes) -> bytes:
-    """A frame of ours as a reader of magic 0 wants it, with the checksum over too much (KAFKA-3160)."""
+def legacy_lz4_checksum(frame: bytes) -> bytes:
+    """Return an LZ4 frame with the header checksum that readers of magic 0 messages expect (KAFKA-3160)."""
     end = LZ4_DESCRIPTOR_END
     return frame[:end] + bytes((_lz4_checksum(frame[:end]),)) + frame[end + 1 :]
 
 
 def _lz4_checksum(data: bytes) -> int:
-    """The second byte of xxHash (32 bits, seed 0) of fewer than 16 bytes: all that a frame header has."""
+    """Return the second byte of xxHash32 (seed 0) of fewer than 16 bytes, enough for a frame header."""
     mask = 0xFFFFFFFF
     value = 0x165667B1 + len(data) & mask
     position = 0
@@ -127,18 +128,18 @@ def _split(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def _growing(decompress_into: Callable[[bytes, bytearray], int]) -> Callable[[bytes, int], bytes]:
-    """The size is not known beforehand and a hostile one not to be trusted: try a small buffer, then larger ones."""
+    """Return a decompressor that grows its buffer: the size is unknown, and an announced one is not trustworthy."""
 
     def unpack(data: bytes, max_bytes: int) -> bytes:
-        room = min(max(FIRST_GUESS, GROWTH * len(data)), max_bytes)
+        capacity = min(max(FIRST_GUESS, GROWTH * len(data)), max_bytes)
         while True:
-            out = bytearray(room)
+            out = bytearray(capacity)
             try:
                 return bytes(memoryview(out)[: decompress_into(data, out)])
             except cramjam.DecompressionError as error:
-                if room >= max_bytes or "failed to write whole buffer" not in str(error):
+                if capacity >= max_bytes or "failed to write whole buffer" not in str(error):
                     raise CompressionError(f"{error} (at most {max_bytes} bytes)") from error
-            room = min(room * GROWTH, max_bytes)
+            capacity = min(capacity * GROWTH, max_bytes)
 
     return unpack
 
@@ -151,7 +152,7 @@ def _snappy(data: bytes, max_bytes: int) -> bytes:
     while position < len(data):
         end = position + 4 + int.from_bytes(data[position : position + 4], "big")
         if end > len(data):
-            raise CompressionError(f"snappy block that ends at byte {end} of {len(data)}")
+            raise CompressionError(f"a snappy block ends at byte {end} of {len(data)}")
         out += _raw_snappy(data[position + 4 : end], max_bytes - len(out))
         position = end
     return bytes(out)
@@ -161,7 +162,7 @@ def _raw_snappy(data: bytes, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > max_bytes:
-            raise CompressionError(f"snappy block of {size} bytes where {max_bytes} is the most")
+            raise CompressionError(f"a snappy block of {size} bytes exceeds the maximum of {max_bytes}")
         out = bytearray(size)
         return bytes(memoryview(out)[: cramjam.snappy.decompress_raw_into(data, out)])
     except cramjam.DecompressionError as error:

@@ -1,7 +1,7 @@
-"""Every message in every version as a construct, made from the annotations.
+"""Every message in every version as a construct, derived from the annotations.
 
-This is the readable and slow description of the format. `codec` is faster by joining and skipping steps, and tests
-hold it to this. A construct also knows where each value stands: see `sites`.
+This is a readable and slow description of the format. Tests compare the faster `codec` with it. A construct also knows
+the position of every value: see `sites`.
 """
 
 from dataclasses import dataclass
@@ -34,17 +34,17 @@ from highwater.reference.wire.schema import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# The protocol's types as construct sees them, each with the limits that construct's own lack.
+# The protocol's types as constructs, with limits that the standard constructs do not have.
 #
-# Stock construct reads unbounded varints, two million empty structs, and (compiled) negative lengths without complaint.
-# Here a varint has at most 32 bits, a count must fit into the bytes that remain, and null is a value of its own.
+# The standard constructs accept unbounded varints, two million empty structs, and (compiled) negative lengths. Here a
+# varint has at most 32 bits, a count must fit into the remaining bytes, and null is a separate value.
 #
-# Every length, count, number and text may be noted as a `Site` while it is parsed: that is where a fuzzer mutates.
+# The parser can record every length, count, number and string as a `Site`, for a fuzzer to mutate.
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a value stands: `kind` is the type's name, or `length`, `count`, `null`, `tag`."""
+    """The position of a value in bytes; `kind` is the type's name, or `length`, `count`, `null`, `tag`."""
 
     path: str
     kind: str
@@ -53,15 +53,15 @@ class Site:
 
 
 class Leaf(construct.Construct):  # type: ignore[misc] # construct has no annotations
-    """A type of ours without parts."""
+    """Base class of constructs without parts."""
 
 
-class Around(construct.Subconstruct):  # type: ignore[misc]
-    """A type of ours around another."""
+class Wrapper(construct.Subconstruct):  # type: ignore[misc]
+    """Base class of constructs that contain another one."""
 
 
 class Converted(construct.Adapter):  # type: ignore[misc]
-    """A type of ours that changes what another one read."""
+    """Base class of constructs that convert the value of another one."""
 
 
 class Uvarint(Leaf):
@@ -90,11 +90,11 @@ class Uvarint(Leaf):
 COMPACT_LENGTH: Final = construct.ExprAdapter(
     Uvarint(), lambda length, context: length - 1, lambda length, context: length + 1
 )
-"""A length plus one, so that 0 is null, here -1."""
+"""A length encoded plus one; 0 is null, decoded as -1."""
 
 
-class Noted(Around):
-    """Notes the site of what it wraps, if the parse was started with a list of `sites`."""
+class Recorded(Wrapper):
+    """Records the site of the wrapped value, if the parse was started with a list of `sites`."""
 
     def __init__(self, kind: str, wrapped: Any) -> None:
         super().__init__(wrapped)
@@ -110,16 +110,16 @@ class Noted(Around):
 
 
 class Prefixed(Leaf):
-    """Bytes behind their length, which is -1 for null."""
+    """Bytes with a length prefix, which is -1 for null."""
 
     def __init__(self, length: Any, *, nullable: bool, most: int | None = None) -> None:
         super().__init__()
-        self.length, self.nullable, self.most = Noted("length", length), nullable, most
+        self.length, self.nullable, self.most = Recorded("length", length), nullable, most
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> bytes | None:
         length = self.length._parsereport(stream, context, path)
         if length == -1:
-            refuse_null(path, self.nullable)
+            check_null(path, self.nullable)
             return None
         if length < 0 or (self.most is not None and length > self.most):
             raise InvalidLengthError(f"{path}: length {length}")
@@ -128,7 +128,7 @@ class Prefixed(Leaf):
 
     def _build(self, value: bytes | None, stream: BytesIO, context: Any, path: str) -> bytes | None:
         if value is None:
-            refuse_null(path, self.nullable)
+            check_null(path, self.nullable)
         elif self.most is not None and len(value) > self.most:
             raise InvalidLengthError(f"{path}: length {len(value)}")
         self.length._build(-1 if value is None else len(value), stream, context, path)
@@ -149,17 +149,17 @@ class Text(Converted):
         return None if text is None else text.encode()
 
 
-class Counted(Around):
-    """Elements behind their count, which is -1 for null; `least` is the fewest bytes that an element takes."""
+class Counted(Wrapper):
+    """Elements with a count prefix, which is -1 for null; `least` is the minimum size of an element in bytes."""
 
     def __init__(self, count: Any, element: Any, *, least: int, nullable: bool) -> None:
         super().__init__(element)
-        self.count, self.least, self.nullable = Noted("count", count), least, nullable
+        self.count, self.least, self.nullable = Recorded("count", count), least, nullable
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> tuple[Any, ...] | None:
         count = self.count._parsereport(stream, context, path)
         if count == -1:
-            refuse_null(path, self.nullable)
+            check_null(path, self.nullable)
             return None
         if not 0 <= count * self.least <= remaining(stream):
             raise InvalidLengthError(f"{path}: {count} elements in {remaining(stream)} bytes")
@@ -167,22 +167,22 @@ class Counted(Around):
 
     def _build(self, values: tuple[Any, ...] | None, stream: BytesIO, context: Any, path: str) -> Any:
         if values is None:
-            refuse_null(path, self.nullable)
+            check_null(path, self.nullable)
         self.count._build(-1 if values is None else len(values), stream, context, path)
         for index, value in enumerate(values or ()):
             self.subcon._build(value, stream, context, f"{path} -> [{index}]")
         return values
 
 
-class NullableStruct(Around):
-    """A struct behind one byte: 1 if it is there, -1 for null."""
+class NullableStruct(Wrapper):
+    """A struct after one byte: 1 if it is present, -1 for null."""
 
-    PRESENT: Final = Noted("null", construct.Int8sb)
+    PRESENT: Final = Recorded("null", construct.Int8sb)
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:
         present = self.PRESENT._parsereport(stream, context, path)
         if present not in (1, -1):
-            raise InvalidLengthError(f"{path}: {present} is neither 1 nor -1")
+            raise InvalidLengthError(f"{path}: the presence byte is {present}, not 1 or -1")
         return self.subcon._parsereport(stream, context, path) if present == 1 else None
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
@@ -193,12 +193,12 @@ class NullableStruct(Around):
 
 
 class TagSection(Leaf):
-    """Tagged fields (KIP-482) as a dictionary by name; what is unknown is skipped, what is default is not written."""
+    """Tagged fields (KIP-482) as a dict by name; unknown ones are skipped, default values are not written."""
 
-    UVARINT: Final = Noted("tag", Uvarint())
+    UVARINT: Final = Recorded("tag", Uvarint())
 
     def __init__(self, known: dict[int, tuple[str, Any, Any]]) -> None:
-        """Name, construct and default of each number."""
+        """`known` maps tag numbers to name, construct and default."""
         super().__init__()
         self.known = known
 
@@ -227,7 +227,7 @@ class TagSection(Leaf):
 
     def _build(self, values: dict[str, Any], stream: BytesIO, context: Any, path: str) -> dict[str, Any]:
         present = [(number, *self.known[number]) for number in sorted(self.known)]
-        present = [each for each in present if values[each[1]] != each[3]]
+        present = [field for field in present if values[field[1]] != field[3]]
         self.UVARINT._build(len(present), stream, context, path)
         for number, name, field, _ in present:
             body = field.build(values[name])
@@ -238,11 +238,11 @@ class TagSection(Leaf):
 
 
 def whole(parser: Any, data: bytes, path: str, **parameters: Any) -> Any:
-    """Parse all of the data; raises `TrailingBytesError` if some is left."""
+    """Parse all of the data. Raises `TrailingBytesError` if bytes are left."""
     stream = BytesIO(data)
     value = parser.parse_stream(stream, **parameters)
     if remaining(stream):
-        raise TrailingBytesError(f"{path}: {remaining(stream)} bytes are left")
+        raise TrailingBytesError(f"{path}: {remaining(stream)} bytes are left over")
     return value
 
 
@@ -250,7 +250,7 @@ def remaining(stream: BytesIO) -> int:
     return stream.getbuffer().nbytes - stream.tell()
 
 
-def refuse_null(path: str, nullable: bool) -> None:
+def check_null(path: str, nullable: bool) -> None:
     if not nullable:
         raise UnexpectedNullError(f"{path}: must not be null")
 
@@ -273,7 +273,7 @@ FIXED: Final = {
 
 
 class AsMessage(Converted):
-    """The fields that a struct's version has, to and from our dataclass."""
+    """Converts the fields of a struct's version to and from its dataclass."""
 
     def __init__(self, layout: Layout, fields: Any) -> None:
         super().__init__(fields)
@@ -293,7 +293,7 @@ class AsMessage(Converted):
 
 @derived
 def struct_of(layout: Layout) -> Any:
-    """The construct of one struct, with its tag section if it is flexible."""
+    """Return the construct of a struct, with its tag section if the version is flexible."""
     fields = [field.name / field_of(layout, field) for field in layout.in_line]
     if layout.flexible:
         known = {
@@ -308,9 +308,9 @@ def struct_of(layout: Layout) -> Any:
 def field_of(layout: Layout, field: Field) -> Any:
     nullable = layout.is_nullable(field)
     if isinstance(field.type, Fixed):
-        return Noted(field.type.name, FIXED[field.type.name])
+        return Recorded(field.type.name, FIXED[field.type.name])
     if isinstance(field.type, Sized):
-        return Noted(field.type.name, _sized(field.type, layout.flexible, nullable))
+        return Recorded(field.type.name, _sized(field.type, layout.flexible, nullable))
     if isinstance(field.type, StructOf):
         nested = struct_of(layout.of(field.type.struct))
         return NullableStruct(nested) if nullable else nested
@@ -334,13 +334,13 @@ def _array(layout: Layout, field_type: ArrayOf, nullable: bool) -> Any:
 
 
 def parse(cls: type[M], version: int, data: bytes) -> M:
-    """What `codec.decode` does, by the description. Raises `DecodeError`."""
+    """Decode a message as `codec.decode` does, with constructs. Raises `DecodeError`."""
     message: M = _parse(cls, version, data, None)
     return message
 
 
 def build(message: object, version: int) -> bytes:
-    """What `codec.encode` does, by the description. Raises `WireError`."""
+    """Encode a message as `codec.encode` does, with constructs. Raises `WireError`."""
     try:
         data: bytes = struct_of(message_layout(type(message), version)).build(message)
     except (construct.ConstructError, UnicodeEncodeError) as error:
@@ -349,7 +349,7 @@ def build(message: object, version: int) -> bytes:
 
 
 def sites(cls: type[Any], version: int, data: bytes) -> list[Site]:
-    """Where each value, length, count and tag of an encoded message stands, in the order in which they end."""
+    """Return the sites of all values, lengths, counts and tags of an encoded message, ordered by their ends."""
     found: list[Site] = []
     _parse(cls, version, data, found)
     return found

@@ -1,4 +1,4 @@
-"""What can go wrong on the wire: our own exceptions, and the error codes that Kafka's replies carry."""
+"""The exceptions of the wire package, and the error codes of Kafka's responses."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -6,31 +6,31 @@ from typing import Final
 
 
 class WireError(Exception):
-    """Anything that this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class EncodeError(WireError):
-    """Ours: the message cannot be written in that version."""
+    """The message cannot be encoded in this version: an error of this side."""
 
 
 class DecodeError(WireError):
-    """The peer's: the bytes are not what the protocol allows. Nothing else is raised for bad bytes."""
+    """The bytes violate the protocol: an error of the peer. Invalid bytes raise no other exception."""
 
 
 class UnsupportedVersionError(EncodeError, DecodeError):
-    """The version lies outside of what the message's schema describes."""
+    """The message's schema does not have this version."""
 
 
 class UnknownApiKeyError(DecodeError):
-    """No API of that key in the registry."""
+    """The registry has no API with this key."""
 
 
 class BufferUnderflowError(DecodeError):
-    """The bytes end before the value does."""
+    """The bytes end before the value is complete."""
 
 
 class TrailingBytesError(DecodeError):
-    """The bytes go on after the value has ended."""
+    """There are bytes after the end of the value."""
 
 
 class InvalidVarintError(DecodeError):
@@ -38,7 +38,7 @@ class InvalidVarintError(DecodeError):
 
 
 class InvalidLengthError(DecodeError):
-    """A length or count that is negative, or more than the remaining bytes could hold."""
+    """A length or count that is negative, or too large for the remaining bytes."""
 
 
 class UnexpectedNullError(DecodeError):
@@ -54,10 +54,9 @@ class InvalidTagError(DecodeError):
 
 
 class FrameSizeError(DecodeError):
-    """A frame that announces a negative size, or more than the reader accepts.
+    """A frame with a negative size, or a size above the reader's maximum.
 
-    `complete` are the frames that stood whole before it, so that what a peer hears does not depend on how its bytes
-    were split on the way.
+    `complete` are the complete frames before it, so that they are handled however the stream was split into packets.
     """
 
     def __init__(self, message: str, complete: Sequence[bytes] = ()) -> None:
@@ -70,11 +69,11 @@ class InvalidBatchError(DecodeError):
 
 
 class CompressionError(DecodeError):
-    """Compressed records that do not decompress, or to more than the reader accepts."""
+    """Compressed records that cannot be decompressed, or exceed the maximum size."""
 
 
 class ErrorCode(IntEnum):
-    """Error codes as replies carry them, at the level of Kafka 4.2."""
+    """The error codes of responses, as of Kafka 4.2."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -214,7 +213,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and hope."""
+        """Return whether a client may retry the same request (RetriableException)."""
         return self in RETRIABLE
 
 

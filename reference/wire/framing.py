@@ -1,9 +1,9 @@
-"""Frames and headers.
+"""Encode and decode frames and headers.
 
 A frame is an int32 size and that many bytes: a header and a body. A request header has version 2 (with tags) for a
 flexible request and 1 otherwise, a response header 1 or 0. There are two exceptions: ControlledShutdown version 0 has
-request header 0, without a client id; and every ApiVersions response has header 0, because the client must be able to
-read it before it knows what the broker speaks (KIP-511). The client id keeps its int16 length even in header 2.
+request header 0, without a client id; and every ApiVersions response has header 0, because the client must decode it
+before it knows the broker's versions (KIP-511). The client id has an int16 length even in header 2.
 """
 
 import struct
@@ -34,7 +34,7 @@ _CLIENT_ID_LENGTH: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """`tags` are kept as they came, number and bytes: no tag is known in a header."""
+    """A request header; `tags` are (number, bytes), not decoded, because no header tag is defined."""
 
     api_key: int
     api_version: int
@@ -54,7 +54,7 @@ def response_header_version(api: Api, version: int) -> int:
 
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A whole frame, size included."""
+    """Return the frame of a request, including its size."""
     api = api_of(type(message))
     header = RequestHeader(api_key=api.key, api_version=version, correlation_id=correlation_id, client_id=client_id)
     out = bytearray(_SIZE.size)
@@ -63,7 +63,7 @@ def encode_request(message: object, version: int, correlation_id: int, client_id
 
 
 def encode_response(message: object, version: int, correlation_id: int) -> bytes:
-    """A whole frame, size included."""
+    """Return the frame of a response, including its size."""
     out = bytearray(_SIZE.size)
     out += _CORRELATION_ID.pack(correlation_id)
     if response_header_version(api_of(type(message)), version):
@@ -78,7 +78,7 @@ def _finish(out: bytearray, message: object, version: int) -> bytes:
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """The header alone, in the header version that its API and version call for."""
+    """Encode a request header, in the header version of its API and version."""
     header_version = request_header_version(api_of_key(header.api_key), header.api_version)
     out = bytearray(_REQUEST_START.pack(header.api_key, header.api_version, header.correlation_id))
     if header_version >= 1:
@@ -91,22 +91,22 @@ def encode_request_header(header: RequestHeader) -> bytes:
 def _write_client_id(out: bytearray, client_id: str | None) -> None:
     text = b"" if client_id is None else client_id.encode()
     if len(text) > MAX_STRING:
-        raise EncodeError(f"client id of {len(text)} bytes; {MAX_STRING} is the most")
+        raise EncodeError(f"a client id of {len(text)} bytes exceeds the maximum of {MAX_STRING}")
     out += _CLIENT_ID_LENGTH.pack(-1 if client_id is None else len(text))
     out += text
 
 
 def decode_request(frame: bytes) -> tuple[RequestHeader, Any]:
-    """Read a frame without its size. Raises `DecodeError`, also for a key or version that we do not know."""
+    """Decode a request frame without its size. Raises `DecodeError`, also for an unknown key or version."""
     header, position = decode_request_header(frame)
     return header, decode(api_of_key(header.api_key).request, header.api_version, frame, position)
 
 
 def decode_request_header(frame: bytes) -> tuple[RequestHeader, int]:
-    """The header and the position of the body.
+    """Decode a request header; return it and the position of the body.
 
-    Works for versions beyond the newest too, so that a broker can refuse them by name; raises `UnknownApiKeyError` for
-    a key whose header version cannot be known.
+    It also decodes unsupported newer versions, so that a broker can reject them by name. Raises `UnknownApiKeyError`
+    for an unknown key, because its header version is unknown.
     """
     try:
         return _read_request_header(frame)
@@ -144,19 +144,19 @@ def _read_client_id(frame: bytes, position: int) -> tuple[str | None, int]:
 
 
 def _read_header_tags(frame: bytes, position: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    found, behind = read_tags(frame, position)
-    return tuple((number, frame[start:end]) for number, start, end in found), behind
+    found, section_end = read_tags(frame, position)
+    return tuple((number, frame[start:end]) for number, start, end in found), section_end
 
 
 def decode_response(api: Api | type[Any], version: int, frame: bytes) -> tuple[int, Any]:
-    """Read a frame without its size, given the request's API (or response class) and version. Raises `DecodeError`."""
+    """Decode a response frame without its size, for an API (or response class) and version. Raises `DecodeError`."""
     api = api if isinstance(api, Api) else api_of(api)
     correlation_id, position = decode_response_header(frame, response_header_version(api, version))
     return correlation_id, decode(api.response, version, frame, position)
 
 
 def decode_response_header(frame: bytes, header_version: int) -> tuple[int, int]:
-    """The correlation id and the position of the body; tags are skipped."""
+    """Return the correlation id and the position of the body; tags are skipped."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         position = _CORRELATION_ID.size
@@ -168,10 +168,10 @@ def decode_response_header(frame: bytes, header_version: int) -> tuple[int, int]
 
 
 class FrameReader:
-    """Splits a stream into frames, without I/O: feed what arrived, get the frames that are complete (without size).
+    """Splits a stream into frames without their sizes; it does no I/O.
 
-    A negative or too large size raises `FrameSizeError` as soon as its four bytes are there; the stream is lost then,
-    for nothing says where the next frame begins. The frames before it are in the error's `complete`.
+    A negative or too large size raises `FrameSizeError` when its four bytes have arrived. The stream cannot be used
+    afterwards, because the start of the next frame is unknown. The error's `complete` has the frames before it.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -180,11 +180,11 @@ class FrameReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes of the frame that is not complete yet."""
+        """Return the number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """At most `max_size` + 4 bytes are kept beyond the frames returned."""
+        """Add received bytes and return the complete frames; at most `max_size` + 4 bytes remain buffered."""
         buffer = self._buffer
         buffer += data
         frames: list[bytes] = []
@@ -201,5 +201,5 @@ class FrameReader:
             return None
         size: int = _SIZE.unpack_from(self._buffer, start)[0]
         if not 0 <= size <= self.max_size:
-            raise FrameSizeError(f"frame of {size} bytes; {self.max_size} is the most", complete)
+            raise FrameSizeError(f"a frame of {size} bytes is not between 0 and {self.max_size}", complete)
         return size

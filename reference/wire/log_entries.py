@@ -1,6 +1,6 @@
-"""What a log is made of, whatever its age: record batches (magic 2) and messages (magic 0 and 1).
+"""Log entries of every format: record batches (magic 2) and messages (magic 0 and 1).
 
-All begin with offset, size and, at the same place, the magic; so a log may hold them side by side.
+All formats begin with offset and size and have the magic at the same position, so one log may contain all of them.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ MIN_ENTRY: Final = MIN_SIZE[0]
 
 
 def read_entry_header(data: bytes | bytearray, position: int = 0) -> BatchHeader:
-    """The header of a batch or message. Raises `DecodeError` for what is neither."""
+    """Decode the header of a batch or message. Raises `DecodeError` for anything else."""
     if len(data) - position <= MAGIC_AT:
-        raise BufferUnderflowError(f"{len(data) - position} bytes hold no log entry")
+        raise BufferUnderflowError(f"{len(data) - position} bytes are too few for a log entry")
     read = read_batch_header if data[position + MAGIC_AT] == MAGIC else read_message_header
     return read(data, position)
 
@@ -44,7 +44,7 @@ def entry_crc_valid(data: bytes, position: int, header: BatchHeader) -> bool:
 
 
 def entries(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole entry; one that is cut at the end is left out."""
+    """Yield position and header of every complete entry; a truncated last entry is skipped."""
     position = 0
     while len(data) - position >= MIN_ENTRY:
         needed = HEADER_SIZE if data[position + MAGIC_AT] == MAGIC else MIN_SIZE.get(data[position + MAGIC_AT], 0)
@@ -61,20 +61,20 @@ def entries(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 def decode_entry(
     data: bytes, position: int = 0, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[BatchHeader, list[Record]]:
-    """The records of one entry, decompressed to at most `max_bytes`. Raises `DecodeError`."""
+    """Decode header and records of one entry, decompressed to at most `max_bytes`. Raises `DecodeError`."""
     if len(data) - position > MAGIC_AT and data[position + MAGIC_AT] != MAGIC:
         return decode_message(data, position, max_bytes)
     return decode_records(data, position, max_bytes)
 
 
 def up_convert(message_set: bytes, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
-    """A produced message set as one record batch, compressed as it was. Raises `DecodeError`."""
+    """Convert a message set to one record batch with the same codec. Raises `DecodeError`."""
     records: list[Record] = []
     codec = Compression.NONE
     end = 0
     for position, header in entries(message_set):
         if header.magic == MAGIC:
-            raise InvalidBatchError("a message set holds no record batch")
+            raise InvalidBatchError("a message set must not contain a record batch")
         if not message_crc_valid(message_set, position, header):
             raise MessageCrcError(f"message at byte {position} fails its CRC")
         _, found = decode_message(message_set, position, max_bytes)
@@ -83,7 +83,7 @@ def up_convert(message_set: bytes, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
         codec = codec or header.compression
         end = position + header.size
     if not records or end != len(message_set):
-        raise BufferUnderflowError(f"{len(message_set)} bytes are no whole message set")
+        raise BufferUnderflowError(f"{len(message_set)} bytes are not a complete message set")
     return build_batch([(r.timestamp, r.key, r.value, ()) for r in records], compression=codec)
 
 
@@ -92,9 +92,9 @@ class MessageCrcError(DecodeError):
 
 
 def down_convert(data: bytes, magic: int) -> bytes:
-    """Whole entries in an older format, for a client that knows no newer one (KIP-98); offsets stay.
+    """Convert complete entries to an older format for old clients (KIP-98); the offsets do not change.
 
-    Markers of transactions and headers have no place there. Raises `EncodeError` for zstd, `DecodeError`.
+    Transaction markers and record headers are dropped. Raises `EncodeError` for zstd, `DecodeError` for invalid data.
     """
     out = bytearray()
     for position, header in entries(data):

@@ -1,4 +1,4 @@
-"""Messages and bytes for human eyes."""
+"""Format messages and bytes as text."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
@@ -9,7 +9,7 @@ SHOWN_BYTES: Final = 32
 
 
 def describe(message: object) -> str:
-    """The message field by field, one to a line, nested structs indented; long byte strings are cut."""
+    """Return a message as text, one field per line, nested structs indented, long byte strings truncated."""
     return "\n".join([type(message).__name__, *_fields(message, INDENT)])
 
 
@@ -23,10 +23,10 @@ def _fields(message: Any, indent: str) -> list[str]:
 def _field(name: str, value: object, indent: str) -> list[str]:
     if is_dataclass(value):
         return [f"{indent}{name}: {type(value).__name__}", *_fields(value, indent + INDENT)]
-    if isinstance(value, tuple) and any(is_dataclass(each) for each in value):
+    if isinstance(value, tuple) and any(is_dataclass(element) for element in value):
         lines = [f"{indent}{name}: {len(value)}"]
-        for index, each in enumerate(value):
-            lines += _field(f"[{index}]", each, indent + INDENT)
+        for index, element in enumerate(value):
+            lines += _field(f"[{index}]", element, indent + INDENT)
         return lines
     return [f"{indent}{name}: {_scalar(value)}"]
 
@@ -43,7 +43,7 @@ def _scalar(value: object) -> str:
 
 
 def hexdump(data: bytes) -> str:
-    """Sixteen bytes to a line: position, hexadecimal, and what is printable."""
+    """Return a hex dump: 16 bytes per line with position, hexadecimal and printable characters."""
     return "\n".join(_hex_line(data, start) for start in range(0, len(data), WIDTH))
 
 

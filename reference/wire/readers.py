@@ -1,11 +1,11 @@
-"""Readers derived from the annotations: the fast way in, with the construct description as its oracle.
+"""Fast decoders derived from the annotations; the constructs are their oracle in tests.
 
-A reader takes all bytes and a position and returns a value and the position behind it. Runs of fixed-width fields
-are joined into one `struct`. Readers may raise `IndexError` or `struct.error` where the bytes end and
-`UnicodeDecodeError` for a bad string; `codec.decode` turns those into `DecodeError`.
+A reader takes all bytes and a position, and returns a value and the position after it. Consecutive fixed-width fields
+are decoded by one `struct`. Readers may raise `IndexError` or `struct.error` at the end of the bytes, and
+`UnicodeDecodeError` for an invalid string; `codec.decode` converts them to `DecodeError`.
 
-Hostile bytes cost no more than honest ones: a count is checked against the fewest bytes that its elements need, a
-varint ends after five bytes, and nothing is allocated before its length is known to be there.
+Hostile bytes cost no more than valid ones: a count is compared with the minimum size of its elements, a varint has at
+most five bytes, and nothing is allocated before its length is compared with the remaining bytes.
 """
 
 import struct
@@ -35,7 +35,7 @@ from highwater.reference.wire.schema import (
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Step = Callable[[bytes, int, dict[str, Any]], int]
-"""Reads one or more fields into the dictionary and returns the position behind them."""
+"""Decodes one or more fields into the dict and returns the position after them."""
 
 MAX_UINT32 = 0xFFFFFFFF
 
@@ -44,7 +44,7 @@ _INT32 = struct.Struct(">i")
 
 
 def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits, little end first, seven bits to a byte."""
+    """Decode an unsigned varint of at most 32 bits, seven bits per byte, least significant first."""
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1
@@ -57,11 +57,11 @@ def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
             if value > MAX_UINT32:
                 break
             return value, position + 1
-    raise InvalidVarintError(f"varint that ends at byte {position} is longer than 32 bits")
+    raise InvalidVarintError(f"the varint that ends at byte {position} is longer than 32 bits")
 
 
 def read_compact_length(data: bytes, position: int) -> tuple[int, int]:
-    """Flexible lengths are sent plus one, so that 0 is null, here -1."""
+    """Decode the length of a flexible version, which is encoded plus one; -1 is null."""
     length, position = read_uvarint(data, position)
     return length - 1, position
 
@@ -76,7 +76,7 @@ def read_int32(data: bytes, position: int) -> tuple[int, int]:
 
 @derived
 def struct_reader(layout: Layout) -> Reader:
-    """Read one struct; with its tag section, if the version is flexible."""
+    """Return the reader of a struct, with its tag section if the version is flexible."""
     steps = list(_in_line_steps(layout))
     if layout.flexible:
         steps.append(_tag_section(layout))
@@ -190,7 +190,7 @@ def _nullable_struct(read_struct: Reader) -> Reader:
         if present == 0xFF:
             return None, position + 1
         if present != 1:
-            raise InvalidLengthError(f"{present} says neither that a struct is there nor that it is null")
+            raise InvalidLengthError(f"the presence byte of a struct is {present}, not 1 or -1")
         return read_struct(data, position + 1)
 
     return read
@@ -207,7 +207,7 @@ def _array(layout: Layout, element: FieldType, nullable: bool) -> Reader:
             _check_null(count, nullable)
             return None, position
         if count * least > len(data) - position:
-            raise InvalidLengthError(f"{count} elements cannot stand in the {len(data) - position} bytes that remain")
+            raise InvalidLengthError(f"{count} elements do not fit into the remaining {len(data) - position} bytes")
         return read_elements(data, position, count)
 
     return read
@@ -223,14 +223,14 @@ def _elements(layout: Layout, element: FieldType) -> Callable[[bytes, int, int],
         return unpack_all
     read = field_reader(layout, Field("", element, None))
 
-    def read_each(data: bytes, position: int, count: int) -> tuple[tuple[Any, ...], int]:
+    def read_all(data: bytes, position: int, count: int) -> tuple[tuple[Any, ...], int]:
         values = []
         for _ in range(count):
             value, position = read(data, position)
             values.append(value)
         return tuple(values), position
 
-    return read_each
+    return read_all
 
 
 def _tag_section(layout: Layout) -> Step:
@@ -245,22 +245,22 @@ def _tag_section(layout: Layout) -> Step:
 
 
 def _read_tags(data: bytes, position: int, known: dict[int, tuple[str, Reader]], values: dict[str, Any]) -> int:
-    """Read what is known and skip the rest."""
-    found, behind = read_tags(data, position)
+    """Decode the known tagged fields and skip the others."""
+    found, section_end = read_tags(data, position)
     for number, start, end in found:
         if number in known:
             name, read = known[number]
             values[name], stop = read(data, start)
             if stop != end:
-                raise InvalidTagError(f"tag {number} takes {stop - start} bytes, not {end - start}")
-    return behind
+                raise InvalidTagError(f"tag {number} has {stop - start} bytes, but its size is {end - start}")
+    return section_end
 
 
 def read_tags(data: bytes, position: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Number, start and end of every tagged field, and the position behind the section; numbers must ascend."""
+    """Return (number, start, end) of every tagged field, and the position after the section; numbers must ascend."""
     count, position = read_uvarint(data, position)
     if 2 * count > len(data) - position:
-        raise InvalidLengthError(f"{count} tagged fields cannot stand in the {len(data) - position} bytes that remain")
+        raise InvalidLengthError(f"{count} tagged fields do not fit into the remaining {len(data) - position} bytes")
     found, last = [], -1
     for _ in range(count):
         number, position = read_uvarint(data, position)

@@ -1,7 +1,7 @@
 """Record batches, format 2 (KIP-98): a header of 61 bytes, then records, compressed as a whole.
 
-The CRC-32C covers everything from the attributes on, so that a broker may give a batch its offset and leader epoch
-without another checksum. The length counts everything behind itself. A record is lengths and deltas in varints.
+The CRC-32C covers everything from the attributes on, so that a broker can assign offset and leader epoch without a new
+checksum. The batch length counts the bytes after it. Lengths and deltas of a record are varints.
 """
 
 import struct
@@ -19,10 +19,10 @@ from highwater.reference.wire.varint import read_varint, read_varlong, write_var
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61
 LENGTH_END: Final = 12
-"""Bytes up to and including the batch length, which does not count them."""
+"""Size of base offset and batch length, which the batch length does not include."""
 CRC_START: Final = 21
 MIN_RECORD_SIZE: Final = 7
-"""Seven numbers of at least a byte each: length, attributes, two deltas, key, value and headers."""
+"""Seven numbers of at least one byte: length, attributes, two deltas, and the lengths of key, value and headers."""
 NULL: Final = 1
 """-1 as a zigzag varint; every negative number is odd."""
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -51,7 +51,7 @@ class TimestampType(IntEnum):
 
 
 class Record(NamedTuple):
-    """A tuple, because a batch makes a thousand of them."""
+    """One decoded record; a tuple, because a batch may have a thousand records."""
 
     offset: int
     timestamp: int
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 _new_record: Final = tuple.__new__
-"""A third faster than `Record(...)`, which checks names and counts."""
+"""A third faster than `Record(...)`, which checks the arguments."""
 
 
 @frozen
@@ -90,16 +90,16 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Return the size of the complete batch in bytes."""
         return self.batch_length + LENGTH_END
 
     @property
     def compression(self) -> Compression:
-        """Raises `InvalidBatchError` for a codec that does not exist."""
+        """Return the codec. Raises `InvalidBatchError` for an unknown one."""
         try:
             return Compression(self.attributes & COMPRESSION_BITS)
         except ValueError as error:
-            raise InvalidBatchError(f"no compression has number {self.attributes & COMPRESSION_BITS}") from error
+            raise InvalidBatchError(f"unknown compression codec {self.attributes & COMPRESSION_BITS}") from error
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -115,17 +115,20 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones of a cleaned batch may go; it stands in place of the base timestamp (KIP-534)."""
+        """Return the time after which the tombstones of a cleaned batch may be removed (KIP-534), or None.
+
+        It is stored in the field of the base timestamp.
+        """
         return self.base_timestamp if self.magic == MAGIC and self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_batch_header(data: bytes | bytearray, position: int = 0) -> BatchHeader:
-    """Read the header only. Raises `DecodeError` for another magic, or for a length that holds no header.
+    """Decode only the header. Raises `DecodeError` for another magic, or a length shorter than the header.
 
-    The batch itself may be cut: compare `position + header.size` with what is there.
+    The batch itself may be truncated: compare `position + header.size` with the length of the data.
     """
     if len(data) - position < HEADER_SIZE:
-        raise BufferUnderflowError(f"{len(data) - position} bytes hold no batch header")
+        raise BufferUnderflowError(f"{len(data) - position} bytes are too few for a batch header")
     header = BatchHeader(*_HEADER.unpack_from(data, position))
     if header.magic != MAGIC:
         raise InvalidBatchError(f"batch at byte {position} has magic {header.magic}, not {MAGIC}")
@@ -135,7 +138,7 @@ def read_batch_header(data: bytes | bytearray, position: int = 0) -> BatchHeader
 
 
 def batch_headers(data: bytes | bytearray) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch; a last batch that is cut, as Fetch may do, is left out."""
+    """Yield position and header of every complete batch; skip a truncated last one, which Fetch may return."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
         header = read_batch_header(data, position)
@@ -155,13 +158,13 @@ def _crc(data: bytes | bytearray, position: int, size: int) -> int:
 
 
 def stamp(batch: bytearray, position: int, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give a batch its place in the log, as a leader does on append. The checksum stays right."""
+    """Set base offset and leader epoch of a batch, as a leader does on append; the checksum does not cover them."""
     _OFFSET.pack_into(batch, position, base_offset)
     _LEADER_EPOCH.pack_into(batch, position + LENGTH_END, partition_leader_epoch)
 
 
 def with_append_time(batch: bytes, timestamp_ms: int) -> bytes:
-    """The same batch with the broker's time on it (LogAppendTime, KIP-32); the checksum is made anew."""
+    """Return the batch with the broker's timestamp (LogAppendTime, KIP-32) and a new checksum."""
     header = read_batch_header(batch)
     stamped = bytearray(batch)
     _FROM_ATTRIBUTES.pack_into(
@@ -175,19 +178,19 @@ def with_append_time(batch: bytes, timestamp_ms: int) -> bytes:
 def decode_records(
     data: bytes, position: int = 0, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> tuple[BatchHeader, list[Record]]:
-    """Read one batch with its records, decompressed to at most `max_bytes`.
+    """Decode header and records of one batch, decompressed to at most `max_bytes`.
 
-    Raises `DecodeError`. The CRC is the caller's to check: a broker checks on append only.
+    Raises `DecodeError`. It does not check the CRC, because a broker checks it only on append.
     """
     header = read_batch_header(data, position)
     end = position + header.size
     if end > len(data):
         raise BufferUnderflowError(f"batch at byte {position} ends at {end}, the data at {len(data)}")
     if end == position + HEADER_SIZE and not header.record_count:
-        return header, []  # compaction emptied it
+        return header, []  # compaction has removed all records
     payload = decompress(header.compression, data[position + HEADER_SIZE : end], max_bytes)
     if not 0 <= header.record_count * MIN_RECORD_SIZE <= len(payload):
-        raise InvalidBatchError(f"{header.record_count} records cannot stand in {len(payload)} bytes")
+        raise InvalidBatchError(f"{header.record_count} records do not fit into {len(payload)} bytes")
     try:
         return header, _read_records(header, payload)
     except IndexError as error:
@@ -214,7 +217,7 @@ def _read_records(header: BatchHeader, data: bytes) -> list[Record]:
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         records.append(_new_record(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
     if position != len(data):
-        raise InvalidBatchError(f"{len(data) - position} bytes behind the last record")
+        raise InvalidBatchError(f"{len(data) - position} bytes after the last record")
     return records
 
 
@@ -235,12 +238,12 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = read_varint(data, position)
     if not 0 <= 2 * count <= len(data) - position:
-        raise InvalidBatchError(f"{count} headers cannot stand in the {len(data) - position} bytes that remain")
+        raise InvalidBatchError(f"{count} headers do not fit into the remaining {len(data) - position} bytes")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(data, position)
         if key is None:
-            raise InvalidBatchError("a header without key")
+            raise InvalidBatchError("a record header has no key")
         value, position = _read_bytes(data, position)
         headers.append((key.decode(), value))
     return tuple(headers), position
@@ -259,9 +262,9 @@ def build_batch(
     control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Write a batch whose records have consecutive offsets. Raises `EncodeError` for no records at all."""
+    """Encode a batch with consecutive offsets. Raises `EncodeError` if there are no records."""
     if not records:
-        raise EncodeError("a batch has at least one record")
+        raise EncodeError("a batch must have at least one record")
     base_timestamp = records[0][0]
     payload = bytearray()
     for delta, record in enumerate(records):
@@ -278,13 +281,13 @@ def build_batch(
         base_sequence,
         len(records),
     ) + compress(compression, bytes(payload))
-    return _sealed(base_offset, partition_leader_epoch, covered)
+    return _with_checksum(base_offset, partition_leader_epoch, covered)
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:
-    """The batch of `header` with only these of its records, or none: its offsets, producer and epoch stay.
+    """Encode a cleaned batch: the remaining records (or none) with the offsets, producer and epoch of `header`.
 
-    What compaction leaves. A message set becomes a batch; one that is given a delete horizon counts time from it.
+    A message set becomes a batch. With a delete horizon, timestamps are relative to the horizon (KIP-534).
     """
     first, last = header.base_offset, header.last_offset
     if header.magic != MAGIC:
@@ -300,28 +303,28 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], delete_horizon
         attributes, last - first, base_timestamp, header.max_timestamp if append_time else largest,
         header.producer_id, header.producer_epoch, header.base_sequence, len(records),
     ) + (compress(header.compression, bytes(payload)) if records else b"")  # fmt: skip
-    return _sealed(first, header.partition_leader_epoch, covered)
+    return _with_checksum(first, header.partition_leader_epoch, covered)
 
 
 def recompressed(batch: bytes, compression: Compression, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
-    """The same records in another codec. Raises `DecodeError`, also for more than `max_bytes` of them."""
+    """Return the batch compressed with another codec. Raises `DecodeError`, also above `max_bytes` of records."""
     header = read_batch_header(batch)
     payload = decompress(header.compression, batch[HEADER_SIZE : header.size], max_bytes)
     covered = _FROM_ATTRIBUTES.pack(
         header.attributes & ~COMPRESSION_BITS | compression, header.last_offset_delta, header.base_timestamp,
         header.max_timestamp, header.producer_id, header.producer_epoch, header.base_sequence, header.record_count,
     )  # fmt: skip
-    return _sealed(header.base_offset, header.partition_leader_epoch, covered + compress(compression, payload))
+    return _with_checksum(header.base_offset, header.partition_leader_epoch, covered + compress(compression, payload))
 
 
-def _sealed(base_offset: int, partition_leader_epoch: int, covered: bytes) -> bytes:
+def _with_checksum(base_offset: int, partition_leader_epoch: int, covered: bytes) -> bytes:
     batch_length = CRC_START - LENGTH_END + len(covered)
     return _BEFORE_ATTRIBUTES.pack(base_offset, batch_length, partition_leader_epoch, MAGIC, crc32c(covered)) + covered
 
 
 def _write_record(out: bytearray, offset_delta: int, record: NewRecord, base_timestamp: int) -> None:
     timestamp, key, value, headers = record
-    body = bytearray(1)  # attributes of a record: none are defined
+    body = bytearray(1)  # the attributes byte; no record attribute is defined
     write_varint(body, timestamp - base_timestamp)
     write_varint(body, offset_delta)
     _write_bytes(body, key)

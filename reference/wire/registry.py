@@ -1,4 +1,4 @@
-"""Every API, by key and by class."""
+"""The registry of all APIs, by key and by message class."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +24,7 @@ from highwater.reference.wire.schema import NEVER, schema_of
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A request, its response, and the versions that were ever published; `flexible_from` is None for never."""
+    """One API: request, response, and all published versions; `flexible_from` is None if no version is flexible."""
 
     key: int
     name: str
@@ -41,7 +41,7 @@ class Api:
 def _api(request: type[Any], response: type[Any]) -> Api:
     schema = schema_of(request)
     if schema != schema_of(response):
-        raise TypeError(f"{request.__name__} and {response.__name__} disagree about key or versions")
+        raise TypeError(f"{request.__name__} and {response.__name__} have different keys or versions")
     return Api(
         key=schema.api_key,
         name=request.__name__.removesuffix("Request"),
@@ -141,7 +141,7 @@ _BY_CLASS: Final = {cls: api for api in APIS.values() for cls in (api.request, a
 
 
 def api_of_key(key: int) -> Api:
-    """Raises `UnknownApiKeyError`."""
+    """Return the API with this key. Raises `UnknownApiKeyError`."""
     try:
         return APIS[key]
     except KeyError:
@@ -149,5 +149,5 @@ def api_of_key(key: int) -> Api:
 
 
 def api_of(message: type[Any]) -> Api:
-    """The API that a request or response class belongs to."""
+    """Return the API of a request or response class."""
     return _BY_CLASS[message]

@@ -1,14 +1,14 @@
-"""The annotations that are the schema of every message.
+"""The annotations that define the schema of every message.
 
-A message is a frozen dataclass. The annotation of a field says what it is on the wire (`Int32`, `String | None`,
-`tuple[FetchTopic, ...]`), marks beside it say in which versions (`since(3)`), under which tag, and from when on it may
-be null; the Python default is the protocol's default. Everything else is derived: the construct description, the fast
+A message is a frozen dataclass. The annotation of a field is its wire type (`Int32`, `String | None`,
+`tuple[FetchTopic, ...]`). Marks in the annotation define its versions (`since(3)`), its tag, and the versions in which
+it may be null. The Python default is the protocol's default. Everything else is derived: the constructs, the fast
 readers and writers, Hypothesis strategies and the printer.
 
-Two rules of the protocol that the marks follow (KIP-482, KIP-893):
+The marks follow two rules of the protocol (KIP-482, KIP-893):
 
-- a field that its version lacks is read as the default, and writing anything else is an error unless it is `ignorable`;
-- a tagged field is written only when it differs from the default, which for a nullable field need not be null.
+- a field that a version lacks is decoded as the default; encoding another value is an error unless it is `ignorable`;
+- a tagged field is encoded only if it differs from its default, which may be non-null even for a nullable field.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ from typing import (
 from highwater.reference.wire.errors import UnsupportedVersionError
 
 # --------------------------------------------------------------------------------------------------
-# Frozen dataclasses with slots that are made at the price of open ones.
+# Frozen dataclasses with slots that are created as fast as mutable ones.
 #
-# `dataclass(frozen=True)` sets each field through `object.__setattr__`, which costs three times an assignment, and a
-# broker makes a dozen such objects for each request. Here an object is open while it is filled: of a class with the same
-# slots, whose name nobody has.
+# `dataclass(frozen=True)` sets every field through `object.__setattr__`, which takes three times an assignment, and a
+# broker creates a dozen such objects per request. Here `__init__` gives the object a mutable class with the same slots
+# while it assigns the fields, and sets the frozen class at the end.
 
 
 FrozenT = TypeVar("FrozenT")
@@ -43,23 +43,23 @@ FrozenT = TypeVar("FrozenT")
 
 @dataclass_transform(frozen_default=True)
 def frozen(cls: type[FrozenT]) -> type[FrozenT]:
-    """As `dataclass(frozen=True, slots=True)`; a default is a value, not a factory, and there is no `__post_init__`."""
-    return filled_open(dataclass(frozen=True, slots=True)(cls))
+    """Like `dataclass(frozen=True, slots=True)`, but without default factories and `__post_init__`."""
+    return with_fast_init(dataclass(frozen=True, slots=True)(cls))
 
 
-def filled_open(cls: type[FrozenT]) -> type[FrozenT]:
-    """Give a frozen dataclass with slots an `__init__` that assigns."""
+def with_fast_init(cls: type[FrozenT]) -> type[FrozenT]:
+    """Replace the `__init__` of a frozen dataclass with slots by one that assigns the fields directly."""
     own: Any = cls
-    given = fields(own)
-    names = [field.name for field in given]
-    defaults = {field.name: field.default for field in given if field.default is not MISSING}
-    keywords_only = any(field.kw_only for field in given)
-    lines = [f"def __init__(self, {'*, ' if keywords_only and given else ''}{', '.join(names)}):"]
+    dataclass_fields = fields(own)
+    names = [field.name for field in dataclass_fields]
+    defaults = {field.name: field.default for field in dataclass_fields if field.default is not MISSING}
+    keywords_only = any(field.kw_only for field in dataclass_fields)
+    lines = [f"def __init__(self, {'*, ' if keywords_only and dataclass_fields else ''}{', '.join(names)}):"]
     lines += ["    turn(self, opened)", *(f"    self.{name} = {name}" for name in names), "    self.__class__ = cls"]
-    made: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     opened = type(cls.__name__, (), {"__slots__": tuple(names)})
-    exec("\n".join(lines), {"turn": _turn, "opened": opened, "cls": cls}, made)
-    init: Any = update_wrapper(made["__init__"], own.__init__)
+    exec("\n".join(lines), {"turn": _set_class, "opened": opened, "cls": cls}, namespace)
+    init: Any = update_wrapper(namespace["__init__"], own.__init__)
     del init.__wrapped__
     if keywords_only:
         init.__kwdefaults__ = defaults
@@ -69,15 +69,15 @@ def filled_open(cls: type[FrozenT]) -> type[FrozenT]:
     return cls
 
 
-_turn: Callable[[object, type], None] = object.__dict__["__class__"].__set__
-"""Changes the class of an object whose own class allows no assignment."""
+_set_class: Callable[[object, type], None] = object.__dict__["__class__"].__set__
+"""Sets the class of an object whose class does not allow assignments."""
 
 
 LATEST: Final = 0x7FFF
-"""Versions are int16, so nothing is newer than this."""
+"""The largest version: versions are int16."""
 
 MAX_STRING: Final = 0x7FFF
-"""Bytes of the longest string, also where its length is a varint."""
+"""The maximum size of a string in bytes, also if its length is a varint."""
 
 ZERO_UUID: Final = bytes(16)
 """Kafka's "no id": 16 raw zero bytes."""
@@ -87,9 +87,9 @@ P = ParamSpec("P")
 
 
 def derived(function: Callable[P, T]) -> Callable[P, T]:
-    """Derive once and remember: `functools.cache` whose signature mypy keeps (it holds classes to be unhashable)."""
-    remembered: Any = lru_cache(maxsize=None)(function)
-    return remembered  # type: ignore[no-any-return]
+    """Cache a function like `functools.cache`, but keep its signature (mypy considers classes unhashable)."""
+    cached: Any = lru_cache(maxsize=None)(function)
+    return cached  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> "Versions":
-        """Read the protocol's own notation: `3`, `0-12`, `9+` or `none`."""
+        """Parse the notation of Kafka's message definitions: `3`, `0-12`, `9+` or `none`."""
         if text == "none":
             return NEVER
         if text.endswith("+"):
@@ -119,7 +119,7 @@ NEVER: Final = Versions(1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A type of constant width; `code` is its letter in `struct`."""
+    """A type of fixed size; `code` is its format character in `struct`."""
 
     name: str
     code: str
@@ -127,7 +127,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """A run of bytes behind its length: `string`, `bytes` or `records`."""
+    """Bytes with a length prefix: `string`, `bytes` or `records`."""
 
     name: str
 
@@ -171,7 +171,7 @@ class Nullable:
 
 @dataclass(frozen=True, slots=True)
 class Ignorable:
-    """Dropped without complaint when written in a version that lacks the field."""
+    """The field is dropped when it is encoded in a version that lacks it, instead of an error."""
 
 
 ignorable: Final = Ignorable()
@@ -190,12 +190,12 @@ def versions(first: int, last: int) -> Versions:
 
 
 def nullable(since: int) -> Nullable:
-    """Null is allowed from that version on; without this mark `| None` allows it in every version."""
+    """Allow null from this version on; without this mark `| None` allows it in every version."""
     return Nullable(Versions(since))
 
 
 def tagged(number: int, since: int) -> Tag:
-    """The field exists from that version on, in the tag section and not in line."""
+    """Place the field in the tag section; it exists from this version on."""
     return Tag(number, Versions(since))
 
 
@@ -212,7 +212,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class MessageSchema:
-    """What the `message` decorator was told; `api_key` is -1 for headers and data that are no request or response."""
+    """The arguments of the `message` decorator; `api_key` is -1 for structs that are not a request or response."""
 
     api_key: int
     versions: Versions
@@ -221,7 +221,7 @@ class MessageSchema:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One struct as one version sends it. Hashable, so that codecs can be cached by it."""
+    """The fields of a struct in one version. It is hashable, as the cache key of codecs."""
 
     struct: type[Any]
     version: int
@@ -234,7 +234,7 @@ class Layout:
         return hash((self.struct, self.version, self.flexible))
 
     def of(self, struct: type[Any]) -> "Layout":
-        """The layout of a nested struct, under the same version."""
+        """Return the layout of a nested struct in the same version."""
         return layout(struct, self.version, self.flexible)
 
     def is_nullable(self, field: Field) -> bool:
@@ -243,19 +243,19 @@ class Layout:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """A struct inside a message. It has the version and the flexibility of whatever holds it."""
-    return filled_open(dataclass(frozen=True, slots=True, kw_only=True)(cls))
+    """Declare a struct inside a message; it has the version and flexibility of the message."""
+    return with_fast_init(dataclass(frozen=True, slots=True, kw_only=True)(cls))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(*, versions: str, flexible_from: int | None = None, api_key: int = -1) -> Callable[[type[T]], type[T]]:
-    """A whole message: the versions that exist, and the first flexible one (KIP-482), if any."""
+    """Declare a message with its versions and its first flexible version (KIP-482), if any."""
     flexible = NEVER if flexible_from is None else Versions(flexible_from)
     schema = MessageSchema(api_key, Versions.parse(versions), flexible)
 
     def decorate(cls: type[T]) -> type[T]:
         decorated = struct(cls)
-        setattr(decorated, "__schema__", schema)  # noqa: B010 - mypy knows no such attribute on a type[T]
+        setattr(decorated, "__schema__", schema)  # noqa: B010 - mypy does not know this attribute of type[T]
         return decorated
 
     return decorate
@@ -268,7 +268,7 @@ def schema_of(cls: type[Any]) -> MessageSchema:
 
 @derived
 def message_layout(cls: type[Any], version: int) -> Layout:
-    """Raises `UnsupportedVersionError` for a version that the message never had."""
+    """Return the layout of a message. Raises `UnsupportedVersionError` for an unknown version."""
     schema = schema_of(cls)
     if version not in schema.versions:
         first, last = schema.versions.first, schema.versions.last
@@ -293,7 +293,7 @@ def layout(struct: type[Any], version: int, flexible: bool) -> Layout:
 @derived
 def fields_of(struct: type[Any]) -> tuple[Field, ...]:
     hints = get_type_hints(struct, include_extras=True)
-    return tuple(_field(each.name, hints[each.name], each.default) for each in fields(struct))
+    return tuple(_field(field.name, hints[field.name], field.default) for field in fields(struct))
 
 
 def _field(name: str, annotation: Any, default: Any) -> Field:
@@ -313,7 +313,7 @@ def _field(name: str, annotation: Any, default: Any) -> Field:
 
 
 def _unwrap(annotation: Any, marks: list[Any]) -> tuple[FieldType, bool]:
-    """Find the wire type inside of `Annotated`, `| None` and `tuple`, collecting the marks on the way."""
+    """Return the wire type in an annotation and whether it may be null; append the marks to `marks`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         inner, *found = arguments
@@ -321,8 +321,8 @@ def _unwrap(annotation: Any, marks: list[Any]) -> tuple[FieldType, bool]:
         wire_type = next((mark for mark in found if isinstance(mark, Fixed | Sized)), None)
         return (wire_type, False) if wire_type else _unwrap(inner, marks)
     if origin in (Union, UnionType):
-        (some,) = (each for each in arguments if each is not NoneType)
-        return _unwrap(some, marks)[0], True
+        (non_null,) = (argument for argument in arguments if argument is not NoneType)
+        return _unwrap(non_null, marks)[0], True
     if origin is tuple:
         return ArrayOf(_unwrap(arguments[0], [])[0]), False
     return StructOf(annotation), False
@@ -330,7 +330,7 @@ def _unwrap(annotation: Any, marks: list[Any]) -> tuple[FieldType, bool]:
 
 @derived
 def minimum_size(field_type: FieldType, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value can take; a hostile count is checked against it."""
+    """Return the minimum size of a value in bytes, to check counts of untrusted input."""
     if isinstance(field_type, Fixed):
         return WIDTH[field_type.code]
     if isinstance(field_type, ArrayOf):

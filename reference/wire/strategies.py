@@ -1,7 +1,7 @@
-"""Hypothesis strategies for every message in every version, made from the annotations.
+"""Hypothesis strategies for every message in every version, derived from the annotations.
 
-Values lean to the edges of their types. A field that the version lacks keeps its default, so that what is drawn can be
-written and comes back equal.
+Values are often at the limits of their types. A field that the version lacks has its default, so that every generated
+message can be encoded and decodes to an equal one.
 """
 
 from typing import Any, Final, TypeVar
@@ -18,7 +18,7 @@ MAX_BYTES: Final = 200
 
 
 def messages(cls: type[M], version: int) -> st.SearchStrategy[M]:
-    """Messages that `codec.encode` takes in that version."""
+    """Return a strategy of messages that `codec.encode` accepts in this version."""
     strategy: st.SearchStrategy[M] = _struct(message_layout(cls, version))
     return strategy
 

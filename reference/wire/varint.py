@@ -1,7 +1,7 @@
-"""Zigzag varints, as records use them; lengths in flexible messages are unsigned (`readers.read_uvarint`).
+"""Zigzag varints of records; the lengths in flexible messages are unsigned (`readers.read_uvarint`).
 
-Varints of one and two bytes hold nearly every length and delta, and reading them is most of reading a batch: they are
-unrolled, and their values looked up.
+Nearly all lengths and deltas have one or two bytes, and decoding them is most of the work of decoding a batch. So these
+two cases are unrolled and use a lookup table.
 """
 
 from typing import Final
@@ -9,11 +9,11 @@ from typing import Final
 from highwater.reference.wire.errors import InvalidVarintError
 
 ZIGZAG: Final = tuple((raw >> 1) ^ -(raw & 1) for raw in range(1 << 14))
-"""The values of all varints of one and two bytes."""
+"""The values of all one-byte and two-byte varints."""
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A signed integer of 32 bits, and the position behind it. Raises `IndexError` where the bytes end."""
+    """Decode a signed 32-bit integer; return it and the position after it. Raises `IndexError` at the end of data."""
     raw = data[position]
     if raw < 0x80:
         return ZIGZAG[raw], position + 1
@@ -24,7 +24,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A signed integer of 64 bits, and the position behind it. Raises `IndexError` where the bytes end."""
+    """Decode a signed 64-bit integer; return it and the position after it. Raises `IndexError` at the end of data."""
     raw = data[position]
     if raw < 0x80:
         return ZIGZAG[raw], position + 1
@@ -44,11 +44,11 @@ def _read_long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
             if raw >> bits:
                 break
             return (raw >> 1) ^ -(raw & 1), position
-    raise InvalidVarintError(f"varint that ends at byte {position} is longer than {bits} bits")
+    raise InvalidVarintError(f"the varint that ends at byte {position} is longer than {bits} bits")
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Write a signed integer of up to 64 bits."""
+    """Encode a signed integer of up to 64 bits."""
     raw = (value << 1) ^ (value >> 64)
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)

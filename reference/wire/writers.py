@@ -1,7 +1,7 @@
-"""Writers derived from the annotations, the mirror image of `readers`.
+"""Fast encoders derived from the annotations, the counterpart of `readers`.
 
-A writer appends a value to a `bytearray`. It may raise `struct.error` for a number out of range; `codec.encode` turns
-that into `EncodeError`.
+A writer appends a value to a `bytearray`. It may raise `struct.error` for a number out of range; `codec.encode`
+converts that to `EncodeError`.
 """
 
 import struct
@@ -31,7 +31,7 @@ _INT32 = struct.Struct(">i")
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """An unsigned varint, little end first, seven bits to a byte."""
+    """Encode an unsigned varint, seven bits per byte, least significant first."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -39,7 +39,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def write_compact_length(out: bytearray, length: int) -> None:
-    """Flexible lengths are sent plus one, so that null, here -1, is 0."""
+    """Encode a length of a flexible version plus one; null (-1) becomes 0."""
     write_uvarint(out, length + 1)
 
 
@@ -53,7 +53,7 @@ def write_int32(out: bytearray, value: int) -> None:
 
 @derived
 def struct_writer(layout: Layout) -> Writer:
-    """Write one struct; with its tag section, if the version is flexible."""
+    """Return the writer of a struct, with its tag section if the version is flexible."""
     refusals = [(field.name, field.default) for field in layout.missing if not field.ignorable]
     steps = list(_in_line_steps(layout))
     if layout.flexible:
@@ -94,7 +94,7 @@ def _run(fields: list[Field]) -> Writer:
 
 
 def _checked(uuids: Sequence[Callable[[Any], bytes]], write: Writer) -> Writer:
-    """`struct` would pad or cut a UUID of another length in silence."""
+    """Return a writer that checks the length of a UUID: `struct` would silently pad or truncate it."""
 
     def check_and_write(out: bytearray, value: Any) -> None:
         if any(len(get(value)) != 16 for get in uuids):
@@ -216,8 +216,8 @@ def _elements(layout: Layout, element: FieldType) -> Writer:
     write = field_writer(layout, Field("", element, None))
 
     def write_each(out: bytearray, value: tuple[Any, ...]) -> None:
-        for each in value:
-            write(out, each)
+        for item in value:
+            write(out, item)
 
     return write_each
 
@@ -244,7 +244,7 @@ def _body(write: Writer, value: Any) -> bytes:
 
 
 def write_tags(out: bytearray, fields: Sequence[tuple[int, bytes]]) -> None:
-    """A tag section: how many, then number, size and bytes of each, in the order given."""
+    """Encode a tag section: the count, then number, size and bytes of every field, in the given order."""
     write_uvarint(out, len(fields))
     for number, body in fields:
         write_uvarint(out, number)

@@ -17,7 +17,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class GroupCluster(SimulatedCluster):
-    """`ownership_conflicts` lists every pair of owners of one partition once; members have the guards of the brokers."""
+    """`ownership_conflicts` lists every pair of owners of a partition once; members have the guards of the brokers."""
 
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
         super().__init__(seed, settings, tracing=tracing)

@@ -245,7 +245,7 @@ def test_a_header_without_key_is_refused() -> None:
     first.headers[0].key = None
     payload = described_batch.record(**first)
     lying = {**described, "payload": payload, "batch_length": 49 + len(payload), "record_count": 1}
-    with pytest.raises(InvalidBatchError, match="without key"):
+    with pytest.raises(InvalidBatchError, match="has no key"):
         decode_records(described_batch.BATCH.build(lying))
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): store how far a group has read.
+"""OffsetCommit (key 8): store the committed offsets of a group.
 
 1 names generation and member, 2 to 4 may set the retention (moved to the broker by KIP-211), 6 the leader epoch
 (KIP-320), 7 static members (KIP-345), 9 member epochs (KIP-848), 10 topic ids.
@@ -42,7 +42,7 @@ class OffsetCommitRequestTopic:
 
 @message(api_key=8, versions="0-10", flexible_from=8)
 class OffsetCommitRequest:
-    """Offsets to commit. A `generation_id_or_member_epoch` of -1 without member id is from outside of the group."""
+    """Offsets to commit. A `generation_id_or_member_epoch` of -1 without member id commits without membership."""
 
     group_id: String = ""
     generation_id_or_member_epoch: Annotated[Int32, since(1), ignorable] = -1
@@ -90,7 +90,7 @@ class OffsetDeleteRequestTopic:
 
 @message(api_key=47, versions="0")
 class OffsetDeleteRequest:
-    """Partitions whose offsets shall go."""
+    """Partitions whose committed offsets are deleted."""
 
     group_id: String = ""
     topics: tuple[OffsetDeleteRequestTopic, ...] = ()
@@ -118,10 +118,10 @@ class OffsetDeleteResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# OffsetFetch (key 9): how far groups have read.
+# OffsetFetch (key 9): return the committed offsets of groups.
 #
-# 2 may ask for all topics and has an error for the group, 5 leader epochs (KIP-320), 7 `require_stable` (KIP-447),
-# 8 many groups at once (KIP-709), 9 member epochs (KIP-848), 10 topic ids.
+# 2 adds null for all topics and an error for the group, 5 leader epochs (KIP-320), 7 `require_stable` (KIP-447),
+# 8 several groups (KIP-709), 9 member epochs (KIP-848), 10 topic ids.
 
 
 @struct
@@ -147,7 +147,7 @@ class OffsetFetchRequestGroup:
 
 @message(api_key=9, versions="0-10", flexible_from=6)
 class OffsetFetchRequest:
-    """Which offsets to read: one group in line up to 7, `groups` since 8; null topics are all."""
+    """One group in top-level fields up to 7, `groups` since 8; null topics means all."""
 
     group_id: Annotated[String, until(7)] = ""
     topics: Annotated[tuple[OffsetFetchRequestTopic, ...] | None, until(7), nullable(since=2)] = ()

@@ -28,7 +28,7 @@ class DescribeConfigsResource:
 
 @message(api_key=32, versions="0-4", flexible_from=4)
 class DescribeConfigsRequest:
-    """Resources, and which of their settings; null is all."""
+    """The resources and the names of their settings; null means all."""
 
     resources: tuple[DescribeConfigsResource, ...] = ()
     include_synonyms: Annotated[Bool, since(1)] = False
@@ -78,7 +78,7 @@ class DescribeConfigsResponse:
 
 @struct
 class AlterEntityData:
-    """A null name is the default of its type."""
+    """A null name is the default entity of its type."""
 
     entity_type: String = ""
     entity_name: String | None = ""
@@ -99,7 +99,7 @@ class AlterClientQuotasRequestEntryData:
 
 @message(api_key=49, versions="0-1", flexible_from=1)
 class AlterClientQuotasRequest:
-    """Entities with what changes for each."""
+    """The changed quotas of each entity."""
 
     entries: tuple[AlterClientQuotasRequestEntryData, ...] = ()
     validate_only: Bool = False
@@ -123,7 +123,7 @@ class AlterClientQuotasResponse:
 # --------------------------------------------------------------------------------------------------
 # AlterConfigs (key 33): replace all settings of topics and brokers (KIP-133).
 #
-# What is not named falls back to its default; IncrementalAlterConfigs came in its place.
+# Settings that are not listed are reset to their defaults; IncrementalAlterConfigs replaces this API.
 
 
 @struct
@@ -141,7 +141,7 @@ class AlterConfigsResource:
 
 @message(api_key=33, versions="0-2", flexible_from=2)
 class AlterConfigsRequest:
-    """The settings that shall hold from now on."""
+    """The complete new settings of each resource."""
 
     resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: Bool = False
@@ -169,7 +169,7 @@ class AlterConfigsResponse:
 
 @struct
 class ComponentData:
-    """`match_type` 0 is this very name, 1 the default, 2 any name."""
+    """`match_type` 0 is the exact name, 1 the default entity, 2 any name."""
 
     entity_type: String = ""
     match_type: Int8 = 0
@@ -178,7 +178,7 @@ class ComponentData:
 
 @message(api_key=48, versions="0-1", flexible_from=1)
 class DescribeClientQuotasRequest:
-    """Which entities; strict leaves out those that have other components as well."""
+    """The filter of entities; strict excludes entities with additional components."""
 
     components: tuple[ComponentData, ...] = ()
     strict: Bool = False

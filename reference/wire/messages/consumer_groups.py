@@ -1,4 +1,4 @@
-"""The consumer protocol: what members put into JoinGroup's metadata and SyncGroup's assignment; opaque to the broker.
+"""The consumer protocol: the metadata in JoinGroup and the assignment in SyncGroup; opaque to the broker.
 
 Both begin with an int16 version. A reader takes a newer version for the newest that it knows and ignores what follows,
 so that assignors may be upgraded one member at a time. 1 has owned partitions (KIP-429), 2 the generation in which
@@ -36,7 +36,7 @@ class TopicPartition:
 
 @message(versions="0-3")
 class ConsumerProtocolSubscription:
-    """The topics that a member wants, and the partitions that it has."""
+    """The topics of a member, and the partitions that it owns."""
 
     topics: tuple[String, ...] = ()
     user_data: Bytes | None = None
@@ -47,7 +47,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions="0-3")
 class ConsumerProtocolAssignment:
-    """The partitions that a member gets."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: tuple[TopicPartition, ...] = ()
     user_data: Bytes | None = None
@@ -58,7 +58,7 @@ def encode_subscription(subscription: ConsumerProtocolSubscription, version: int
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Raises `DecodeError`."""
+    """Decode a subscription. Raises `DecodeError`."""
     return _decode(ConsumerProtocolSubscription, data)
 
 
@@ -67,7 +67,7 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = 3) 
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Raises `DecodeError`. No bytes at all are what a member without partitions gets from some leaders."""
+    """Decode an assignment. Raises `DecodeError`. Some leaders send no bytes to a member without partitions."""
     return _decode(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 
@@ -83,7 +83,7 @@ def _decode(cls: type[M], data: bytes) -> M:
 # --------------------------------------------------------------------------------------------------
 # ConsumerGroupDescribe (key 69): epochs, members and assignments of consumer groups (KIP-848).
 #
-# 1 tells classic members from those of the new protocol (KIP-1099).
+# 1 adds the member type: classic or new protocol (KIP-1099).
 
 
 @message(api_key=69, versions="0-1", flexible_from=0)
@@ -156,7 +156,7 @@ class HeartbeatTopicPartitions:
 
 @message(api_key=68, versions="0-1", flexible_from=0)
 class ConsumerGroupHeartbeatRequest:
-    """What changed since the last heartbeat; null and -1 say that nothing did.
+    """The changes since the last heartbeat; null and -1 mean unchanged.
 
     `member_epoch` 0 joins, -1 leaves, and -2 leaves for a while as a static member.
     """
@@ -180,7 +180,7 @@ class HeartbeatAssignment:
 
 @message(api_key=68, versions="0-1", flexible_from=0)
 class ConsumerGroupHeartbeatResponse:
-    """The member's epoch, and its assignment when that changed."""
+    """The member's epoch, and its assignment if it has changed."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -178,7 +178,7 @@ class RemainingPartition:
 
 @message(api_key=7, versions="0-3", flexible_from=3)
 class ControlledShutdownResponse:
-    """The partitions that it still leads; empty when it may stop."""
+    """The partitions that the broker still leads; empty if it may stop."""
 
     error_code: Int16 = 0
     remaining_partitions: tuple[RemainingPartition, ...] = ()
@@ -218,7 +218,7 @@ class StopReplicaTopicState:
 
 @message(api_key=5, versions="0-4", flexible_from=2)
 class StopReplicaRequest:
-    """Replicas that the receiver shall stop."""
+    """The replicas that the receiver must stop."""
 
     controller_id: Int32 = 0
     is_kraft_controller: Annotated[Bool, since(4)] = False
@@ -246,7 +246,7 @@ class StopReplicaResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# UpdateMetadata (key 6): the controller tells a broker what to answer to Metadata.
+# UpdateMetadata (key 6): the controller updates the metadata cache of a broker, which answers Metadata requests.
 #
 # Only ZooKeeper-era clusters use it. 1 lists end points, 2 racks, 4 offline replicas, 5 groups by topic and fences by
 # broker epoch (KIP-380), 7 topic ids, 8 migration to KRaft.
@@ -291,7 +291,7 @@ class UpdateMetadataBroker:
 
 @message(api_key=6, versions="0-8", flexible_from=6)
 class UpdateMetadataRequest:
-    """Partition states and live brokers, to be cached."""
+    """Partition states and live brokers for the cache."""
 
     controller_id: Int32 = 0
     is_kraft_controller: Annotated[Bool, since(8)] = False

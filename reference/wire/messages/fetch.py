@@ -27,7 +27,7 @@ from highwater.reference.wire.schema import (
 
 @struct
 class ReplicaState:
-    """The follower, and the broker epoch under which it asks (KIP-903)."""
+    """The id and broker epoch of the follower (KIP-903)."""
 
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
@@ -61,7 +61,7 @@ class ForgottenTopic:
 
 @message(api_key=1, versions="0-18", flexible_from=12)
 class FetchRequest:
-    """What to read, and how long to wait for it. `replica_id` -1 is a consumer."""
+    """The partitions to read, and the time to wait for data. `replica_id` -1 is a consumer."""
 
     cluster_id: Annotated[String | None, tagged(0, since=12), ignorable] = None
     replica_id: Annotated[Int32, until(14)] = -1
@@ -79,7 +79,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the leader's log parts from the follower's (KIP-595); -1 if it does not."""
+    """The largest common epoch and its end offset if the follower's log diverges (KIP-595); -1 if not."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
@@ -135,7 +135,7 @@ class NodeEndpoint:
 
 @message(api_key=1, versions="0-18", flexible_from=12)
 class FetchResponse:
-    """Batches up to the high watermark, and whole batches from the asked offset on; the last may be cut."""
+    """Batches from the one with the requested offset, up to the high watermark; the last may be truncated."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, since(7), ignorable] = 0

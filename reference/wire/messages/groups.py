@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): enter a group and wait for the rebalance.
+"""JoinGroup (key 11): join a group and wait for the rebalance.
 
 1 has its own rebalance timeout (KIP-62), 4 may answer with the member id to come back with (KIP-394), 5 static members
 (KIP-345), 7 the protocol type, 8 a reason (KIP-800), 9 may spare a returning static leader the assignment (KIP-814).
@@ -29,7 +29,7 @@ class JoinGroupRequestProtocol:
 
 @message(api_key=11, versions="0-9", flexible_from=6)
 class JoinGroupRequest:
-    """A member with the protocols it could follow, the preferred one first."""
+    """A member with its supported protocols, the preferred one first."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -50,7 +50,7 @@ class JoinGroupResponseMember:
 
 @message(api_key=11, versions="0-9", flexible_from=6)
 class JoinGroupResponse:
-    """The new generation; the members only for its leader."""
+    """The new generation; only the leader gets the members."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     error_code: Int16 = 0
@@ -134,12 +134,12 @@ class DescribeGroupsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# Heartbeat (key 12): stay in a group, and hear of rebalances. 3 has static members (KIP-345).
+# Heartbeat (key 12): keep the membership, and detect rebalances. 3 has static members (KIP-345).
 
 
 @message(api_key=12, versions="0-4", flexible_from=4)
 class HeartbeatRequest:
-    """A sign of life in a generation."""
+    """A member and its generation."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -168,7 +168,7 @@ class MemberIdentity:
 
 @message(api_key=13, versions="0-5", flexible_from=4)
 class LeaveGroupRequest:
-    """One member up to 2, `members` since 3."""
+    """One member in top-level fields up to 2, `members` since 3."""
 
     group_id: String = ""
     member_id: Annotated[String, until(2)] = ""
@@ -184,7 +184,7 @@ class MemberResponse:
 
 @message(api_key=13, versions="0-5", flexible_from=4)
 class LeaveGroupResponse:
-    """Whether they were members."""
+    """One error code for each member."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16 = 0
@@ -197,7 +197,7 @@ class LeaveGroupResponse:
 
 @message(api_key=16, versions="0-5", flexible_from=3)
 class ListGroupsRequest:
-    """Which states and types to list; empty is all."""
+    """The states and types to list; empty means all."""
 
     states_filter: Annotated[tuple[String, ...], since(4)] = ()
     types_filter: Annotated[tuple[String, ...], since(5)] = ()
@@ -221,7 +221,7 @@ class ListGroupsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# SyncGroup (key 14): the leader hands in the assignment, and each member takes its own.
+# SyncGroup (key 14): the leader sends the assignments, and every member receives its own.
 #
 # 3 has static members (KIP-345), 5 the protocol that the member expects (KIP-559).
 
@@ -234,7 +234,7 @@ class SyncGroupRequestAssignment:
 
 @message(api_key=14, versions="0-5", flexible_from=4)
 class SyncGroupRequest:
-    """Assignments from the leader, none from the others."""
+    """The assignments if the member is the leader, else none."""
 
     group_id: String = ""
     generation_id: Int32 = 0

@@ -35,7 +35,7 @@ class MetadataRequestTopic:
 
 @message(api_key=3, versions="0-13", flexible_from=9)
 class MetadataRequest:
-    """Which topics to describe."""
+    """The topics to describe; null means all."""
 
     topics: Annotated[tuple[MetadataRequestTopic, ...] | None, nullable(since=1)] = ()
     allow_auto_topic_creation: Annotated[Bool, since(4)] = True
@@ -74,7 +74,7 @@ class MetadataResponseTopic:
 
 @message(api_key=3, versions="0-13", flexible_from=9)
 class MetadataResponse:
-    """The cluster as this broker knows it."""
+    """The cluster in the metadata cache of the broker."""
 
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     brokers: tuple[MetadataResponseBroker, ...] = ()
@@ -88,13 +88,13 @@ class MetadataResponse:
 # --------------------------------------------------------------------------------------------------
 # ApiVersions (key 18): which keys and versions a broker serves (KIP-35).
 #
-# 3 carries the client's name and the features (KIP-511, KIP-584). Its reply always has header version 0, because it must
-# be readable before the versions are known; an unsupported request is answered in version 0 with UNSUPPORTED_VERSION.
+# 3 has the client's name and the features (KIP-511, KIP-584). The response always has header version 0, because the
+# client decodes it before it knows the versions; an unsupported version gets UNSUPPORTED_VERSION in version 0.
 
 
 @message(api_key=18, versions="0-4", flexible_from=3)
 class ApiVersionsRequest:
-    """Says who the client is, for logs and metrics."""
+    """The name and version of the client software, for logs and metrics."""
 
     client_software_name: Annotated[String, since(3), ignorable] = ""
     client_software_version: Annotated[String, since(3), ignorable] = ""
@@ -141,7 +141,7 @@ class ApiVersionsResponse:
 
 @message(api_key=60, versions="0-2", flexible_from=0)
 class DescribeClusterRequest:
-    """What to include."""
+    """Options of the description."""
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, since(1)] = 1
@@ -188,7 +188,7 @@ class DescribeTopicPartitionsRequestCursor:
 
 @message(api_key=75, versions="0", flexible_from=0)
 class DescribeTopicPartitionsRequest:
-    """Where to begin, and how many partitions to return."""
+    """The first partition, and the maximum number of partitions to return."""
 
     topics: tuple[TopicRequest, ...] = ()
     response_partition_limit: Int32 = 2000
@@ -226,7 +226,7 @@ class DescribeTopicPartitionsResponseCursor:
 
 @message(api_key=75, versions="0", flexible_from=0)
 class DescribeTopicPartitionsResponse:
-    """One page; `next_cursor` is null on the last."""
+    """One page; `next_cursor` is null on the last one."""
 
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: tuple[DescribeTopicPartitionsResponseTopic, ...] = ()
@@ -234,9 +234,9 @@ class DescribeTopicPartitionsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# FindCoordinator (key 10): which broker coordinates a group, transactional id or share group.
+# FindCoordinator (key 10): return the coordinator of a group, transactional id or share group.
 #
-# 1 has key types, 4 takes many keys at once (KIP-699), 6 share groups (KIP-932).
+# 1 has key types, 4 several keys (KIP-699), 6 share groups (KIP-932).
 
 
 @message(api_key=10, versions="0-6", flexible_from=3)
@@ -260,7 +260,7 @@ class Coordinator:
 
 @message(api_key=10, versions="0-6", flexible_from=3)
 class FindCoordinatorResponse:
-    """One coordinator in line up to 3, `coordinators` since 4."""
+    """One coordinator in top-level fields up to 3, `coordinators` since 4."""
 
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, until(3)] = 0

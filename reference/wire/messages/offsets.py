@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): find offsets by timestamp, or the ends of a log.
+"""ListOffsets (key 2): find offsets by timestamp, or the start or end of a log.
 
 0 returns up to `max_num_offsets` segment offsets; since 1 there is one offset with its timestamp (KIP-79). 2 knows
 isolation levels, 4 leader epochs (KIP-320), 7 the offset of the largest timestamp (KIP-734), 8 and 9 tiered storage,
@@ -52,7 +52,7 @@ class ListOffsetsTopicResponse:
 
 @message(api_key=2, versions="0-11", flexible_from=6)
 class ListOffsetsResponse:
-    """The first offset whose timestamp is not before the asked one, or -1."""
+    """The first offset with the requested timestamp or a later one, or -1."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: tuple[ListOffsetsTopicResponse, ...] = ()
@@ -76,7 +76,7 @@ class DeleteRecordsTopic:
 
 @message(api_key=21, versions="0-2", flexible_from=2)
 class DeleteRecordsRequest:
-    """The offsets before which records may go; -1 is the high watermark."""
+    """The new log start offsets; -1 is the high watermark."""
 
     topics: tuple[DeleteRecordsTopic, ...] = ()
     timeout_ms: Int32 = 0
@@ -104,9 +104,9 @@ class DeleteRecordsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# OffsetForLeaderEpoch (key 23): where a leader epoch ended in the leader's log (KIP-101).
+# OffsetForLeaderEpoch (key 23): the end offset of a leader epoch in the leader's log (KIP-101).
 #
-# 1 returns the epoch found (KIP-279), 2 fences by the asker's epoch (KIP-320), 3 names the replica.
+# 1 returns the epoch found (KIP-279), 2 fences by the requester's leader epoch (KIP-320), 3 has the replica id.
 
 
 @struct
@@ -124,7 +124,7 @@ class OffsetForLeaderTopic:
 
 @message(api_key=23, versions="0-4", flexible_from=4)
 class OffsetForLeaderEpochRequest:
-    """Leader epochs from the asker's own log."""
+    """Leader epochs from the requester's log."""
 
     replica_id: Annotated[Int32, since(3), ignorable] = -2
     topics: tuple[OffsetForLeaderTopic, ...] = ()
@@ -146,7 +146,7 @@ class OffsetForLeaderTopicResult:
 
 @message(api_key=23, versions="0-4", flexible_from=4)
 class OffsetForLeaderEpochResponse:
-    """The end offset of the largest epoch not above the asked one."""
+    """The end offset of the largest epoch that is not above the requested one."""
 
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: tuple[OffsetForLeaderTopicResult, ...] = ()

@@ -39,7 +39,7 @@ class TopicProduceData:
 
 @message(api_key=0, versions="0-13", flexible_from=9)
 class ProduceRequest:
-    """Batches for the leaders on one broker. With `acks` 0 there is no reply at all."""
+    """Batches for the leaders on one broker. With `acks` 0 there is no response."""
 
     transactional_id: Annotated[String | None, since(3)] = None
     acks: Int16 = 0
@@ -88,7 +88,7 @@ class NodeEndpoint:
 
 @message(api_key=0, versions="0-13", flexible_from=9)
 class ProduceResponse:
-    """Where each batch went, or why not."""
+    """The base offset of each batch, or its error."""
 
     responses: tuple[TopicProduceResponse, ...] = ()
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): asks the controller for preferred or unclean elections.
+"""ElectLeaders (key 43): request preferred or unclean elections from the controller.
 
 1 has the kind of election (KIP-460), 2 is flexible.
 """
@@ -16,7 +16,7 @@ class TopicPartitions:
 
 @message(api_key=43, versions="0-2", flexible_from=2)
 class ElectLeadersRequest:
-    """Kind 0 is preferred, 1 unclean; null asks for all partitions."""
+    """Type 0 is preferred, 1 unclean; null means all partitions."""
 
     election_type: Annotated[Int8, since(1)] = 0
     topic_partitions: tuple[TopicPartitions, ...] | None = ()
@@ -38,7 +38,7 @@ class ReplicaElectionResult:
 
 @message(api_key=43, versions="0-2", flexible_from=2)
 class ElectLeadersResponse:
-    """What became of each partition; asked for all, those that needed no election are left out."""
+    """The result per partition; a request for all omits the partitions that needed no election."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
@@ -46,14 +46,14 @@ class ElectLeadersResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# AlterPartitionReassignments (key 45): asks the controller to move replicas, or to stop moving them (KIP-455).
+# AlterPartitionReassignments (key 45): request the controller to move replicas, or to cancel a move (KIP-455).
 #
-# 1 may forbid that the number of replicas changes (KIP-860).
+# 1 can forbid a change of the replication factor (KIP-860).
 
 
 @struct
 class ReassignablePartition:
-    """Null cancels what is under way."""
+    """The new replicas of a partition; null cancels its reassignment."""
 
     partition_index: Int32 = 0
     replicas: tuple[Int32, ...] | None = None
@@ -67,7 +67,7 @@ class ReassignableTopic:
 
 @message(api_key=45, versions="0-1", flexible_from=0)
 class AlterPartitionReassignmentsRequest:
-    """Where replicas shall be."""
+    """The target replicas of partitions."""
 
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Annotated[Bool, since(1)] = True
@@ -89,7 +89,7 @@ class ReassignableTopicResponse:
 
 @message(api_key=45, versions="0-1", flexible_from=0)
 class AlterPartitionReassignmentsResponse:
-    """Accepted is not done: ask ListPartitionReassignments."""
+    """Success means accepted, not complete: ListPartitionReassignments shows the progress."""
 
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, since(1), ignorable] = True
@@ -116,7 +116,7 @@ class AlterReplicaLogDir:
 
 @message(api_key=34, versions="0-2", flexible_from=2)
 class AlterReplicaLogDirsRequest:
-    """Each folder with what is to lie there."""
+    """The log folders, and the replicas to move into each."""
 
     dirs: tuple[AlterReplicaLogDir, ...] = ()
 
@@ -135,16 +135,16 @@ class AlterReplicaLogDirTopicResult:
 
 @message(api_key=34, versions="0-2", flexible_from=2)
 class AlterReplicaLogDirsResponse:
-    """Error 57 (LOG_DIR_NOT_FOUND) for a folder that the broker has not."""
+    """LOG_DIR_NOT_FOUND (57) for a folder that the broker does not have."""
 
     throttle_time_ms: Int32 = 0
     results: tuple[AlterReplicaLogDirTopicResult, ...] = ()
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeLogDirs (key 35): sizes of replicas, folder by folder (KIP-113).
+# DescribeLogDirs (key 35): the sizes of replicas per log folder (KIP-113).
 #
-# 3 has an error code of its own, 4 sizes of the volume (KIP-827), 5 tells cordoned folders (KIP-1066).
+# 3 has a top-level error code, 4 the volume sizes (KIP-827), 5 the cordoned folders (KIP-1066).
 
 
 @struct
@@ -155,7 +155,7 @@ class DescribableLogDirTopic:
 
 @message(api_key=35, versions="0-5", flexible_from=2)
 class DescribeLogDirsRequest:
-    """Null `topics` asks for all."""
+    """The replicas to describe; null `topics` means all."""
 
     topics: tuple[DescribableLogDirTopic, ...] | None = ()
 
@@ -186,7 +186,7 @@ class DescribeLogDirsResult:
 
 @message(api_key=35, versions="0-5", flexible_from=2)
 class DescribeLogDirsResponse:
-    """Bytes of each replica, and how far it lags."""
+    """The size in bytes and the lag of each replica."""
 
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3), ignorable] = 0
@@ -194,7 +194,7 @@ class DescribeLogDirsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# ListPartitionReassignments (key 46): what the controller is moving (KIP-455).
+# ListPartitionReassignments (key 46): list the reassignments in progress (KIP-455).
 
 
 @struct
@@ -205,7 +205,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(api_key=46, versions="0-0", flexible_from=0)
 class ListPartitionReassignmentsRequest:
-    """Null asks for all."""
+    """The partitions to list; null means all."""
 
     timeout_ms: Int32 = 60_000
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
@@ -227,7 +227,7 @@ class OngoingTopicReassignment:
 
 @message(api_key=46, versions="0-0", flexible_from=0)
 class ListPartitionReassignmentsResponse:
-    """Of each partition that moves: all its replicas, and which of them come and go."""
+    """All replicas of each moving partition, and those being added and removed."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -31,14 +31,14 @@ class AclCreationResult:
 
 @message(api_key=30, versions="0-3", flexible_from=2)
 class CreateAclsResponse:
-    """One result for each, in order."""
+    """One result per ACL, in order."""
 
     throttle_time_ms: Int32 = 0
     results: tuple[AclCreationResult, ...] = ()
 
 
 # --------------------------------------------------------------------------------------------------
-# AlterUserScramCredentials (key 51): let users log in by SCRAM, or no longer (KIP-554).
+# AlterUserScramCredentials (key 51): set and delete SCRAM credentials of users (KIP-554).
 
 
 @struct
@@ -60,7 +60,7 @@ class ScramCredentialUpsertion:
 
 @message(api_key=51, versions="0", flexible_from=0)
 class AlterUserScramCredentialsRequest:
-    """Whose credentials go, and whose come."""
+    """The credentials to delete and to set."""
 
     deletions: tuple[ScramCredentialDeletion, ...] = ()
     upsertions: tuple[ScramCredentialUpsertion, ...] = ()
@@ -125,19 +125,19 @@ class DeleteAclsFilterResult:
 
 @message(api_key=31, versions="0-3", flexible_from=2)
 class DeleteAclsResponse:
-    """What each filter matched."""
+    """The deleted ACLs per filter."""
 
     throttle_time_ms: Int32 = 0
     filter_results: tuple[DeleteAclsFilterResult, ...] = ()
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeAcls (key 29): which ACLs match a filter (KIP-140).
+# DescribeAcls (key 29): list the ACLs that match a filter (KIP-140).
 
 
 @message(api_key=29, versions="0-3", flexible_from=2)
 class DescribeAclsRequest:
-    """Null matches any name."""
+    """The filter; null matches any name."""
 
     resource_type_filter: Int8 = 0
     resource_name_filter: String | None = ""
@@ -175,7 +175,7 @@ class DescribeAclsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeUserScramCredentials (key 50): who can log in by which SCRAM mechanism (KIP-554).
+# DescribeUserScramCredentials (key 50): list the SCRAM mechanisms of users (KIP-554).
 
 
 @struct
@@ -185,7 +185,7 @@ class UserName:
 
 @message(api_key=50, versions="0", flexible_from=0)
 class DescribeUserScramCredentialsRequest:
-    """Null or no user asks for all."""
+    """The users; null or empty means all."""
 
     users: tuple[UserName, ...] | None = ()
 
@@ -206,7 +206,7 @@ class DescribeUserScramCredentialsResult:
 
 @message(api_key=50, versions="0", flexible_from=0)
 class DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of each user, never a key."""
+    """Mechanisms and iterations of each user, without keys."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -238,19 +238,20 @@ class SaslAuthenticateResponse:
 # --------------------------------------------------------------------------------------------------
 # SaslHandshake (key 17): choose a SASL mechanism.
 #
-# After 0 raw SASL tokens follow on the connection; after 1 they travel in SaslAuthenticate (KIP-152). Never flexible.
+# After version 0, raw SASL tokens follow on the connection; after 1 they are in SaslAuthenticate (KIP-152). Never
+# flexible.
 
 
 @message(api_key=17, versions="0-1")
 class SaslHandshakeRequest:
-    """The wanted mechanism."""
+    """The requested mechanism."""
 
     mechanism: String = ""
 
 
 @message(api_key=17, versions="0-1")
 class SaslHandshakeResponse:
-    """The mechanisms that the broker has."""
+    """The mechanisms that the broker supports."""
 
     error_code: Int16 = 0
     mechanisms: tuple[String, ...] = ()

@@ -82,7 +82,7 @@ class CreateTopicsResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# CreatePartitions (key 37): give topics more partitions (KIP-195).
+# CreatePartitions (key 37): add partitions to topics (KIP-195).
 
 
 @struct
@@ -99,7 +99,7 @@ class CreatePartitionsTopic:
 
 @message(api_key=37, versions="0-3", flexible_from=2)
 class CreatePartitionsRequest:
-    """Topics with their new total of partitions."""
+    """Topics with their new number of partitions."""
 
     topics: tuple[CreatePartitionsTopic, ...] = ()
     timeout_ms: Int32 = 0

@@ -22,7 +22,7 @@ from highwater.reference.wire.schema import (
 
 @message(api_key=22, versions="0-6", flexible_from=2)
 class InitProducerIdRequest:
-    """Null `transactional_id` is a producer that is idempotent only."""
+    """A null `transactional_id` requests an id for a producer that is only idempotent."""
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
@@ -34,7 +34,7 @@ class InitProducerIdRequest:
 
 @message(api_key=22, versions="0-6", flexible_from=2)
 class InitProducerIdResponse:
-    """The id and epoch to write with."""
+    """The producer id and epoch."""
 
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     error_code: Int16 = 0
@@ -45,9 +45,9 @@ class InitProducerIdResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# AddOffsetsToTxn (key 25): take a group's offsets into a transaction (KIP-98).
+# AddOffsetsToTxn (key 25): add a group's offsets to a transaction (KIP-98).
 #
-# The coordinator adds the partition of `__consumer_offsets` that holds the group. 4 adds TRANSACTION_ABORTABLE (KIP-890).
+# The coordinator adds the group's partition of `__consumer_offsets`. 4 adds TRANSACTION_ABORTABLE (KIP-890).
 
 
 @message(api_key=25, versions="0-4", flexible_from=3)
@@ -62,16 +62,16 @@ class AddOffsetsToTxnRequest:
 
 @message(api_key=25, versions="0-4", flexible_from=3)
 class AddOffsetsToTxnResponse:
-    """The error code alone."""
+    """Only an error code."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
 
 
 # --------------------------------------------------------------------------------------------------
-# AddPartitionsToTxn (key 24): take partitions into a transaction before writing to them (KIP-98).
+# AddPartitionsToTxn (key 24): add partitions to a transaction before writing to them (KIP-98).
 #
-# 4 takes many transactions at once and can only verify (KIP-890): brokers ask so; 5 adds TRANSACTION_ABORTABLE.
+# 4 is for brokers: several transactions, and verification only (KIP-890); 5 adds TRANSACTION_ABORTABLE.
 
 
 @struct
@@ -91,7 +91,7 @@ class AddPartitionsToTxnTransaction:
 
 @message(api_key=24, versions="0-5", flexible_from=3)
 class AddPartitionsToTxnRequest:
-    """One transaction up to 3 in line, `transactions` since 4."""
+    """One transaction in top-level fields up to 3, `transactions` since 4."""
 
     transactions: Annotated[tuple[AddPartitionsToTxnTransaction, ...], since(4)] = ()
     v3_and_below_transactional_id: Annotated[String, until(3)] = ""
@@ -129,7 +129,7 @@ class AddPartitionsToTxnResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeProducers (key 61): the producers that a partition's leader remembers (KIP-664).
+# DescribeProducers (key 61): the producer states of a partition's leader (KIP-664).
 
 
 @struct
@@ -140,7 +140,7 @@ class TopicRequest:
 
 @message(api_key=61, versions="0", flexible_from=0)
 class DescribeProducersRequest:
-    """The partitions to look at."""
+    """The partitions to describe."""
 
     topics: tuple[TopicRequest, ...] = ()
 
@@ -178,12 +178,12 @@ class DescribeProducersResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# DescribeTransactions (key 65): what a transaction coordinator knows of transactions (KIP-664).
+# DescribeTransactions (key 65): the transaction states of a coordinator (KIP-664).
 
 
 @message(api_key=65, versions="0", flexible_from=0)
 class DescribeTransactionsRequest:
-    """By transactional id."""
+    """The transactional ids to describe."""
 
     transactional_ids: tuple[String, ...] = ()
 
@@ -208,7 +208,7 @@ class TransactionState:
 
 @message(api_key=65, versions="0", flexible_from=0)
 class DescribeTransactionsResponse:
-    """State, producer and partitions of each."""
+    """State, producer and partitions of each transaction."""
 
     throttle_time_ms: Int32 = 0
     transaction_states: tuple[TransactionState, ...] = ()
@@ -217,7 +217,7 @@ class DescribeTransactionsResponse:
 # --------------------------------------------------------------------------------------------------
 # EndTxn (key 26): commit or abort a transaction (KIP-98).
 #
-# 5 answers with the epoch to go on with: each end of a transaction bumps it (KIP-890).
+# 5 returns the new producer epoch: every end of a transaction increments it (KIP-890).
 
 
 @message(api_key=26, versions="0-5", flexible_from=3)
@@ -248,7 +248,7 @@ class EndTxnResponse:
 
 @message(api_key=66, versions="0-2", flexible_from=0)
 class ListTransactionsRequest:
-    """Filters; empty ones let all pass."""
+    """The filters; an empty filter matches all."""
 
     state_filters: tuple[String, ...] = ()
     producer_id_filters: tuple[Int64, ...] = ()
@@ -265,7 +265,7 @@ class ListedTransactionState:
 
 @message(api_key=66, versions="0-2", flexible_from=0)
 class ListTransactionsResponse:
-    """Id, producer id and state of each, and the states that are unknown here."""
+    """Id, producer id and state of each transaction, and the unknown states of the filter."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -295,7 +295,7 @@ class TxnOffsetCommitRequestTopic:
 
 @message(api_key=28, versions="0-5", flexible_from=3)
 class TxnOffsetCommitRequest:
-    """They count when the transaction commits."""
+    """The offsets take effect when the transaction commits."""
 
     transactional_id: String = ""
     group_id: String = ""
@@ -328,9 +328,9 @@ class TxnOffsetCommitResponse:
 
 
 # --------------------------------------------------------------------------------------------------
-# WriteTxnMarkers (key 27): a transaction coordinator tells leaders how transactions ended (KIP-98).
+# WriteTxnMarkers (key 27): a transaction coordinator sends commit and abort markers to leaders (KIP-98).
 #
-# 1 is flexible, 2 tells the transaction version (KIP-1228).
+# 1 is flexible, 2 has the transaction version (KIP-1228).
 
 
 @struct
@@ -351,7 +351,7 @@ class WritableTxnMarker:
 
 @message(api_key=27, versions="0-2", flexible_from=1)
 class WriteTxnMarkersRequest:
-    """What became of each transaction, and in which partitions."""
+    """The transactions with their results and partitions."""
 
     markers: tuple[WritableTxnMarker, ...] = ()
 

@@ -1,0 +1,54 @@
+"""The documentation: links lead to files, commands and options exist, and the Python example runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highwater.command_line import BY_NAME, application
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+PYTEST_OPTIONS = {"--pyargs", "--junitxml"}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert missing == []
+
+
+def options_of(name: str) -> set[str]:
+    """Return the options of a command and of its subcommands."""
+    from typer.main import get_command
+
+    command = get_command(application(name)).commands[name]  # type: ignore[attr-defined]
+    commands = [command, *getattr(command, "commands", {}).values()]
+    return {option for each in commands for parameter in each.params for option in parameter.opts} | {"--help"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    used = re.findall(r"^ *(?:\$ |\.venv/bin/)?highwater ([a-z-]+)((?:\\\n|[^\n#|])*)", page.read_text(), re.MULTILINE)
+    for name, rest in used:
+        assert name in BY_NAME, f"highwater {name}"
+        options = set(re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest.partition("'")[0]))
+        assert options <= options_of(name) | PYTEST_OPTIONS, f"highwater {name}{rest}"
+
+
+def test_the_python_example_runs() -> None:
+    example = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "reference.md").read_text(), re.DOTALL)
+    assert example
+    ended = subprocess.run([sys.executable, "-c", example[1]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("invalid ['inconsistent-offsets', 'lost-write'")
+    assert lines[1].endswith("events, no violation")
+    assert lines[3] == "1 broker"
