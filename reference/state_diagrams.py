@@ -1,4 +1,4 @@
-"""Write `reference/docs/states.md` from the state tables in the code: `python -m highwater.reference.state_diagrams`."""
+"""Write `reference/docs/states.md` from the state tables: `python -m highwater.reference.state_diagrams`."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -18,6 +18,8 @@ from highwater.errors import UsageError
 
 READY_TIMEOUT_S = 40.0
 COMMAND_TIMEOUT_S = 20.0
+NODE_PROGRAM = ("-m", "highwater", "broker")
+"""Arguments of Python that run a node."""
 
 
 class ReferenceCluster:
@@ -26,7 +28,7 @@ class ReferenceCluster:
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
-        environment: Mapping[str, Mapping[str, str]] | None = None,
+        environment: Mapping[str, Mapping[str, str]] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
         """`environment` by the name of a node: what it has beside that of all."""
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
@@ -37,7 +39,11 @@ class ReferenceCluster:
         command += ["--trace", str(trace)] if trace else []
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
-            start_new_session=True, env={**os.environ, "HIGHWATER_NODE_ENVIRONMENT": json.dumps(environment or {})},
+            start_new_session=True,
+            env={
+                **os.environ, "HIGHWATER_NODE_ENVIRONMENT": json.dumps(environment or {}),
+                "HIGHWATER_NODE_PROGRAM": json.dumps(node_program),
+            },
         )  # fmt: skip
         try:
             ready = self._line(READY_TIMEOUT_S)
@@ -137,11 +143,13 @@ class ReferenceTarget(ReferenceCluster):
 
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
-        hidden: Mapping[str, object] | None = None,
+        hidden: Mapping[str, object] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
         """`hidden` settings are the cluster's, while `settings` goes on to claim the usual ones."""
         settings = {**self.settings, **(hidden or {})}
-        super().__init__(brokers, guards_off=guards_off, truncation=truncation, settings=settings)
+        super().__init__(
+            brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program
+        )
         self.name, self.version = "reference", metadata.version("highwater")
 
     @property

@@ -11,6 +11,8 @@ from highwater.conformance.self_test.proxy import Proxy
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
+from highwater.fuzz.wire.defects.node import defective
+from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
 from highwater.fuzz.wire.findings import read_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
@@ -20,7 +22,6 @@ from highwater.fuzz.wire.self_test import hunt, summary_of
 from highwater.fuzz.wire.sequences.run import PLAYS, perform, possible, replay_sequence, skipped, spoken
 from highwater.fuzz.wire.target import Lab
 from highwater.fuzz.wire.triage import Inquest
-from highwater.reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.transactions import EndTxnRequest
@@ -73,7 +74,7 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
     """Each alone would start a cluster of its own: all of a play are planted at once, and any may show first."""
     needs(play)
     names = DEFECTS_OF_A_PLAY[play]
-    target = ReferenceTarget(1, hidden={"wire_defects": list(names)})
+    target = ReferenceTarget(1, node_program=defective(names))
     try:
         served = spoken(advertised(target.bootstrap))
         broken = None
@@ -124,7 +125,7 @@ def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
 
 
 def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None:
-    target = ReferenceTarget(1, hidden={"wire_defects": ["CommitForgotten"]})
+    target = ReferenceTarget(1, node_program=defective(["CommitForgotten"]))
     try:
         lab = Lab(target.bootstrap, target, "reference")
         served = spoken(advertised(target.bootstrap))
@@ -155,7 +156,7 @@ def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path
 
 
 def test_a_handler_that_breaks_off_is_seen_by_its_stack_though_the_broker_lives_on() -> None:
-    target = ReferenceTarget(1, hidden={"wire_defects": ["HandlerRaises"]})
+    target = ReferenceTarget(1, node_program=defective(["HandlerRaises"]))
     try:
         lab = Lab(target.bootstrap, target, "reference")
         broken = Replay(lab).run([listed(-100)])

@@ -95,8 +95,8 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
     import msgspec
 
     from highwater.errors import ExitCode
+    from highwater.fuzz.wire.defects.table import WIRE_DEFECTS
     from highwater.fuzz.wire.self_test import Hunt, self_test
-    from highwater.reference.drivers.defects.table import WIRE_DEFECTS
     from highwater.results import new_folder, write_json
 
     def tell(hunt: Hunt) -> None:

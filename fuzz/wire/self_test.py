@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.fuzz.wire.defects.node import defective
+from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import Lab
-from highwater.reference.drivers.defects.table import WIRE_DEFECTS, check_defects
 
 DEADLINE_S: Final = 2.0
 TIME_S: Final = 60.0
@@ -36,7 +37,7 @@ class Hunt(msgspec.Struct, frozen=True, kw_only=True):
 
 def hunt(defect: str, seed: int, folder: Path, seconds: float = TIME_S) -> Hunt:
     """Until the first finding. The reference has none of its own, so whatever is found is the defect's doing."""
-    target = ReferenceTarget(1, hidden={"wire_defects": [defect]})
+    target = ReferenceTarget(1, node_program=defective([defect]))
     try:
         lab = Lab(next(iter(target.addresses.values())), target, "reference")
         session = Session(

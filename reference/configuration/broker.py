@@ -119,7 +119,6 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_format: Literal["text", "json"] = "text"
 
     guards_off: tuple[str, ...] = ()
-    wire_defects: tuple[str, ...] = ()  # planted: see drivers/defects/table.py
 
     @property
     def guards(self) -> Guards:

@@ -29,6 +29,7 @@ STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
 NODE_ENVIRONMENT = "HIGHWATER_NODE_ENVIRONMENT"
+NODE_PROGRAM = "HIGHWATER_NODE_PROGRAM"  # arguments of Python that run a node, as JSON; tests of the tools replace it
 """Variable with extra environment variables per node name, as JSON."""
 ZOOKEEPER = "zookeeper://"  # the scheme of an external ZooKeeper as metadata store
 
@@ -118,10 +119,11 @@ class Cluster:
     def start(self, name: str) -> None:
         if self.is_running(name):
             return
+        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater", "broker"]'))
         extra_environment = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}")).get(name, {})
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "highwater", "broker", "--config", str(self._configs[name]), *self._trace],
+                [sys.executable, *program, "--config", str(self._configs[name]), *self._trace],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

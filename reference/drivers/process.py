@@ -31,16 +31,24 @@ SWEEP_S = 1.0
 POLL_S = 0.02
 SHUTDOWN_TIMEOUT_S = 5.0
 Ready = Callable[[str], None]
+Factory = Callable[[Listener], asyncio.Protocol]
 
 
-def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready, *, trace: Path | None = None) -> None:
+def run_node(
+    config: BrokerConfig | StoreConfig,
+    on_ready: Ready,
+    *,
+    trace: Path | None = None,
+    connection: Factory = ClientConnection,
+) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
     Raises UsageError for a port in use, a data folder of another node, or a disk error. The node writes its protocol
-    steps to the folder `trace`.
+    steps to the folder `trace`. `connection` makes the protocol of each client connection of a broker; tests of the
+    tools pass one with planted defects.
     """
     if isinstance(config, BrokerConfig):
-        run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None)
+        run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None, connection)
     else:
         run = _run_store(config, on_ready, TraceFile(trace, STORE) if trace else None)
     _allow_descriptors()
@@ -53,7 +61,7 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | None) -> None:
+async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | None, connection: Factory) -> None:
     disk = Disk(Path(config.log_dir))
     disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
     log_as(config, disk.root)
@@ -75,8 +83,7 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
     listener = Listener(
         driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
     )
-    factory = _connection_factory(listener, config.wire_defects)
-    server = await _listen(factory, config.host, config.port, security.server_context)
+    server = await _listen(lambda: connection(listener), config.host, config.port, security.server_context)
     driver.start()
     if config.metrics_port:
         await _serve_metrics(config, broker, limits)
@@ -91,17 +98,6 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
     broker.stop(driver.now())
     disk.flush_all()
     disk.close()
-
-
-def _connection_factory(listener: Listener, defects: tuple[str, ...]) -> Callable[[], asyncio.Protocol]:
-    """Return the factory of connections; the module of planted defects is imported only if some are configured."""
-    if not defects:
-        return lambda: ClientConnection(listener)
-    from highwater.reference.drivers.defects.connection import DefectiveConnection
-    from highwater.reference.drivers.defects.table import check_defects
-
-    check_defects(defects)
-    return lambda: DefectiveConnection(listener, defects)
 
 
 async def _run_store(config: StoreConfig, on_ready: Ready, trace: TraceFile | None) -> None:

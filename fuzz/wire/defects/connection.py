@@ -5,9 +5,9 @@ import os
 import socket
 from collections.abc import Sequence
 
+from highwater.fuzz.wire.defects.harm import allocate
+from highwater.fuzz.wire.defects.table import WIRE_DEFECTS
 from highwater.reference.drivers.connection import SIZE_BYTES, ClientConnection, Listener
-from highwater.reference.drivers.defects.harm import allocate
-from highwater.reference.drivers.defects.table import WIRE_DEFECTS
 from highwater.reference.effects import Response
 from highwater.reference.wire.framing import FrameReader, encode_response
 from highwater.reference.wire.messages.metadata import MetadataResponse

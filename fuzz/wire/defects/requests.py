@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from highwater.reference.drivers.defects.harm import crash, key_of, read
+from highwater.fuzz.wire.defects.harm import crash, key_of, read
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_request_header
 from highwater.reference.wire.messages.consumer_groups import decode_subscription

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from highwater.reference.drivers.defects.rewriting import encode_changed, map_committed, map_fetched, map_partitions
+from highwater.fuzz.wire.defects.rewriting import encode_changed, map_committed, map_fetched, map_partitions
 from highwater.reference.effects import Response
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.errors import UsageError
-from highwater.reference.drivers.defects import answers, batches, lengths, places, requests
-from highwater.reference.drivers.defects.answers import ResponseDefect
-from highwater.reference.drivers.defects.harm import RequestDefect
+from highwater.fuzz.wire.defects import answers, batches, lengths, places, requests
+from highwater.fuzz.wire.defects.answers import ResponseDefect
+from highwater.fuzz.wire.defects.harm import RequestDefect
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Final
 
 import construct
 
-from highwater.reference.drivers.defects.harm import allocate, crash, key_of
+from highwater.fuzz.wire.defects.harm import allocate, crash, key_of
 from highwater.reference.wire.constructs import Site, struct_of, whole
 from highwater.reference.wire.errors import DecodeError, InvalidVarintError
 from highwater.reference.wire.framing import decode_request, decode_request_header

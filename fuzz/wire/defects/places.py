@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.reference.drivers.defects.harm import read
-from highwater.reference.drivers.defects.rewriting import (
+from highwater.fuzz.wire.defects.harm import read
+from highwater.fuzz.wire.defects.rewriting import (
     Change,
     encode_changed,
     map_committed,

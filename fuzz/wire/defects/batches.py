@@ -9,7 +9,7 @@ from typing import Final
 
 import cramjam
 
-from highwater.reference.drivers.defects.harm import ALLOCATION_MAX, allocate, crash, read
+from highwater.fuzz.wire.defects.harm import ALLOCATION_MAX, allocate, crash, read
 from highwater.reference.wire.compression import XERIAL_HEADER, Compression
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import encode_request
