@@ -110,6 +110,7 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
         Command("state-changes", f"{TOOL}.state_changes:app", "Merge the state-change logs of several brokers."),
     ),
     OTHER: (
+        Command("examples", "highwater.commands.examples:examples_command", "List the example files, or copy them."),
         Command(
             "doctor", "highwater.spec.command_line:doctor_command",
             "List what this machine can do, and how to get what is missing.",

@@ -1,8 +1,8 @@
 """Fuzz our decoders with atheris (libFuzzer): `python -m highwater.fuzz.wire.decoders [--seconds N] [--seed N]`.
 
 Inputs grow along the branches of the readers of `highwater.reference.wire`. For any bytes a reader must return a
-message or raise `DecodeError`, and agree with the construct description. Exit code 77 for anything else: libFuzzer prints
-the stack, and the input is written to the results folder. Where atheris has no wheel (anything but Linux on
+message or raise `DecodeError`, and agree with the construct description. Exit code 77 for anything else: libFuzzer
+prints the stack, and the input is written to the results folder. Where atheris has no wheel (anything but Linux on
 x86_64), the program prints so and ends.
 """
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +99,11 @@ def test_every_list_prints_a_line_for_each_name() -> None:
         ended = run(*arguments)
         assert (ended.returncode, ended.stderr) == (0, "")
         assert len(ended.stdout.splitlines()) > 20
+
+
+def test_the_examples_are_listed_and_copied(tmp_path: Path) -> None:
+    listed = run("examples").stdout.splitlines()
+    assert {"clients/two_libraries.py", "schedules/kip101.json"} <= set(listed)
+    assert run("examples", str(tmp_path / "here")).returncode == 0
+    assert all((tmp_path / "here" / name).exists() for name in listed)
+    assert run("examples", str(tmp_path / "here")).returncode == 2

@@ -1,6 +1,7 @@
 """TLS and SASL settings of a client, from a properties file of Apache Kafka's clients or from a broker's config."""
 
 import re
+import secrets
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,38 @@ from typing import Final, Self
 
 from highwater.errors import UsageError
 from highwater.reference.configuration.broker import BrokerConfig
-from highwater.reference.drivers.security import client_context, fresh_nonce
 from highwater.reference.security.login import Account, Login
 from highwater.reference.security.mechanisms import MECHANISMS
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CLIENT_ID: Final = "highwater-tools"
+NONCE_BYTES: Final = 18
 JAAS: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def fresh_nonce() -> str:
+    return secrets.token_urlsafe(NONCE_BYTES)
+
+
+def client_context(cafile: str, certfile: str = "", keyfile: str = "") -> ssl.SSLContext:
+    """Return a context that verifies the server's name; without `cafile` it trusts the system's authorities."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not cafile:
+        context.load_default_certs()
+    load_certificates(context, cafile, certfile, keyfile)
+    return context
+
+
+def load_certificates(context: ssl.SSLContext, cafile: str, certfile: str, keyfile: str) -> None:
+    """Load PEM files into a context; UsageError names those that cannot be read."""
+    try:
+        if cafile:
+            context.load_verify_locations(cafile)
+        if certfile:
+            context.load_cert_chain(certfile, keyfile or None)
+    except (OSError, ssl.SSLError) as error:
+        where = ", ".join(path for path in (cafile, certfile, keyfile) if path)
+        raise UsageError(f"cannot read these certificates ({error})", where=where, hint="use PEM files") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,13 @@ import secrets
 import ssl
 from typing import Final
 
-from highwater.errors import UsageError
+from highwater.reference.client.access import client_context, fresh_nonce, load_certificates
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.security.login import Account, Login
 from highwater.reference.security.mechanisms import Credentials
 from highwater.reference.security.sasl import Authenticator
 
-NONCE_BYTES: Final = 18
 SALT_BYTES: Final = 16
-
-
-def fresh_nonce() -> str:
-    return secrets.token_urlsafe(NONCE_BYTES)
 
 
 class Security:
@@ -51,26 +46,6 @@ class Security:
 
 def _server_context(config: BrokerConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load(context, config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
+    load_certificates(context, config.ssl_cafile, config.ssl_certfile, config.ssl_keyfile)
     context.verify_mode = ssl.CERT_REQUIRED if config.ssl_client_auth == "required" else ssl.CERT_NONE
     return context
-
-
-def client_context(cafile: str, certfile: str = "", keyfile: str = "") -> ssl.SSLContext:
-    """Return a context that verifies the server's name; without `cafile` it trusts the system's authorities."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not cafile:
-        context.load_default_certs()
-    _load(context, cafile, certfile, keyfile)
-    return context
-
-
-def _load(context: ssl.SSLContext, cafile: str, certfile: str, keyfile: str) -> None:
-    try:
-        if cafile:
-            context.load_verify_locations(cafile)
-        if certfile:
-            context.load_cert_chain(certfile, keyfile or None)
-    except (OSError, ssl.SSLError) as error:
-        where = ", ".join(path for path in (cafile, certfile, keyfile) if path)
-        raise UsageError(f"cannot read these certificates ({error})", where=where, hint="use PEM files") from error
