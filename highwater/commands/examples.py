@@ -1,4 +1,4 @@
-"""`highwater examples`: list the example histories, schedules and client programs of this installation, or copy them."""
+"""`highwater examples`: list or copy the example histories, schedules and client programs."""
 
 import shutil
 from importlib.util import find_spec
