@@ -1,8 +1,25 @@
 """Many frames in flight over many connections, each answer held to its request.
 
-A broker answers the requests of a connection in order, so the oldest unanswered one is its head: it alone can be late,
-and when the target closes the connection it alone is why. What was sent behind it is sent again on a new connection;
-behind a kind of case that has ended connections before, nothing is sent.
+Theory of operation
+-------------------
+The engine keeps up to IN_FLIGHT frames on each of CONNECTIONS non-blocking connections, with one selector. A broker
+answers the requests of a connection in order, so the oldest unanswered frame is its *head*: it alone can be late, and
+when the target closes the connection it alone is the cause. Frames behind the head are innocent and are sent again on a
+new connection; behind a kind of case that has ended connections before, nothing is sent.
+
+A connection is idle, waiting (its head has a deadline), or half open (a case that ends without a reply). A reply is
+matched with the head and judged by the oracles; a wrong reply, a missed deadline or a dead target becomes a `Broken`
+that the session triages. The engine never decides what a finding is.
+
+When no connection is accepted any more the target is down: `TargetDown` carries the frames that were sent last, newest
+first, since one of them killed it.
+
+Invariants: a frame is in flight on one connection only; a reply is never matched with a frame that expects none
+(acks=0); every deadline is that of a head.
+
+Deliberately absent: threads (one selector is faster than the target), retries of a case whose reply was wrong (the
+session confirms it on a fresh connection), and any knowledge of what the bytes mean beyond key, version and
+correlation id.
 """
 
 import errno

@@ -1,9 +1,28 @@
 """The state of one controller epoch, its conditional writes to the store and its requests to brokers.
 
-Every write to the store is conditional on the controller epoch and on the partition epoch, and every request to a
-broker carries the controller epoch. A zombie controller therefore changes nothing (KAFKA-6082). Procedures await
-through `wait_for`, which raises `ControllerMovedError` after the epoch has ended: no procedure continues once another
-controller may have been elected. Apache Kafka: ControllerContext, ControllerBrokerRequestBatch, KafkaZkClient.
+Theory of operation
+-------------------
+A broker that wins `/controller` in the metadata store increments the controller epoch and creates one
+ControllerContext. It ends when the broker resigns, loses its session, or reads a larger epoch; the next term creates a
+new one. Everything that a term knows is here: the state of partitions and replicas (`transitions`), the brokers that
+are alive, the state of each partition as stored, and one channel for each broker.
+
+Two rules make a zombie controller harmless (KAFKA-6082):
+
+* every write to the store is conditional on the controller epoch and on the version of what was read
+  (`conditional_write`), so a newer controller's write is never overwritten;
+* every request to a broker carries the controller epoch, and brokers reject older ones.
+
+Procedures (reassignment, deletion, failover ...) are coroutines that await through `wait_for`. It raises
+`ControllerMovedError` after the term has ended, so no procedure continues once another controller may be elected.
+State is written to the store before the requests that announce it are sent (guard PersistBeforeSend).
+
+Invariants: a status changes only along its table; a leader epoch in the store never decreases; no request is sent
+after the term has ended.
+
+Not here: which replica is elected (`election`), what a change of brokers or topics triggers (`broker_changes`,
+`topic_changes`), how a term begins (`failover`, `epoch`). Apache Kafka: ControllerContext,
+ControllerBrokerRequestBatch, KafkaZkClient.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -231,6 +250,7 @@ class ControllerContext:
             if known is None or known.leader != state.leader:
                 self.broker_context.meters.mark("LeaderElectionsPerSec")
             self.log(f"{key[0]}-{key[1]} leader {state.leader} epoch {state.leader_epoch} isr {list(state.isr)}")
+        assert known is None or known.leader_epoch <= state.leader_epoch, "a leader epoch never decreases"
         self.cluster.states[key] = state
         if key[0] not in self.cluster.deleting:
             online = state.leader in self.cluster.live(key)

@@ -1,8 +1,27 @@
 """Serve JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the classic group protocol.
 
-A rebalance has three phases.  PreparingRebalance: wait until every known member has joined or the rebalance timeout
-expires.  CompletingRebalance: the generation is incremented, the JoinGroup response gives the leader the member list,
-and the leader sends the assignments.  Stable: the assignments are stored, then every SyncGroup is completed.
+Theory of operation
+-------------------
+A group moves along `GROUP_TABLE` (groups/group.py): Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.
+
+* PreparingRebalance: JoinGroup requests wait (`pending_join`) until every known member has joined or the rebalance
+  timeout has expired; members that have not joined by then are removed.
+* CompletingRebalance: the generation is incremented. The response to the leader lists all members with their metadata;
+  the other members get an empty list. SyncGroup requests wait (`pending_sync`) for the leader's assignments.
+* Stable: the assignments are written to `__consumer_offsets`, and only then every SyncGroup is completed: a coordinator
+  that takes over must know every assignment that a member has received (guard PersistBeforeSyncReply).
+
+A member is identified by member id and generation; a static member also by its instance id, whose newest member id
+fences the earlier ones (KIP-345). A request with an older generation or a fenced id changes nothing.
+
+Every method runs to its end before the next event, so no two requests of a group interleave except where a procedure
+awaits a write of the log; after the write it checks that the group is still the one it started with.
+
+Invariants: a generation never decreases; in CompletingRebalance and Stable there is a leader and it is a member; a
+waiting JoinGroup exists only in PreparingRebalance, a waiting SyncGroup only in CompletingRebalance.
+
+Not here: committed offsets (`offsets`), what a coordinator stores and loads (`store`), checks of a single request
+(`checks`), expiry by time (`expiry`). Apache Kafka: GroupCoordinator (classic groups), GroupMetadata.
 """
 
 from collections.abc import Iterable
@@ -252,6 +271,7 @@ class GroupCoordinator:
         joined_members = [member for member in group.members.values() if member.pending_join is not None]
         if group.members[group.leader or ""].pending_join is None:
             group.leader = joined_members[0].member_id
+        assert group.leader in group.members, "the leader of a generation is one of its members"
         group.protocol = group.choose_protocol()
         group.move_to(GroupState.COMPLETING_REBALANCE)
         self._trace.step(group, "CompleteJoin", leader=group.leader, protocol=group.protocol)

@@ -1,7 +1,33 @@
 """One replica of a partition: leader and follower roles, ISR, high watermark and truncation.
 
-The rules that protect acknowledged records are guards (`spec/guards.toml`); the code reads them by name.
-`log.log_end_offset` is the offset of the next record; the high watermark is the first offset not committed.
+Theory of operation
+-------------------
+A replica is in one role: NONE (the controller has not assigned one yet, or stopped it), LEADER, FOLLOWER, or OFFLINE
+after a disk error, which only a restart of the broker ends. The controller alone changes roles, by LeaderAndIsr
+(`become_leader`, `become_follower`, `stop`); `accepts` fences requests of an older leader epoch.
+
+Two offsets describe the log: `log.log_end_offset` is the offset of the next record, and the high watermark is the first
+offset that is not committed. A leader learns how far a follower is from the follower's next fetch, because the fetch
+offset is the follower's log end. The high watermark becomes the smallest log end of all replicas that count:
+
+* those of the ISR, since any of them may be elected;
+* those of a proposed ISR, since the controller may have accepted the proposal already (KIP-497);
+* caught-up followers outside the ISR, since their next fetch may make them join (KIP-966, KAFKA-15021).
+
+A Produce with acks=all waits in `_acks`, in the order in which requests began to wait, until the high watermark has
+passed it. That is almost always the order of offsets; where it is not, an ack waits for a larger offset than its own.
+Consumer fetches wait in `commit_waiters`, follower fetches in `append_waiters`.
+
+A follower truncates before it fetches, to the end of its last epoch in the leader's log (KIP-101, KIP-279, KIP-320).
+Until 0.10 it truncated to its own high watermark, which loses acknowledged records: the guard `truncate_by_epoch`.
+
+Invariants, checked where they are cheap: the high watermark is between the log start and the log end; it only moves
+forward while the replica leads; a leader does not follow itself: `remotes` holds the other replicas, and is empty on a
+follower.
+
+Not here: reading and writing requests (`produce`, `fetch`), the fetcher of a follower (`fetcher`), how an ISR change
+reaches the controller (`isr_changes`), timers and the set of partitions (`replica_manager`). All rules that protect
+acknowledged records are guards (`spec/guards.toml`), read by name. Apache Kafka: kafka.cluster.Partition.
 """
 
 from collections import deque
@@ -125,6 +151,8 @@ class Partition:
             controller_epoch=self.controller_epoch,
             partition_epoch=self.partition_epoch,
         )
+        assert self.leader not in self.remotes, "a leader does not follow itself"
+        assert self.log.log_start_offset <= self.high_watermark or self.log.log_end_offset == self.log.log_start_offset
         if self._advance_high_watermark(trace=True):
             self.complete_committed()
 
@@ -253,6 +281,7 @@ class Partition:
                 candidate = remote.log_end_offset
         if candidate <= self.high_watermark:
             return False
+        assert candidate <= self.log.log_end_offset, "a record is committed before it is appended"
         self.high_watermark = candidate
         if trace:
             self._context.trace(self.entity, "LeaderAdvanceHw", high_watermark=candidate)

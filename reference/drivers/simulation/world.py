@@ -1,7 +1,26 @@
 """The simulated world: hosts with nodes and disks, a network, and one heap of events in virtual milliseconds.
 
+Theory of operation
+-------------------
+A node (broker, store or client) is an object that takes an event and returns effects: messages, timers, flushes, log
+lines. The world gives it the event at a virtual time and carries the effects out, each of which becomes a later event.
+Nothing else changes a node, so the order of events is the whole run.
+
+Events are ordered by (time, number), where the number counts insertions: two events of the same millisecond run in the
+order in which they were scheduled. Every random choice comes from `Chance`, keyed by the seed, a purpose and a count
+(`chance`), never from a shared generator: leaving out one fault changes no other choice. No order depends on hashing.
+
+A crash ends a node and discards its timers and connections; its disk loses what the fault says of what was not
+flushed. A restart creates a new object on the same disk. Messages to an earlier life of a node are dropped.
+
 `run_until` runs freely; scenarios hold links and deliver their messages one by one (`hold`, `deliver`, `drop`,
-`release`).
+`release`). `after_event` is called with the host that moved, where the invariants are checked.
+
+Invariants: time never goes back; a paused or crashed host receives no event; the fingerprint covers every event, so
+equal fingerprints mean equal runs.
+
+Deliberately absent: threads, wall clocks, sockets and real disks. A node that needs them cannot run here
+(`reference/tests/test_no_io.py`).
 """
 
 import heapq
@@ -152,6 +171,7 @@ class World:
         self.at(self.now_ms + delay_ms, action, *arguments)
 
     def at(self, due_ms: int, action: Action, *arguments: Any) -> None:
+        assert due_ms >= self.now_ms, "time does not go back"
         self._sequence += 1
         heapq.heappush(self._heap, (due_ms, self._sequence, action, arguments))
 
