@@ -11,7 +11,7 @@ from highwater.spec.guards import NONE_BECAUSE, Guard, load_guards
 
 def seen_missing() -> Iterator[tuple[str, str]]:
     """Each guard that a case says it sees missing, and the case. To import cases takes the suite's own pytest."""
-    for path in CASES.glob("test_*.py"):
+    for path in CASES.rglob("test_*.py"):
         for case in ast.parse(path.read_text()).body:
             if isinstance(case, ast.FunctionDef):
                 for (guard,) in _said(case, "GuardOff"):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from highwater.fuzz.simulator.findings import AMOUNTS, SITUATIONS, coverage_lines
 
-FUZZ = Path(__file__).parents[1]
+SIMULATOR = Path(__file__).parents[1] / "simulator"
 MUST_NOT_HAPPEN = {"unclean election"}
 
 
 def test_every_situation_that_is_noted_has_its_place() -> None:
-    code = "".join(path.read_text() for path in (FUZZ / "faults.py", *FUZZ.glob("invariants/*.py")))
+    code = "".join(path.read_text() for path in (SIMULATOR / "faults.py", *SIMULATOR.glob("invariants/*.py")))
     noted = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
     for line in re.findall(r"seen(?:\.add\(|\[)(.*)", code):
         noted |= set(re.findall(r'(?<!f)"([a-zA-Z0-9. ]+)"', line))

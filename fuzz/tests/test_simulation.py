@@ -84,7 +84,7 @@ def test_what_a_node_cannot_bear_is_a_violation(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("highwater.reference.broker.Broker._role_changed", broken)
+    monkeypatch.setattr("highwater.reference.broker.Broker._on_role_change", broken)
     violation = run_seed(3, schedule=Schedule(duration_ms=100)).violation
     assert violation is not None
     assert violation.invariant == "NodeGoesOn"

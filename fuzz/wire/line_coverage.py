@@ -22,7 +22,7 @@ SHOWN: Final = 20
 """Files of the page; `lines.json` has all."""
 START: Final = "COVERAGE_PROCESS_START"
 SOURCE: Final = Path(state_table.__file__).parent
-LEFT_OUT: Final = ("*/tests/*", "*/drivers/simulation/*", "*/drivers/defects/*", "*/legacy/*", "*/clients/*")
+LEFT_OUT: Final = ("*/tests/*", "*/drivers/simulation/*", "*/legacy/*", "*/clients/*")
 """Of the reference, but not of a broker that runs."""
 
 

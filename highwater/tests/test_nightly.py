@@ -37,7 +37,7 @@ def test_what_broke_is_told_with_its_steps(monkeypatch: pytest.MonkeyPatch, caps
     assert night(monkeypatch, ()) == ExitCode.VIOLATED
     told = capsys.readouterr().out
     assert "state.begin()" in told
-    assert "again with: python -m highwater.soak.nightly --minutes 0.1 --seed 1" in told
+    assert "to repeat: python -m highwater.soak.nightly --minutes 0.1 --seed 1" in told
 
 
 @pytest.mark.parametrize("situation", STORIES)
