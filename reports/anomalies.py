@@ -1,4 +1,4 @@
-"""The catalogue of anomalies (`spec/anomalies.toml`) and what a finding means under a configuration."""
+"""The catalogue of anomalies (`spec/anomalies.toml`), and the severity of a finding under a configuration."""
 
 import tomllib
 from enum import StrEnum
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from highwater.reports.rules.rule import Rule
 from highwater.spec.formats.history import Config
 
 CATALOGUE = Path(__file__).parent.parent / "spec" / "anomalies.toml"
 
 
 class Severity(StrEnum):
-    """What a finding says: against the promise, allowed by the settings, worth knowing, or not to be judged."""
+    """Severity: broken promise, allowed by the settings, additional information, or undecided without a setting."""
 
     VIOLATION = "violation"
     EXPECTED = "expected"
@@ -22,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rule: int
+    rule: Rule
     name: str
     severity: Severity
     sentence: str
@@ -33,30 +34,30 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     witnesses: tuple[str, str]
 
     def judge(self, config: Config) -> Severity:
-        """The severity of a finding in a history with this configuration."""
+        """Return the severity of a finding in a history with this configuration."""
         if self.severity is Severity.INFORMATION:
             return Severity.INFORMATION
         if self.allowed_by(config):
             return Severity.EXPECTED
-        return Severity.UNDECIDED if self.untold(config) else Severity.VIOLATION
+        return Severity.UNDECIDED if self.missing_settings(config) else Severity.VIOLATION
 
     def allowed_by(self, config: Config) -> list[str]:
-        """The settings under which a correct Kafka shows it too."""
+        """Return the settings under which a correct Kafka shows this anomaly too."""
         return [condition for condition in self.expected_when if _holds(condition, config)]
 
-    def untold(self, config: Config) -> list[str]:
-        """The settings that would decide, and that nobody told."""
+    def missing_settings(self, config: Config) -> list[str]:
+        """Return the settings that decide the severity but are not in the configuration."""
         return [key for key in self.needs if getattr(config, key) is None]
 
 
 def _holds(condition: str, config: Config) -> bool:
     key, _, value = condition.partition("=")
-    found = getattr(config, key)
-    return found is not None and str(found).lower() == value
+    actual = getattr(config, key)
+    return actual is not None and str(actual).lower() == value
 
 
 @cache
 def anomalies() -> dict[int, Anomaly]:
-    """By rule number."""
-    found = msgspec.convert(tomllib.loads(CATALOGUE.read_text())["anomaly"], list[Anomaly])
-    return {anomaly.rule: anomaly for anomaly in found}
+    """Return the catalogue by rule."""
+    catalogue = msgspec.convert(tomllib.loads(CATALOGUE.read_text())["anomaly"], list[Anomaly])
+    return {anomaly.rule: anomaly for anomaly in catalogue}

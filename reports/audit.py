@@ -1,4 +1,4 @@
-"""Histories to verdicts: ingest, the kernel on every partition, findings with two witnesses in words."""
+"""Audit a history: read it, check every partition and the run, and describe findings with two witnesses."""
 
 import tempfile
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from highwater.errors import Verdict, worst
 from highwater.reports.anomalies import Anomaly, Severity, anomalies
 from highwater.reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from highwater.reports.dataset.schema import MANIFEST
-from highwater.reports.execution.checkpoints import going_on
+from highwater.reports.execution.checkpoints import resume_checkpoints
 from highwater.reports.execution.engines import Pool
 from highwater.reports.execution.partitions import Engine
 from highwater.reports.execution.reading import read
@@ -20,18 +20,19 @@ from highwater.reports.execution.spark import Spark
 from highwater.reports.importers.formats import open_history
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.objects import audit_objects
-from highwater.reports.rules.findings import NOBODY, Found, Promise
+from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import check_run
-from highwater.reports.rules.step_findings import Told
+from highwater.reports.rules.step_findings import StepFinding
 from highwater.reports.tables import Step
 from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
 from highwater.spec.formats.history import kinds_of_faults
 
 PLACES_SHOWN: Final = 4
-"""Where one read has a value, if it has it more than once."""
+"""Offsets listed in a witness if one read has a value several times."""
 IN_MEMORY_BYTES: Final = 256 << 20
-"""Of NDJSON: some million operations, which take as much again."""
-PACKED: Final = 12  # how much smaller a compressed history is
+"""Bytes of NDJSON that are read into memory: about a million operations, which need as much memory again."""
+PACKED: Final = 12  # compression ratio of a .gz history
 KIND_WORDS = {
     Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
@@ -47,9 +48,9 @@ def audit(
     format_: str | None = None,
     out: Path | None = None,
 ) -> AuditResult:
-    """Audit one history, in the format that is named or that it shows; UsageError when nothing of it can be read.
+    """Audit one history in the format `format_`, or the detected one; UsageError if nothing of it can be read.
 
-    With `out` it is kept there as a dataset.
+    With `out`, keep it there as a dataset.
     """
     opened = None
     if not (Path(where) / MANIFEST).exists():
@@ -62,7 +63,7 @@ def audit(
 
 @contextmanager
 def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path | None]:
-    """Where its dataset is to be: nowhere if memory will do, and for as long as it takes if nobody wants to keep it."""
+    """Yield the folder for the dataset: `out`, None to read into memory, or a temporary folder for a large history."""
     path = Path(where)
     large = path.is_file() and path.stat().st_size * (PACKED if path.suffix == ".gz" else 1) >= IN_MEMORY_BYTES
     if out is not None or not (large or shared):
@@ -73,14 +74,18 @@ def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path |
 
 
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
-    """Audit what was read already, here unless another engine is given."""
-    with going_on(engine or Pool(), history) as over:
-        found, told = check_run(over, history.tables, Promise.of(history.config))
+    """Audit a history that was read, in a local pool unless another engine is given."""
+    with resume_checkpoints(engine or Pool(), history) as map_partitions:
+        findings_by_partition, step_findings = check_run(map_partitions, history.tables, Promise.of(history.config))
     findings = []
     for rule, anomaly in anomalies().items():
         for severity in Severity:
-            parts = [(key, f) for key, f in found if f.rule == rule and _severity(anomaly, f, history) is severity]
-            steps = [t for t in told if t.rule == rule and _severity(anomaly, t, history) is severity]
+            parts = [
+                (key, f)
+                for key, f in findings_by_partition
+                if f.rule == rule and _severity(anomaly, f, history) is severity
+            ]
+            steps = [t for t in step_findings if t.rule == rule and _severity(anomaly, t, history) is severity]
             if parts or steps:
                 findings.append(_finding(anomaly, severity, parts, steps, history))
     findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
@@ -99,15 +104,15 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
 
 
 def _verdict(rules: list[dict[str, Any]], history: Ingested) -> Verdict:
-    """Nothing to check, or something that could not be read, is never valid."""
+    """Return the worst verdict of the rules; never VALID without operations or with a quarantined line that matters."""
     verdicts = [Verdict(row["verdict"]) for row in rules]
     if not history.operations or history.quarantine.mattering:
         verdicts.append(Verdict.UNKNOWN)
     return worst(verdicts)
 
 
-def _severity(anomaly: Anomaly, found: Found | Told, history: Ingested) -> Severity:
-    severity = Severity.INFORMATION if found.information else anomaly.judge(history.config)
+def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: Ingested) -> Severity:
+    severity = Severity.INFORMATION if finding.information else anomaly.judge(history.config)
     if severity is Severity.VIOLATION and history.quarantine.leaves_open(anomaly.rule):
         return Severity.UNDECIDED
     return severity
@@ -129,25 +134,29 @@ def _rule_row(anomaly: Anomaly, findings: list[Finding]) -> dict[str, Any]:
 
 
 def _finding(
-    anomaly: Anomaly, severity: Severity, parts: list[tuple[str, Found]], told: list[Told], history: Ingested
+    anomaly: Anomaly,
+    severity: Severity,
+    parts: list[tuple[str, RuleFindings]],
+    step_findings: list[StepFinding],
+    history: Ingested,
 ) -> Finding:
-    """Group by culprit: many pairs may share the one operation that is to blame."""
-    evidence = [_evidence(anomaly, each) for each in told[:WITNESSES_SHOWN]]
-    count = rows = len(told)
-    for key, found in parts:
-        rows += len(found.first)
-        shown = _culprits(found)
+    """Build one finding of the result; `count` groups pairs that share the operation to blame."""
+    evidence = [_evidence(anomaly, finding) for finding in step_findings[:WITNESSES_SHOWN]]
+    count = rows = len(step_findings)
+    for key, findings in parts:
+        rows += len(findings.first)
+        shown = _culprits(findings)
         count += len(shown)
         for slot in shown[: max(0, WITNESSES_SHOWN - len(evidence))]:
-            pair = (int(found.first[slot]), int(found.second[slot]))
+            pair = (int(findings.first[slot]), int(findings.second[slot]))
             evidence.append(
                 Evidence(
                     partition=key,
-                    offset=int(found.offset[slot]),
+                    offset=int(findings.offset[slot]),
                     operations=[
-                        _witness(role, history.row(key, row), int(found.offset[slot]), history)
+                        _witness(role, history.row(key, row), int(findings.offset[slot]), history)
                         for role, row in zip(anomaly.witnesses, pair, strict=True)
-                        if row != NOBODY
+                        if row != NO_ROW
                     ],
                 )
             )
@@ -163,10 +172,10 @@ def _finding(
     )
 
 
-def _evidence(anomaly: Anomaly, told: Told) -> Evidence:
-    roles = zip(anomaly.witnesses, (told.first, told.second), strict=True)
+def _evidence(anomaly: Anomaly, finding: StepFinding) -> Evidence:
+    roles = zip(anomaly.witnesses, (finding.first, finding.second), strict=True)
     return Evidence(
-        partition=told.subject, offset=told.number, operations=[_step_witness(role, step) for role, step in roles]
+        partition=finding.subject, offset=finding.number, operations=[_step_witness(role, step) for role, step in roles]
     )
 
 
@@ -175,20 +184,20 @@ def _step_witness(role: str, step: Step) -> Witness:
     return Witness(role=role, invoked=step.invoked, returned=returned, process=step.process, words=step.words)
 
 
-REAL_TIME = {13, 14, 15, 16}
+REAL_TIME = {Rule.APPEND_INVERSION, Rule.STALE_READ, Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION}
 
 
-def _culprits(found: Found) -> Ints:
-    """Slots of one finding for each culprit. In real time one wrong bound makes every later row a pair with it."""
-    if found.rule not in REAL_TIME:
-        return np.arange(len(found.first))
-    fewer = min((found.first, found.second), key=lambda rows: len(np.unique(rows)))
+def _culprits(findings: RuleFindings) -> Ints:
+    """Return one position per blamed operation: in real-time rules one wrong bound pairs with every later row."""
+    if findings.rule not in REAL_TIME:
+        return np.arange(len(findings.first))
+    fewer = min((findings.first, findings.second), key=lambda rows: len(np.unique(rows)))
     _, slots = np.unique(fewer, return_index=True)
     return np.sort(slots)
 
 
 def _witness(role: str, ops: Operations, offset: int, history: Ingested) -> Witness:
-    """`ops` is one operation."""
+    """Describe `ops`, which is one operation."""
     returned = int(ops.returned[0])
     kind, status = Kind(int(ops.kind[0])), Status(int(ops.status[0]))
     words = [f"{KIND_WORDS[kind]}"]

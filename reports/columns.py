@@ -1,4 +1,4 @@
-"""Operations of one (run, partition) as columns: what ingest makes, the rules read, and a dataset keeps."""
+"""Operations of one partition as columns: ingest builds them, a dataset stores them, the rules read them."""
 
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -11,7 +11,7 @@ Ints = npt.NDArray[np.int64]
 NEVER = np.int64(1) << 62
 UNKNOWN = -1
 TOMBSTONE = -(1 << 61)
-"""The value of a record that deletes its key: the one value that may be written more than once."""
+"""The value of a record that deletes its key; the only value that may be written more than once."""
 
 
 class Kind(IntEnum):
@@ -30,7 +30,7 @@ class Status(IntEnum):
 
 
 class Fate(IntEnum):
-    """What became of a transaction."""
+    """Outcome of a transaction."""
 
     COMMITTED = 1
     ABORTED = 2
@@ -49,10 +49,10 @@ ISOLATIONS: Final = {
 
 
 class Began(IntEnum):
-    """How the reader of a run came by its first position."""
+    """Source of the first position of a reader's run."""
 
-    RESUMED = 1  # where its group had committed
-    TOLD = 2
+    RESUMED = 1  # from the committed offset of its group
+    ASSIGNED = 2
 
 
 NOTHING: Final[Ints] = np.zeros(0, np.int64)
@@ -64,17 +64,17 @@ def _absent() -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """One row an operation, in the order of invocation; `UNKNOWN` where a reply did not tell.
+    """One row per operation, in the order of completion; `UNKNOWN` if the history does not state a cell.
 
     `invoked` and `returned` are event indices (the clock; `NEVER` when it did not return). `run` counts the
     reader's assignments and seeks, so that rows of one process and run continue each other. `position` is where
-    a read began, `high_watermark` what it reported. Records of all reads stand in `record_offset` and
+    a read began, `high_watermark` what it reported. Records of all reads are in `record_offset` and
     `record_value`, `record_count` of them for each row. Columns from `last_stable_offset` on may be left out.
 
-    `fate` and `ended` are those of the row's transaction `txn`: what became of it, and when its end was asked
-    for. `producer` numbers (producer id, epoch), `group` the consumer's group. `at_ms` is when the operation was
-    over, `calm_ms` how long no fault had begun or ended by then; both count from the start. `gave_up` is 1 for a send
-    during which its client gave up on a record, this one or another.
+    `fate` and `ended` are those of the row's transaction `txn`: its outcome, and the event index of its EndTxn
+    request. `producer` numbers (producer id, epoch), `group` the consumer's group. `at_ms` is the completion time in ms
+    since the start, `calm_ms` the time since the last fault began or ended. `gave_up` is 1 for a send during which its
+    client gave up on a record, this one or another.
     """
 
     invoked: Ints
@@ -110,7 +110,7 @@ class Operations:
     gave_up: Ints = field(default_factory=_absent)
 
     def __post_init__(self) -> None:
-        """A column that was left out takes no memory: one cell stands for all rows."""
+        """Replace columns that were left out by one broadcast cell, which takes no memory."""
         nothing_known = np.broadcast_to(np.int64(UNKNOWN), len(self.invoked))
         for name in OPTIONAL:
             if len(getattr(self, name)) != len(self.invoked):
@@ -119,79 +119,79 @@ class Operations:
     def __len__(self) -> int:
         return len(self.invoked)
 
-    def tells(self, *names: str) -> bool:
-        """Does any row say something in all of these columns?"""
+    def has_values(self, *names: str) -> bool:
+        """Return whether none of these columns was left out."""
         return all(getattr(self, name).strides != (0,) and len(self) > 0 for name in names)
 
 
 RECORDS = ("record_offset", "record_value")
-ROW_COLUMNS = [each.name for each in fields(Operations) if each.name not in RECORDS]
+ROW_COLUMNS = [column.name for column in fields(Operations) if column.name not in RECORDS]
 OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])
-STAMPED: Final = ("fate", "ended")
-"""Known only when all of a history was read, and to all partitions alike: they stand with the transactions."""
-STORED: Final = tuple(name for name in ROW_COLUMNS if name not in STAMPED)
+OUTCOME_COLUMNS: Final = ("fate", "ended")
+"""Columns known only after the whole history was read; a dataset stores them with the transactions."""
+STORED: Final = tuple(name for name in ROW_COLUMNS if name not in OUTCOME_COLUMNS)
 NARROW: Final = dict.fromkeys(("kind", "status", "quiet", "isolation", "began", "gave_up"), np.int8) | dict.fromkeys(
     ("process", "run", "record_count", "txn", "producer", "key", "node", "group"), np.int32
 )
-"""Of what is counted here, and not told by a history, so that it fits; all else has 64 bits."""
+"""Types of columns whose values ingest numbers itself; columns with values of the history have 64 bits."""
 
 
-def stamped(ops: Operations, fate: Ints, ended: Ints) -> Operations:
-    """With what became of each row's transaction; `fate` and `ended` by number, their last cell for no transaction."""
-    return replace(ops, fate=fate[ops.txn], ended=ended[ops.txn]) if ops.tells("txn") else ops
+def with_transaction_outcomes(ops: Operations, fate: Ints, ended: Ints) -> Operations:
+    """Fill in fate and end of each row's transaction, both by transaction number with a last cell for none."""
+    return replace(ops, fate=fate[ops.txn], ended=ended[ops.txn]) if ops.has_values("txn") else ops
 
 
 def with_isolation(ops: Operations, isolation: int) -> Operations:
-    """For reads that did not tell theirs."""
-    untold = (ops.isolation == UNKNOWN) & (ops.kind != Kind.SEND)
-    if isolation == UNKNOWN or not np.any(untold):
+    """Set the isolation level of reads that do not state it."""
+    unknown = (ops.isolation == UNKNOWN) & (ops.kind != Kind.SEND)
+    if isolation == UNKNOWN or not np.any(unknown):
         return ops
-    return replace(ops, isolation=np.where(untold, np.int64(isolation), ops.isolation))
+    return replace(ops, isolation=np.where(unknown, np.int64(isolation), ops.isolation))
 
 
-def row_of(ops: Operations, row: int) -> Operations:
-    """One operation alone."""
+def single_row(ops: Operations, row: int) -> Operations:
+    """Return one operation, as columns of length 1."""
     end = int(ops.record_count[: row + 1].sum())
     columns = {name: getattr(ops, name)[row : row + 1] for name in ROW_COLUMNS}
     records = {name: getattr(ops, name)[end - int(ops.record_count[row]) : end] for name in RECORDS}
     return Operations(**columns, **records)
 
 
-def picked(ops: Operations, rows: Ints, kept: "npt.NDArray[np.bool_] | None" = None) -> Operations:
-    """These rows, which ascend, and of their records those that are `kept`."""
+def take_rows(ops: Operations, rows: Ints, kept_records: "npt.NDArray[np.bool_] | None" = None) -> Operations:
+    """Return these rows (increasing), with the records that `kept_records` masks (None: all)."""
     chosen = np.zeros(len(ops), bool)
     chosen[rows] = True
     row = np.repeat(np.arange(len(ops)), ops.record_count)
-    mine = chosen[row] if kept is None else chosen[row] & kept
-    columns = {name: getattr(ops, name)[rows] for name in _told(ops)}
+    mine = chosen[row] if kept_records is None else chosen[row] & kept_records
+    columns = {name: getattr(ops, name)[rows] for name in _present_columns(ops)}
     columns["record_count"] = np.bincount(row[mine], minlength=len(ops))[rows]
     return Operations(**columns, **{name: getattr(ops, name)[mine] for name in RECORDS})
 
 
-def with_ends(ops: Operations) -> Operations:
-    """Of the records of each row the first and the last alone."""
+def keep_end_records(ops: Operations) -> Operations:
+    """Keep only the first and the last record of each row."""
     end = np.cumsum(ops.record_count)
-    kept = np.zeros(len(ops.record_offset), bool)
-    some = ops.record_count > 0
-    kept[end[some] - 1] = True
-    kept[(end - ops.record_count)[some]] = True
-    return picked(ops, np.arange(len(ops)), kept)
+    is_end = np.zeros(len(ops.record_offset), bool)
+    non_empty = ops.record_count > 0
+    is_end[end[non_empty] - 1] = True
+    is_end[(end - ops.record_count)[non_empty]] = True
+    return take_rows(ops, np.arange(len(ops)), is_end)
 
 
-def joined(parts: list[Operations]) -> Operations:
-    """One after the other."""
-    told = {name for part in parts for name in _told(part)}
-    names = [*(name for name in ROW_COLUMNS if name in told), *RECORDS]
+def concatenate_operations(parts: list[Operations]) -> Operations:
+    """Concatenate operations; optional columns that all parts lack stay left out."""
+    present = {name for part in parts for name in _present_columns(part)}
+    names = [*(name for name in ROW_COLUMNS if name in present), *RECORDS]
     return Operations(**{name: _concatenated([getattr(part, name) for part in parts]) for name in names})
 
 
 def _concatenated(columns: list[Ints]) -> Ints:
-    """What takes no memory still takes none."""
-    some = [column for column in columns if len(column)]
-    if some and all(column.strides == (0,) and column[0] == some[0][0] for column in some):
-        return np.broadcast_to(some[0][0], sum(map(len, some)))
+    """Concatenate columns; equal broadcast cells stay one cell."""
+    non_empty = [column for column in columns if len(column)]
+    if non_empty and all(column.strides == (0,) and column[0] == non_empty[0][0] for column in non_empty):
+        return np.broadcast_to(non_empty[0][0], sum(map(len, non_empty)))
     return np.concatenate(columns)
 
 
-def _told(ops: Operations) -> list[str]:
+def _present_columns(ops: Operations) -> list[str]:
     return [name for name in ROW_COLUMNS if name not in OPTIONAL or getattr(ops, name).strides != (0,)]

@@ -1,4 +1,4 @@
-"""`highwater audit`: histories to verdicts."""
+"""Command lines of `highwater audit` and `highwater report`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,30 +26,39 @@ def audit_command(
         ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local, spark, or auto: Spark for what one machine would not hold.")
+        str, typer.Option(help="local, spark, or auto: Spark for histories that are too large for one machine.")
     ] = "auto",
-    config: Annotated[list[str] | None, typer.Option(help=f"KEY=VALUE over the header; keys: {CONFIG_KEYS}.")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(help=f"KEY=VALUE that replaces a setting of the header; keys: {CONFIG_KEYS}.")
+    ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="ndjson, jepsen-edn, ...; by default the content decides.")
+        str | None, typer.Option("--format", help="ndjson, jepsen-edn, ...; detected from the content by default.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write the page of the history here; of several a comparison.")
+        Path | None,
+        typer.Option(help="Write an HTML page of the history to this file; for several histories a comparison."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Keep what was read here, as Parquet; a folder that holds it is read instead.")
+        Path | None,
+        typer.Option(
+            help="Keep the history in this folder as Parquet; if it holds the history already, read it from there."
+        ),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Where Spark runs; local[2,4] if not told.")] = None,
+    master: Annotated[str | None, typer.Option(help="Master URL of Spark; default local[2,4].")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for Spark; repeatable.")] = None,
     follow: Annotated[
-        bool, typer.Option(help="A folder whose files are still coming: tell the verdict so far, until _SUCCESS comes.")
+        bool,
+        typer.Option(
+            help="Audit a folder whose files still arrive: print the verdict so far, until the file _SUCCESS exists."
+        ),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the rules: number, name and sentence.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Audit histories: every anomaly with two operations that show it.
+    """Audit histories: report every anomaly with two operations that show it.
 
-    Exit code 0: nothing that the configuration promises was broken. 1: something was. 3: what the history
-    leaves out, or what of it could not be read, decides; --config gives what the header does not say.
+    Exit code 0: no promise of the configuration was broken. 1: a promise was broken. 3: missing settings or unreadable
+    lines decide; give missing settings with --config.
 
     Several histories give one line each. Formats: docs/audit/formats.md.
 
@@ -67,18 +76,18 @@ def audit_command(
         return
     if not histories:
         raise UsageError("no history", where="audit", hint="name a file or folder; docs/audit/formats.md lists formats")
-    overrides = dict(_override(each) for each in config or [])
+    overrides = dict(_override(text) for text in config or [])
     checker = engine_for(engine, master, conf or ())
     if follow:
         if html is not None or out is not None:
-            raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is whole")
+            raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is complete")
         raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, json=json_)])
-    paths = [path for each in histories for path in histories_of(each)]
+    paths = [path for text in histories for path in histories_of(text)]
 
     def audit_one(path: str) -> "AuditResult":
-        kept = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
+        dataset = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
         with seekable(path) as readable:
-            result = audit(readable, overrides=overrides, engine=checker, format_=format_, out=kept)
+            result = audit(readable, overrides=overrides, engine=checker, format_=format_, out=dataset)
             result = msgspec.structs.replace(result, history=path)
             if html is not None and len(paths) == 1:
                 from highwater.reports.report import report_history
@@ -105,7 +114,7 @@ def _list_rules(*, json: bool) -> None:
 
 
 def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Path | None, *, json: bool) -> "Verdict":
-    """A line for each, and a page that compares them."""
+    """Print a line for each history, and write the page that compares them."""
     from highwater.reports.compare import Outcome, compare_outcomes
     from highwater.reports.runs import audit_runs
 
@@ -117,21 +126,23 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
 
 
 def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *, json: bool) -> "Verdict":
-    """A line on standard error whenever files came, then the verdict. Spark as the engine looks for files, too."""
+    """Print a line on stderr after each batch of files, then the verdict; a Spark engine also finds the files."""
     from highwater.errors import UsageError
     from highwater.reports.execution.spark import Spark
-    from highwater.reports.follow import follow, looked_for
+    from highwater.reports.follow import follow, poll_folder
     from highwater.reports.streaming import Streamed
 
     if len(histories) != 1:
         raise UsageError("expected one folder", where="--follow", hint="follow one history at a time")
 
-    def tell(so_far: "AuditResult") -> None:
-        found = ", ".join(f"{finding.name} {finding.count}" for finding in so_far.findings if not finding.expected)
-        typer.echo(f"{so_far.operations:,} operations so far: {so_far.verdict}{found and f' ({found})'}", err=True)
+    def report(so_far: "AuditResult") -> None:
+        findings = ", ".join(f"{finding.name} {finding.count}" for finding in so_far.findings if not finding.expected)
+        typer.echo(
+            f"{so_far.operations:,} operations so far: {so_far.verdict}{findings and f' ({findings})'}", err=True
+        )
 
-    arrivals = Streamed(engine) if isinstance(engine, Spark) else looked_for
-    result = follow(Path(histories[0]), tell, overrides, engine, arrivals)
+    arrivals = Streamed(engine) if isinstance(engine, Spark) else poll_folder
+    result = follow(Path(histories[0]), report, overrides, engine, arrivals)
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
@@ -140,7 +151,7 @@ def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *
 
 
 def _override(text: str) -> tuple[str, Any]:
-    """KEY=VALUE as the header would hold it."""
+    """Parse KEY=VALUE into a key and a value of the header's type; UsageError if it is not valid."""
     from highwater.errors import UsageError
     from highwater.names import unknown_name
     from highwater.spec.formats.history import Config
@@ -158,7 +169,7 @@ def _override(text: str) -> tuple[str, Any]:
 
 
 def show(result: Any) -> None:
-    """The table of rules, then each finding with its witnesses."""
+    """Print the table of rules, then each finding with its witnesses."""
     from rich.console import Console
     from rich.table import Table
 
@@ -193,12 +204,12 @@ def show(result: Any) -> None:
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Results folders; with --compare also folders of them.")],
     compare: Annotated[
-        Path | None, typer.Option(help="One page instead: which faults and guards gave which anomalies.")
+        Path | None, typer.Option(help="Write one page instead that compares faults, guards and anomalies.")
     ] = None,
 ) -> None:
-    """Make the page of a run: one HTML file that opens offline.
+    """Write the page of a run: one HTML file that opens offline.
 
-    --compare FILE takes folders that hold runs, at any depth, and what `highwater audit --json` printed of many.
+    --compare FILE takes folders with runs at any depth, and files with the output of `highwater audit --json`.
 
     Examples: highwater report results/20260101T120000Z-chaos · highwater report results --compare compared.html
     """

@@ -1,4 +1,4 @@
-"""Many runs on one page: which faults and which missing guards gave which anomalies."""
+"""Compare many runs on one page: which faults and disabled guards gave which anomalies."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -17,11 +17,11 @@ from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import Config
 
 RUNS_SHOWN = 2_000
-NO_FAULTS, ALL_GUARDS = "none that was told", "all guards on"
+NO_FAULTS, ALL_GUARDS = "none recorded", "all guards on"
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison needs of a finding."""
+class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a finding that a comparison needs."""
 
     name: str
     rule: int
@@ -30,12 +30,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison needs of a verdict, of whatever version."""
+    """The part of a verdict that a comparison needs; it decodes verdicts of any version."""
 
     verdict: Verdict
     history: str
     operations: int = 0
-    findings: list[Found] = []
+    findings: list[FindingSummary] = []
     faults: list[str] = []
     config: Config = Config()
     error: str = ""  # why nothing of it could be read
@@ -46,14 +46,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
-    """What `highwater audit --json` prints of several histories."""
+    """What `highwater audit --json` prints for several histories."""
 
     histories: list[Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run. `link` is where its page is, seen from the page of the comparison; empty without one."""
+    """One run. `link` is the address of its page relative to the comparison; empty if it has none."""
 
     name: str
     outcome: Outcome
@@ -63,20 +63,20 @@ class Compared:
     link: str = ""
 
     @property
-    def grave(self) -> list[Found]:
-        return [found for found in self.outcome.findings if found.severity is not Severity.INFORMATION]
+    def grave(self) -> list[FindingSummary]:
+        return [finding for finding in self.outcome.findings if finding.severity is not Severity.INFORMATION]
 
 
 def compare(inputs: list[Path], page: Path) -> Path:
     """Write the page. Inputs are run folders, folders of them, and files that `audit --json` wrote."""
-    runs = [run for each in inputs for run in _runs(each, page)]
+    runs = [run for path in inputs for run in _runs(path, page)]
     if not runs:
         raise UsageError("nothing to compare", where=", ".join(map(str, inputs)), hint="run highwater audit first")
     return _write(runs, page)
 
 
 def compare_outcomes(outcomes: list[Outcome], page: Path) -> Path:
-    """The same of histories that were just audited."""
+    """Write the page for histories that were just audited."""
     return _write([_of_outcome(outcome, page) for outcome in outcomes], page)
 
 
@@ -96,20 +96,20 @@ def _write(runs: list[Compared], page: Path) -> Path:
 
 
 def names(runs: Iterable[Compared]) -> list[str]:
-    """Anomalies that any run shows, by rule."""
-    return [name for _, name in sorted({(found.rule, found.name) for run in runs for found in run.grave})]
+    """Return the names of the anomalies that any run shows, in the order of the rules."""
+    return [name for _, name in sorted({(finding.rule, finding.name) for run in runs for finding in run.grave})]
 
 
 def matrix(runs: list[Compared], causes: Callable[[Compared], tuple[str, ...]]) -> list[dict[str, Any]]:
-    """A row for each cause: how many runs had it, and in how many of them each anomaly was found."""
+    """Return a row for each cause: the number of runs with it, and in how many of them each anomaly was found."""
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
         for cause in causes(run):
             row = rows.setdefault(cause, {"cause": cause, "runs": 0, "with": {}, "grave": set()})
             row["runs"] += 1
-            for name in {found.name for found in run.grave}:
+            for name in {finding.name for finding in run.grave}:
                 row["with"][name] = row["with"].get(name, 0) + 1
-            row["grave"] |= {found.name for found in run.grave if found.severity is Severity.VIOLATION}
+            row["grave"] |= {finding.name for finding in run.grave if finding.severity is Severity.VIOLATION}
     return sorted(rows.values(), key=lambda row: (row["cause"] not in {NO_FAULTS, ALL_GUARDS}, row["cause"]))
 
 
@@ -123,11 +123,11 @@ def _runs(path: Path, page: Path) -> list[Compared]:
         data = path.read_bytes()
         many = msgspec.json.decode(data)
         kind: Any = Outcomes if isinstance(many, dict) and "histories" in many else Outcome
-        told = msgspec.convert(many, kind)
+        decoded = msgspec.convert(many, kind)
     except (OSError, msgspec.MsgspecError) as error:
         hint = "give run folders, or what highwater audit --json printed"
         raise UsageError(f"not a verdict: {error}", where=str(path), hint=hint) from error
-    outcomes = told.histories if isinstance(told, Outcomes) else [told]
+    outcomes = decoded.histories if isinstance(decoded, Outcomes) else [decoded]
     return [_of_outcome(outcome, page) for outcome in outcomes]
 
 
@@ -143,12 +143,12 @@ def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
         try:
             outcome = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=Outcome)
         except msgspec.MsgspecError as error:
-            hint = f"highwater audit {folder} makes it anew"
+            hint = f"highwater audit {folder} writes it again"
             raise UsageError(f"not a verdict: {error}", where=str(folder / "verdict.json"), hint=hint) from error
     about, run = _read(folder / "about.json"), _read(folder / "run.json") or _read(folder.parent / "run.json")
     command = run.get("command", [])
     off = [value for flag, value in pairwise(command) if flag in {"--guard", "--guard-off"}]
-    guards = {*about.get("guards_off", ()), *(each.removesuffix("=off") for each in off)}
+    guards = {*about.get("guards_off", ()), *(guard.removesuffix("=off") for guard in off)}
     return Compared(
         str(folder),
         outcome,
@@ -160,20 +160,20 @@ def _run(folder: Path, page: Path, outcome: Outcome | None = None) -> Compared:
 
 
 def _link(folder: Path, page: Path) -> str:
-    """To the page of the run, or of the run that it is part of: relative where it lies below this one."""
-    for each in (folder, folder.parent):
-        theirs, here = (each / PAGE).resolve(), page.parent.resolve()
+    """Return the link to the page of the run or of its parent run, relative if it is below the comparison's folder."""
+    for candidate in (folder, folder.parent):
+        theirs, here = (candidate / PAGE).resolve(), page.parent.resolve()
         if theirs.exists() and theirs != page.resolve():
             return str(theirs.relative_to(here)) if theirs.is_relative_to(here) else theirs.as_uri()
     return ""
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_bytes()) if path.exists() else {}
-    return found if isinstance(found, dict) else {}
+    content = json.loads(path.read_bytes()) if path.exists() else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _faults(folder: Path) -> tuple[str, ...]:
-    """Kinds, from the schedule where there is one; a fault that was never due is among them."""
+    """Return the kinds of faults in the schedule, including faults that never started; empty without a schedule."""
     faults = _read(folder / "schedule.json").get("faults", ())
     return tuple(sorted({fault["kind"] for fault in faults}))

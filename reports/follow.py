@@ -1,7 +1,7 @@
-"""`highwater audit --follow DIR`: the verdict of a history whose files are still coming, and in the end of the whole.
+"""`highwater audit --follow DIR`: audit a history while its files arrive, and at the end the whole.
 
-Writers make a hidden file and rename it; files are read once, in the order of their names, and go on in one another.
-Whoever is done puts a file `_SUCCESS` there.
+Writers create a hidden file and rename it. Files are read once, in the order of their names; an operation may begin in
+one file and end in another. The writer creates the file `_SUCCESS` at the end.
 """
 
 import pickle
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from highwater.errors import UsageError
 from highwater.reports.audit import audit_history
 from highwater.reports.dataset.reader import read_dataset
-from highwater.reports.dataset.writer import Writer, telling_of_the_disk
+from highwater.reports.dataset.writer import Writer, disk_errors
 from highwater.reports.execution.partitions import Engine
 from highwater.reports.execution.reading import read_events, replaced
 from highwater.reports.importers import native
@@ -30,79 +30,80 @@ from highwater.reports.verdicts import AuditResult
 from highwater.signals import TERMINATION_SIGNALS
 
 END: Final = "_SUCCESS"
-LOOK_AGAIN_S: Final = 0.2
-Told = Callable[[AuditResult], None]
+POLL_INTERVAL_S: Final = 0.2
+VerdictReporter = Callable[[AuditResult], None]
 
 
 class Arrivals(Protocol):
-    """Who looks for files: this process, or Spark."""
+    """Source of new files: this process or Spark."""
 
     def __call__(self, folder: Path, stop: threading.Event) -> Generator[list[Path]]:
-        """New files in the order of their names, whenever there are some, until the end is told or `stop` is set."""
+        """Yield new files in the order of their names, until the end marker is there or `stop` is set."""
 
 
-def looked_for(folder: Path, stop: threading.Event) -> Generator[list[Path]]:
-    seen = set[Path]()
+def poll_folder(folder: Path, stop: threading.Event) -> Generator[list[Path]]:
+    """Yield new files of a folder, which is listed every `POLL_INTERVAL_S`."""
+    reported = set[Path]()
     while not stop.is_set():
-        ended = (folder / END).exists()  # before the look: what came before it is seen
-        files = [path for path in arrived(folder) if path not in seen]
+        ended = (folder / END).exists()  # test first: files that precede the marker are then listed below
+        files = [path for path in arrived(folder) if path not in reported]
         if files:
-            seen.update(files)
+            reported.update(files)
             yield files
         elif ended:
             return
         else:
-            stop.wait(LOOK_AGAIN_S)
+            stop.wait(POLL_INTERVAL_S)
 
 
 def arrived(folder: Path) -> list[Path]:
-    """Files that are whole, in the order of their names."""
+    """Return the complete files in the order of their names."""
     return sorted(path for path in folder.iterdir() if path.name[0] not in "._" and path.is_file())
 
 
 def follow(
     folder: Path,
-    tell: Told,
+    report: VerdictReporter,
     overrides: dict[str, Any] | None = None,
     engine: Engine | None = None,
-    arrivals: Arrivals = looked_for,
+    arrivals: Arrivals = poll_folder,
 ) -> AuditResult:
-    """Tells the verdict so far whenever files came, and returns that of the whole; an interruption ends it, too.
+    """Report the verdict after each batch of files, and return that of the whole history; SIGINT ends it early.
 
-    What was read is on disk, in pieces. UsageError for a folder that there is not.
+    Rows that were read are kept on disk. UsageError if the folder does not exist.
     """
     if not folder.is_dir():
-        raise UsageError("there is no such folder", where=str(folder), hint="make it before anybody writes there")
+        raise UsageError("no such folder", where=str(folder), hint="create it before the writers start")
     quarantine = Quarantine()
-    with _Pieces(str(folder), engine) as pieces, _interruption() as stop:
+    with _FollowedHistory(str(folder), engine) as followed, _interruption() as stop:
         known: list[History] = []
         judged: list[AuditResult] = []
 
         def whole_lines() -> Iterator[bytes]:
-            for files in found:
+            for files in file_batches:
                 judged.clear()
                 for path in files:
                     yield from blocks(str(path), quarantine)
                 if known:
-                    judged.append(pieces.verdict(known[0]))
-                    tell(judged[0])
+                    judged.append(followed.verdict(known[0]))
+                    report(judged[0])
 
-        with closing(arrivals(folder, stop)) as found:
+        with closing(arrivals(folder, stop)) as file_batches:
             config, events = native.read_blocks(whole_lines(), quarantine)
             known.append(History("ndjson", replaced(config, overrides), sound(events, quarantine), quarantine))
-            read_events(pieces.reading, known[0], str(folder), when_full=pieces.keep)
-        return judged[0] if judged else pieces.verdict(known[0])
+            read_events(followed.reading, known[0], str(folder), when_full=followed.keep)
+        return judged[0] if judged else followed.verdict(known[0])
 
 
 @contextmanager
 def _interruption() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, so that what is being judged is judged; the second ends it in the middle."""
+    """Yield an event that the first Ctrl-C sets, so that a running audit completes; the second interrupts it."""
     stop = threading.Event()
 
     def ask(number: int, frame: object) -> None:
         stop.set()
-        for each in TERMINATION_SIGNALS:
-            signal.signal(each, signal.default_int_handler)
+        for signal_number in TERMINATION_SIGNALS:
+            signal.signal(signal_number, signal.default_int_handler)
 
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, ask) for number in TERMINATION_SIGNALS} if main else {}
@@ -113,8 +114,8 @@ def _interruption() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-class _Pieces:
-    """What came so far. A verdict is that of a copy, where what is open may be closed, while here it stays open."""
+class _FollowedHistory:
+    """The history read so far. Verdicts are computed on a copy, in which open operations are closed."""
 
     def __init__(self, name: str, engine: Engine | None) -> None:
         self.reading = Ingest()
@@ -123,24 +124,24 @@ class _Pieces:
         self._folder = Path(self._place.name)
         self._kept: list[Path] = []
 
-    def __enter__(self) -> "_Pieces":
+    def __enter__(self) -> "_FollowedHistory":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._place.cleanup()
 
     def keep(self, reading: Ingest) -> None:
-        """Takes what was read since the last time out of memory."""
+        """Write the rows and steps read since the last call to disk."""
         path = self._folder / f"{len(self._kept)}.piece"
-        with telling_of_the_disk(self._folder):
-            path.write_bytes(pickle.dumps((reading.taken(), reading.tables.taken())))
+        with disk_errors(self._folder):
+            path.write_bytes(pickle.dumps((reading.drain(), reading.tables.drain())))
         self._kept.append(path)
 
     def verdict(self, history: History) -> AuditResult:
-        """As if it ended here."""
+        """Return the verdict of the history as if it ended here."""
         self.keep(self.reading)
         copy: Ingest = pickle.loads(pickle.dumps(self.reading))
-        dataset = self._folder / f"{len(self._kept)}.dataset"  # workers remember a dataset by its name
+        dataset = self._folder / f"{len(self._kept)}.dataset"  # a new name each time: workers cache datasets by name
         with Writer(dataset) as writer:
             for path in self._kept:
                 writer.add(*pickle.loads(path.read_bytes()))

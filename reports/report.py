@@ -1,4 +1,4 @@
-"""One self-contained page from a results folder: it opens offline and asks nobody for anything."""
+"""Make one self-contained HTML page of a results folder: it opens offline and loads nothing."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -28,18 +28,18 @@ def report(folder: Path) -> Path:
     if not folder.is_dir():
         raise UsageError("no such results folder", where=str(folder), hint="give a folder that holds a run")
     parts = {name: _read(folder / f"{name}.json") for name in PARTS}
-    folders = [each for each in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _holds_history(each)]
-    histories = [_history(each, OPERATIONS_DRAWN // len(folders)) for each in folders]
+    folders = [path for path in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _holds_history(path)]
+    histories = [_history(path, OPERATIONS_DRAWN // len(folders)) for path in folders]
     if not histories and not any(parts[name] for name in PARTS if name != "run"):
         raise UsageError("holds no verdict and no results", where=str(folder), hint="run highwater demo or audit first")
     return _write(folder / PAGE, histories, parts)
 
 
 def report_history(where: str, result: AuditResult, page: Path) -> Path:
-    """The page of one history alone, which must tell its events: the columns that were made of it do not."""
+    """Write the page of one history; UsageError for a dataset, which has columns but no events."""
     if (Path(where) / MANIFEST).exists():
-        hint = "audit the history that it was made of"
-        raise UsageError("holds columns, and no events to make a page of", where=where, hint=hint)
+        hint = "audit the history that the dataset was read from"
+        raise UsageError("a dataset has no events to make a page of", where=where, hint=hint)
     shown = {
         **show_history(_events(where, result), result),
         **_notes({}, Path(where).name),
@@ -49,8 +49,8 @@ def report_history(where: str, result: AuditResult, page: Path) -> Path:
 
 
 def _write(path: Path, histories: list[dict[str, Any]], parts: dict[str, Any]) -> Path:
-    found = cited([finding for history in histories for finding in history["result"].findings])
-    return write_page(path, "report.html.j2", histories=histories, cited=found, **parts)
+    citations = cited([finding for history in histories for finding in history["result"].findings])
+    return write_page(path, "report.html.j2", histories=histories, cited=citations, **parts)
 
 
 def write_page(path: Path, template: str, **values: Any) -> Path:
@@ -89,7 +89,7 @@ def _history(folder: Path, limit: int) -> dict[str, Any]:
     try:
         result = msgspec.json.decode((folder / "verdict.json").read_bytes(), type=AuditResult)
     except msgspec.MsgspecError as error:
-        hint = f"highwater audit {folder} --json > {folder / 'verdict.json'} makes it anew"
+        hint = f"highwater audit {folder} --json > {folder / 'verdict.json'} writes it again"
         raise UsageError(f"not a verdict of this version: {error}", where=str(folder), hint=hint) from error
     history = next(folder / name for name in NAMES if (folder / name).exists())
     notes = _read(folder / "about.json") or {}
@@ -109,12 +109,12 @@ def _notes(notes: dict[str, Any], name: str) -> dict[str, str]:
 
 
 def _again(folder: Path) -> str:
-    """The command that does the same once more, as far as the folder tells."""
+    """Return the command that repeats the run, as far as the folder records it."""
     run = _read(folder / "run.json")
     if run is None:
         return f"highwater audit {folder}"
     schedule = folder / "schedule.json"
     if run["what"] == "chaos" and schedule.exists():
-        kept = [f" {flag} {value}" for flag, value in pairwise(run["command"]) if flag in {"--workload", "--rate"}]
-        return f"highwater chaos {run['target']} --schedule {schedule}{''.join(kept)}"
+        options = [f" {flag} {value}" for flag, value in pairwise(run["command"]) if flag in {"--workload", "--rate"}]
+        return f"highwater chaos {run['target']} --schedule {schedule}{''.join(options)}"
     return " ".join(run["command"])

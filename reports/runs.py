@@ -1,4 +1,4 @@
-"""Many histories at once: one line each, and the worst verdict of all."""
+"""Audit many histories: print one line for each, and return the worst verdict."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from highwater.reports.verdicts import AuditResult
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A history of which nothing can be read, among others."""
+    """The result for a history that cannot be read, when several are audited."""
 
     verdict: Verdict
     history: str
@@ -25,7 +25,7 @@ def audit_runs(
     *,
     json: bool,
 ) -> Verdict:
-    """Print a line for each history as soon as it is audited, or one object with all results; keep no history."""
+    """Print a line per history once it is audited, or one JSON object with all results; return the worst verdict."""
     verdicts: list[Verdict] = []
     encoded: list[msgspec.Raw] = []
     if not json:
@@ -43,10 +43,10 @@ def audit_runs(
             typer.echo(_line(result))
     verdict = worst(verdicts)
     if json:
-        told: dict[str, Any] = {"verdict": verdict, "histories": encoded}
-        typer.echo(msgspec.json.encode(told).decode())
+        results: dict[str, Any] = {"verdict": verdict, "histories": encoded}
+        typer.echo(msgspec.json.encode(results).decode())
     else:
-        counts = ", ".join(f"{verdicts.count(each):,} {each}" for each in Verdict if each in verdicts)
+        counts = ", ".join(f"{verdicts.count(value):,} {value}" for value in Verdict if value in verdicts)
         typer.echo(f"\n{len(paths):,} histories: {counts}")
     return verdict
 
@@ -54,11 +54,11 @@ def audit_runs(
 def _line(result: AuditResult | Unreadable) -> str:
     if isinstance(result, Unreadable):
         return f"{result.verdict:8} {'-':>11} {'all':>7}  {result.error}"
-    found = ", ".join(
+    findings = ", ".join(
         f"{finding.name} {finding.count} {finding.severity}"
         for finding in result.findings
         if finding.severity != "information"
     )
     return f"{result.verdict:8} {result.operations:>11,} {result.quarantine.count:>7,}  {result.history}" + (
-        f": {found}" if found else ""
+        f": {findings}" if findings else ""
     )

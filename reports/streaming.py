@@ -1,4 +1,4 @@
-"""`highwater audit --follow DIR --engine spark`: Structured Streaming tells of new files; its session judges them."""
+"""`highwater audit --follow DIR --engine spark`: Structured Streaming finds new files, its session audits them."""
 
 import queue
 import re
@@ -9,18 +9,18 @@ from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.reports.execution.spark import Spark
-from highwater.reports.follow import END, LOOK_AGAIN_S, arrived
+from highwater.reports.follow import END, POLL_INTERVAL_S, arrived
 
 COLUMNS: Final = "path string, modificationTime timestamp, length long, content binary"
 EVERY: Final = "200 milliseconds"
 NEVER_TOO_OLD: Final = "36500d"
-"""Else a file whose time is a week before the newest one's would never be told."""
+"""Spark would otherwise ignore files that are a week older than the newest one."""
 
 
 class Streamed:
-    """The arrivals of a stream of files. A batch is over when its files were read and judged.
+    """New files of a Spark stream. A batch ends when its files were read and audited.
 
-    Spark starts at once, and takes Ctrl-C for itself: whoever wants to have it asks for it later.
+    The constructor starts Spark, which installs its own SIGINT handler: install other handlers after it.
     """
 
     def __init__(self, spark: Spark) -> None:
@@ -29,23 +29,23 @@ class Streamed:
         self._over = threading.Event()
 
     def __call__(self, folder: Path, stop: threading.Event) -> Generator[list[Path]]:
-        """UsageError when Spark gives up."""
-        seen = set[Path]()
+        """Yield new files until the end marker or `stop`; UsageError if the stream ends before."""
+        reported = set[Path]()
         query = self._query(folder)
         try:
             while not stop.is_set():
                 ended = (folder / END).exists()
                 try:
-                    names, judged = self._batches.get(timeout=LOOK_AGAIN_S)
+                    names, judged = self._batches.get(timeout=POLL_INTERVAL_S)
                 except queue.Empty:
-                    if ended and seen.issuperset(_with_something(folder)):
+                    if ended and reported.issuperset(_with_something(folder)):
                         return
                     if not query.isActive:
-                        told = str(query.exception() or "it was stopped").strip().splitlines()[0]
-                        raise UsageError(f"the stream ended: {told}", where=str(folder)) from None
+                        reason = str(query.exception() or "it was stopped").strip().splitlines()[0]
+                        raise UsageError(f"the stream ended: {reason}", where=str(folder)) from None
                     continue
-                files = {folder / name for name in names} - seen  # a stream may tell a file twice
-                seen.update(files)
+                files = {folder / name for name in names} - reported  # a stream may report a file twice
+                reported.update(files)
                 if files:
                     yield sorted(files)
                 judged.set()
@@ -54,21 +54,21 @@ class Streamed:
             query.stop()
 
     def _query(self, folder: Path) -> Any:
-        """Only names come: files are read here, in their order, for an operation may end in another file."""
+        """Stream the names only; this process reads the files in order, since an operation may end in another file."""
         stream = self._session.readStream.format("binaryFile").schema(COLUMNS).option("maxFileAge", NEVER_TOO_OLD)
         names = stream.load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder.resolve()))).select("path")
         return names.writeStream.foreachBatch(self._hand_over).trigger(processingTime=EVERY).start()
 
     def _hand_over(self, batch: Any, _: int) -> None:
-        """Called by Spark in a thread of its own, which a stop waits for."""
+        """Queue the names of a batch and wait for its audit; Spark calls it in a thread that `stop` waits for."""
         names = [row.path.rpartition("/")[2] for row in batch.collect()]
         judged = threading.Event()
         if names:
             self._batches.put((names, judged))
-            while not judged.wait(LOOK_AGAIN_S) and not self._over.is_set():
+            while not judged.wait(POLL_INTERVAL_S) and not self._over.is_set():
                 continue
 
 
 def _with_something(folder: Path) -> set[Path]:
-    """Spark tells nothing of empty files."""
+    """Return the files that Spark reports: complete and not empty."""
     return {path for path in arrived(folder) if path.stat().st_size}

@@ -1,4 +1,4 @@
-"""What belongs to no single partition: steps of transactions, groups and the cluster, one small table for a run."""
+"""Tables of a run: steps of transactions, groups and the cluster, which belong to no single partition."""
 
 from array import array
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
     @property
     def words(self) -> str:
-        told = {
+        details = {
             "generation" if self.group else "epoch": self.epoch if self.epoch != UNKNOWN else "",
             "group": self.group,
             "member": self.member,
@@ -46,12 +46,12 @@ class Step(NamedTuple):
         }
         number = "" if self.number == UNKNOWN else f" {self.number}"
         what = f"{self.f.replace('_', ' ')} {self.subject}{number}{f' ({self.text})' if self.text else ''}"
-        return ", ".join([what, *(f"{name} {value}" for name, value in told.items() if value != "")])
+        return ", ".join([what, *(f"{name} {value}" for name, value in details.items() if value != "")])
 
 
 @dataclass(slots=True)
 class Transactions:
-    """By number: what became of each, and when its end was asked for (`NEVER`: it was not)."""
+    """Outcome of each transaction by number, and the event index of its EndTxn request (`NEVER`: none)."""
 
     names: list[str] = field(default_factory=list)
     fate: "array[int]" = field(default_factory=lambda: array("b"))
@@ -60,24 +60,24 @@ class Transactions:
     _numbers: dict[int | str, int] = field(default_factory=dict, repr=False)
 
     def number(self, name: int | str) -> int:
-        found = self._numbers.get(name)
-        if found is None:
-            found = self._numbers[name] = len(self.fate)
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.fate)
             self.names.append(str(name))
             self.fate.append(UNKNOWN)
             self.ended.append(int(NEVER))
             self.begun.append(False)
-        return found
+        return number
 
     def name(self, number: int) -> str:
         return self.names[number]
 
     def columns(self) -> tuple[Ints, Ints]:
-        """Fate and end by number, and one more cell for no transaction.
+        """Return fate and end by number, with a last cell for rows without a transaction.
 
-        Without a beginning nobody knows whether its end would have been recorded.
+        The end is 0 if neither beginning nor end was recorded, since the end may then be missing in the history.
         """
-        fate, ended = (np.append(np.asarray(each, np.int64), np.int64(UNKNOWN)) for each in (self.fate, self.ended))
+        fate, ended = (np.append(np.asarray(column, np.int64), np.int64(UNKNOWN)) for column in (self.fate, self.ended))
         ended[:-1][(np.asarray(self.begun) == 0) & (ended[:-1] == NEVER)] = 0
         return fate, ended
 
@@ -90,8 +90,8 @@ class Tables:
     def add(self, step: Step) -> None:
         self.steps.setdefault(step.f, []).append(step)
 
-    def taken(self) -> list[Step]:
-        """All steps since the last time."""
+    def drain(self) -> list[Step]:
+        """Return the steps added since the last call, and forget them."""
         steps = [step for mine in self.steps.values() for step in mine]
         self.steps.clear()
         return steps

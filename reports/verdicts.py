@@ -1,4 +1,4 @@
-"""What an audit told of a history."""
+"""The result of an audit, as `--json` prints it."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ WITNESSES_SHOWN: Final = 8
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation: the index of its invocation and completion in the history, and what it was, in words."""
+    """One operation: event indices of its invocation and completion, and a description."""
 
     role: str
     invoked: int
@@ -31,7 +31,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings of one rule of one severity. `count` is the number of culprits, `rows` of pairs that show them."""
+    """All findings of one rule with one severity: `count` of blamed operations, `rows` of pairs that show them."""
 
     rule: int
     name: str
@@ -53,10 +53,10 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[dict[str, Any]]
     findings: list[Finding]
     faults: list[str] = []
-    """Their kinds."""
+    """Kinds of the injected faults."""
 
 
 def write_verdict(folder: Path, result: AuditResult) -> Path:
-    """`verdict.json` beside the history; whole or not at all."""
+    """Write `verdict.json` into the folder atomically, and return its path."""
     write_json(folder / "verdict.json", result)
     return folder / "verdict.json"

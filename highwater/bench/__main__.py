@@ -76,7 +76,7 @@ def kernel() -> str:
 
 def edn() -> str:
     """A Jepsen history of Kafka's workload, to events."""
-    from highwater.reports.execution.reading import uncollected
+    from highwater.reports.execution.reading import garbage_collection_paused
     from highwater.reports.importers.formats import open_history
     from highwater.reports.importers.tests.jepsen_runs import healthy, lines
 
@@ -85,7 +85,7 @@ def edn() -> str:
         file.flush()
         started = time.process_time()
         history = open_history(file.name)
-        with uncollected():  # as an audit reads
+        with garbage_collection_paused():  # as an audit reads
             events = sum(1 for _ in history.events)
         seconds = time.process_time() - started
     assert events >= 2 * EDN_OPERATIONS

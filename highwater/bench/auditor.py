@@ -41,14 +41,14 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
     from highwater.reports.audit import audit
     from highwater.reports.dataset.reader import Partitions
     from highwater.reports.execution.engines import Pool, engine_for
-    from highwater.reports.rules.division import FirstLook
+    from highwater.reports.rules.division import FirstPass
     from highwater.reports.rules.findings import Promise
     from highwater.reports.synth.healthy import CONFIG
 
     started = time.perf_counter()
     if what == "partitions":
         partitions = Partitions(folder)
-        found = sum(len(each) for _, each in Pool().checked(partitions, Promise.of(CONFIG), FirstLook()))
+        found = sum(len(each) for _, each in Pool().map_dataset(partitions, Promise.of(CONFIG), FirstPass()))
         verdict = f"{found} candidates"
     else:
         verdict = str(audit(folder, engine=engine_for("spark" if what == "spark" else "local")).verdict)

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from highwater.bench.auditor import BLOCK, followed_log, kept
 from highwater.errors import ExitCode
-from highwater.reports.columns import NEVER, UNKNOWN, Ints, Operations, Status, joined, picked
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Operations, Status, concatenate_operations, take_rows
 from highwater.reports.dataset.reader import Partitions
-from highwater.reports.execution.division.chunks import Parted
-from highwater.reports.execution.division.kept_chunks import KeptChunks
-from highwater.reports.execution.division.run import Divided
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.execution.division.chunks import InMemoryChunks
+from highwater.reports.execution.division.kept_chunks import DatasetChunks
+from highwater.reports.execution.division.run import DividedPartition
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.partition import check
 from highwater.reports.synth.healthy import CONFIG
 from highwater.reports.tests.random_ops import random_operations
@@ -32,24 +32,24 @@ HEALTHY_ABOVE: Final = 1 << 40
 """Values that nobody writes in a followed log."""
 
 
-def told(found: list[Found]) -> list[tuple[object, ...]]:
+def told(found: list[RuleFindings]) -> list[tuple[object, ...]]:
     return [(f.rule, f.information, *(c.tolist() for c in (f.first, f.second, f.offset))) for f in found]
 
 
 def in_order(ops: Operations) -> Operations:
     """Of their completion, as they stand in a dataset."""
     order = np.argsort(ops.returned, kind="stable")
-    return joined([picked(ops, order[place : place + 1]) for place in range(len(order))])
+    return concatenate_operations([take_rows(ops, order[place : place + 1]) for place in range(len(order))])
 
 
 def same_in_slices(ops: Operations, promise: Promise, chance: random.Random) -> tuple[bool, set[int]]:
     """Is it, where chance cuts? And the rules that found something; none of what cannot be divided."""
     starts = sorted({0, *(chance.randrange(len(ops)) for _ in range(chance.randint(1, 4)))})
-    divided = Divided.of(Parted(ops, starts), promise, size=chance.randint(1, 8))
+    divided = DividedPartition.of(InMemoryChunks(ops, starts), promise, size=chance.randint(1, 8))
     if divided is None:
         return promise.compaction, set()
     whole = check(ops, promise)
-    return told(divided.look()) == told(whole), {each.rule for each in whole}
+    return told(divided.check()) == told(whole), {each.rule for each in whole}
 
 
 def spoilt(ops: Operations, chance: np.random.Generator, changes: int) -> Operations:
@@ -102,9 +102,9 @@ def soak(
         folder = Path(name) / "dataset"
         kept(folder, _log(ops, seed), ops)
         partitions, promise = Partitions(folder), Promise.of(CONFIG)
-        divided = Divided.of(KeptChunks(partitions, "t-0"), promise)
+        divided = DividedPartition.of(DatasetChunks(partitions, "t-0"), promise)
         assert divided is not None
-        slices, whole = divided.look(), check(partitions["t-0"], promise)
+        slices, whole = divided.check(), check(partitions["t-0"], promise)
     differ += [] if told(slices) == told(whole) else [f"a log of {ops:,} operations, seed {seed}"]
     count = sum(len(each.first) for each in whole)
     console = Console(highlight=False)

@@ -17,10 +17,10 @@ from rich.console import Console
 from highwater.errors import ExitCode
 from highwater.reports.dataset.reader import read_dataset
 from highwater.reports.execution.engines import engine_for
-from highwater.reports.execution.partitions import Here
+from highwater.reports.execution.partitions import SameProcess
 from highwater.reports.execution.spark import spark_session
-from highwater.reports.rules.division import FirstLook
-from highwater.reports.rules.findings import Found
+from highwater.reports.rules.division import FirstPass
+from highwater.reports.rules.findings import RuleFindings
 from highwater.reports.rules.view import View
 from highwater.reports.synth.plants import PLANTS
 from highwater.reports.synth.write import synth_dataset
@@ -28,13 +28,13 @@ from highwater.reports.synth.write import synth_dataset
 PLANTED: Final = {rule: 1 for rule in PLANTS if rule != 35}  # it needs another topic setting
 
 
-class ExecutorDies(FirstLook):
+class ExecutorDies(FirstPass):
     """The first look at every partition; the first time of all, the executor's Java is killed in the middle of it."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
 
-    def __call__(self, key: str, view: View) -> list[Found]:
+    def __call__(self, key: str, view: View) -> list[RuleFindings]:
         if not self._mark.exists():
             self._mark.touch()
             forked_from = Path(f"/proc/{os.getppid()}/stat").read_text()
@@ -42,7 +42,7 @@ class ExecutorDies(FirstLook):
         return super().__call__(key, view)
 
 
-def rows(found: dict[str, list[Found]]) -> dict[str, list[tuple[object, ...]]]:
+def rows(found: dict[str, list[RuleFindings]]) -> dict[str, list[tuple[object, ...]]]:
     return {
         key: [(f.rule, f.information, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in mine]
         for key, mine in found.items()
@@ -60,8 +60,8 @@ def soak(
         folder, mark = Path(name) / "dataset", Path(name) / "killed"
         synth_dataset(folder, operations=operations, seed=3, planted=PLANTED)
         history = read_dataset(folder)
-        expected = rows(dict(Here().over(history, FirstLook())))
-        found = rows(dict(engine_for("spark", master).over(history, ExecutorDies(mark))))
+        expected = rows(dict(SameProcess().map_partitions(history, FirstPass())))
+        found = rows(dict(engine_for("spark", master).map_partitions(history, ExecutorDies(mark))))
         spark_session(master).stop()  # the workers complain loudly about a driver that just leaves
         killed = mark.exists()
     same = killed and found == expected

@@ -1,1 +1,1 @@
-"""A history that was read once, kept as a folder of Parquet: see docs/audit/dataset.md."""
+"""Store a history that was read once as a folder of Parquet files: see docs/audit/dataset.md."""

@@ -1,4 +1,4 @@
-"""Reads a dataset: partitions one at a time, when they are asked for."""
+"""Read a dataset; each partition is loaded only when it is requested."""
 
 import sys
 from array import array
@@ -23,14 +23,14 @@ from highwater.reports.columns import (
     Ints,
     Operations,
     Status,
-    row_of,
-    stamped,
+    single_row,
+    with_transaction_outcomes,
 )
 from highwater.reports.dataset import schema
 from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
 from highwater.reports.ingest.builder import Values
 from highwater.reports.ingest.history import Ingested, Partitioned
-from highwater.reports.ingest.incarnations import Former, after
+from highwater.reports.ingest.incarnations import FormerPartition, prepend_former_sends
 from highwater.reports.tables import Step, Tables, Transactions
 
 
@@ -41,7 +41,7 @@ class Part(NamedTuple):
     key: str
     rows: int
     records: int
-    former: Former | None
+    former: FormerPartition | None
 
     @property
     def bucket(self) -> int:
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """UsageError for a folder that is no dataset, or one of another version."""
+    """Return the manifest; UsageError if the folder is not a dataset or has another version."""
     try:
         manifest = msgspec.json.decode((folder / schema.MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError) as error:
@@ -61,22 +61,22 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def holds(folder: Path, source: tuple[str, int, int]) -> bool:
-    """Is this the dataset of that source, whole?"""
+    """Return whether the folder holds the complete dataset of `source` (path, bytes, mtime)."""
     return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source
 
 
 class Partitions(Partitioned):
-    """Of a dataset, each read when it is asked for."""
+    """The partitions of a dataset; every access reads from disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         rows = _read(folder / "partitions.parquet", schema.PARTITIONS).to_pylist()
-        self.divided: dict[Any, Any] = {}  # of the large ones, what engines know
+        self.divided: dict[Any, Any] = {}  # cache of engines: surveys of large partitions
         self.parts = {row["key"]: _part(row) for row in sorted(rows, key=lambda row: str(row["key"]))}
 
     @cached_property
     def _decided(self) -> tuple[Ints, Ints]:
-        """What became of each transaction; the last cell is for none."""
+        """Return fate and end by transaction number; the last cell is for rows without a transaction."""
         table = _read(self.folder / "transactions.parquet", schema.TRANSACTIONS, ["fate", "ended"])
         fate, ended = (table[name].to_numpy() for name in ("fate", "ended"))
         return np.append(fate, np.int8(UNKNOWN)), np.append(ended, np.int64(UNKNOWN))
@@ -88,77 +88,79 @@ class Partitions(Partitioned):
         return iter(self.parts)
 
     def __getitem__(self, key: str) -> Operations:
-        (found,) = self.of_bucket(self.parts[key].bucket, {key})
-        return found[1]
+        (partition,) = self.of_bucket(self.parts[key].bucket, {key})
+        return partition[1]
 
     def buckets(self) -> dict[int, list[str]]:
-        """The partitions in each bucket, those with the most rows first."""
-        found: dict[int, list[str]] = {}
+        """Return the keys in each bucket, those with the most rows first."""
+        keys: dict[int, list[str]] = {}
         for part in sorted(self.parts.values(), key=lambda part: -part.rows):
-            found.setdefault(part.bucket, []).append(part.key)
-        return found
+            keys.setdefault(part.bucket, []).append(part.key)
+        return keys
 
     def of_bucket(self, bucket: int, keys: Collection[str]) -> Iterator[tuple[str, Operations]]:
-        """Those partitions of a bucket."""
+        """Yield (key, operations) of these partitions of a bucket."""
         wanted = {self.parts[key].number: key for key in keys}
         with self.bucket(bucket) as file:
-            columns = read_groups(file, range(file.num_row_groups), (*telling(file.metadata), *RECORDS), wanted)
+            columns = read_groups(
+                file, range(file.num_row_groups), (*columns_with_values(file.metadata), *RECORDS), wanted
+            )
         for number in list(columns):
             part = self.parts[wanted[number]]
             yield part.key, self._complete(part, Operations(**columns.pop(number)))
 
     @contextmanager
     def bucket(self, bucket: int) -> Iterator[Any]:
-        """Its file, open."""
+        """Open the Parquet file of a bucket."""
         with _opened(bucket_file(self.folder, bucket), schema.OPERATIONS) as file:
             yield file
 
-    def stamped(self, ops: Operations) -> Operations:
-        """With what became of transactions."""
-        return stamped(ops, *self._decided)
+    def with_transaction_outcomes(self, ops: Operations) -> Operations:
+        """Return the operations with fate and end of their transactions."""
+        return with_transaction_outcomes(ops, *self._decided)
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts.values())
 
     def _complete(self, part: Part, ops: Operations) -> Operations:
-        whole = self.stamped(ops)
-        return after(self[part.former.key], whole, part.former.deleted) if part.former else whole
+        whole = self.with_transaction_outcomes(ops)
+        return prepend_former_sends(self[part.former.key], whole, part.former.deleted) if part.former else whole
 
     def row(self, key: str, row: int) -> Operations:
-        """One operation alone."""
+        """Return one operation, as columns of length 1; IndexError if there is no such row."""
         part = self.parts[key]
         if part.former:
-            return row_of(self[key], row)
+            return single_row(self[key], row)
         with pq.ParquetFile(bucket_file(self.folder, part.bucket)) as file:
             for group in range(file.num_row_groups):
                 numbers = file.read_row_group(group, columns=["partition"])["partition"].to_numpy()
                 mine = np.flatnonzero(numbers == part.number)
                 if row < len(mine):
                     table = file.read_row_group(group, use_threads=False).slice(mine[row], 1)
-                    return self.stamped(_operations(table))
+                    return self.with_transaction_outcomes(_operations(table))
                 row -= len(mine)
         raise IndexError(row)
 
 
 def _part(row: dict[str, Any]) -> Part:
-    former = Former(row["former"], row["deleted"]) if row["former"] else None
+    former = FormerPartition(row["former"], row["deleted"]) if row["former"] else None
     return Part(row["number"], row["key"], row["rows"], row["records"], former)
 
 
 @cache
 def partitions_of(folder: Path) -> Partitions:
-    """Once for each worker."""
+    """Return the partitions of a dataset, loaded once per process."""
     return Partitions(folder)
 
 
 def read_groups(
     file: Any, groups: Sequence[int], names: Iterable[str], wanted: Collection[int]
 ) -> dict[int, dict[str, Ints]]:
-    """Columns of the partitions of these numbers, in these row groups of a bucket."""
+    """Return these columns of the partitions `wanted`, by partition number, from these row groups of a bucket."""
     runs = _runs(file.read_row_groups(groups, ["partition"], use_threads=False)["partition"].to_numpy(), wanted)
     columns: dict[int, dict[str, Ints]] = {number: {} for number in wanted}
-    for name in names:  # one by one, so that little is held twice
+    for name in names:  # column by column, so that only one column is in memory twice
         column = file.read_row_groups(groups, [name], use_threads=False)[name]
         for number, mine in runs.items():
             columns[number][name] = _ints([column.slice(*run) for run in mine])
@@ -167,33 +169,36 @@ def read_groups(
     return columns
 
 
-def telling(metadata: Any) -> list[str]:
-    """Columns that may tell something; that others are -1 throughout is known without reading them."""
+def columns_with_values(metadata: Any) -> list[str]:
+    """Return the columns that may hold a known value; Parquet statistics show which others are -1 throughout."""
     names = {metadata.schema.column(place).name: place for place in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
 
-    def tells(place: int) -> bool:
-        told = (group.column(place).statistics for group in groups)
-        return any(each is None or not each.has_min_max or (each.min, each.max) != (UNKNOWN, UNKNOWN) for each in told)
+    def has_values(place: int) -> bool:
+        statistics = (group.column(place).statistics for group in groups)
+        return any(
+            statistic is None or not statistic.has_min_max or (statistic.min, statistic.max) != (UNKNOWN, UNKNOWN)
+            for statistic in statistics
+        )
 
-    return [name for name in STORED if name not in OPTIONAL or tells(names[name])]
+    return [name for name in STORED if name not in OPTIONAL or has_values(names[name])]
 
 
 def _runs(numbers: Ints, wanted: Collection[int]) -> dict[int, list[tuple[int, int]]]:
-    """Of each partition, where its rows begin and how many there are; in a row group they stand together."""
+    """Return (start, length) runs of each wanted partition; in a row group the rows of a partition are adjacent."""
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
-    found: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
+    runs: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=True):
-        if numbers[start] in found:
-            found[int(numbers[start])].append((start, end - start))
-    return found
+        if numbers[start] in runs:
+            runs[int(numbers[start])].append((start, end - start))
+    return runs
 
 
 def _ints(slices: list[Any]) -> Ints:
-    """One array of a column, or of what is in its lists."""
-    chunks = [chunk for each in slices for chunk in each.chunks]
+    """Concatenate slices of a column into one array; lists are flattened."""
+    chunks = [chunk for part in slices for chunk in part.chunks]
     flat = [chunk.flatten() if pa.types.is_list(chunk.type) else chunk for chunk in chunks]
-    return np.concatenate([each.to_numpy() for each in flat])
+    return np.concatenate([part.to_numpy() for part in flat])
 
 
 def _operations(table: Any) -> Operations:
@@ -201,7 +206,7 @@ def _operations(table: Any) -> Operations:
 
 
 @contextmanager
-def _telling_of_damage(path: Path) -> Iterator[None]:
+def damage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -211,8 +216,8 @@ def _telling_of_damage(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path, columns: Any) -> Iterator[Any]:
-    """UsageError for a file that has other columns, as those of another version may."""
-    with _telling_of_damage(path), pq.ParquetFile(path) as file:
+    """Open a Parquet file; UsageError if it is damaged or its columns are not `columns`."""
+    with damage_errors(path), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(columns):
             raise UsageError("not the columns of a dataset", where=str(path), hint="read the history again")
         yield file
@@ -226,8 +231,8 @@ def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
 # -- the tables of the run ---------------------------------------------------------------------------
 
 
-class KeptTransactions(Transactions):
-    """Names are looked up only where a finding is put into words."""
+class DatasetTransactions(Transactions):
+    """Transactions of a dataset; names are loaded only when a finding is described."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -243,7 +248,7 @@ class KeptTransactions(Transactions):
         return str(self._kept_names[number].as_py())
 
 
-class KeptValues(Values):
+class DatasetValues(Values):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._kept = _read(folder / "texts.parquet", schema.TEXTS)["text"]
@@ -252,42 +257,42 @@ class KeptValues(Values):
         return str(self._kept[-2 - number].as_py()) if TOMBSTONE < number < 0 else super().text(number)
 
 
-class KeptTables(Tables):
-    """Steps are read when they are asked for: after the partitions, which take the most memory."""
+class DatasetTables(Tables):
+    """Tables of a dataset; steps are loaded at first access, after the partitions, which need the most memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.transactions = KeptTransactions(folder)
+        self.transactions = DatasetTransactions(folder)
 
     @cached_property
     def steps(self) -> dict[str, list[Step]]:  # type: ignore[override]
-        found: dict[str, list[Step]] = {}
+        steps: dict[str, list[Step]] = {}
         with _opened(self._folder / "steps.parquet", schema.STEPS) as file:
             for batch in file.iter_batches():
                 columns = {name: _shared(batch[name].to_pylist()) for name in Step._fields}
                 columns["status"] = [STATUSES[status] for status in columns["status"]]
                 for row in zip(*columns.values(), strict=True):
-                    found.setdefault(row[0], []).append(Step(*row))
-        return found
+                    steps.setdefault(row[0], []).append(Step(*row))
+        return steps
 
 
 STATUSES: Final = tuple(Status)
 
 
 def _shared(cells: list[Any]) -> list[Any]:
-    """Steps are many and their texts few, so each text is held once."""
+    """Intern texts: there are many steps but few distinct texts."""
     return [sys.intern(cell) for cell in cells] if cells and type(cells[0]) is str else cells
 
 
 def read_dataset(folder: Path) -> Ingested:
-    """UsageError for a folder that is none, or is damaged."""
+    """Return the history of a dataset; UsageError if the folder is not a dataset or is damaged."""
     manifest = read_manifest(folder)
     partitions = Partitions(folder)
     return Ingested(
         manifest.config,
         partitions,
-        KeptTables(folder),
-        KeptValues(folder),
+        DatasetTables(folder),
+        DatasetValues(folder),
         manifest.faults,
         manifest.operations,
         partitions.rows,

@@ -1,4 +1,4 @@
-"""The files of a dataset and their columns. What they mean stands in `Operations`, `Step` and docs/audit/dataset.md."""
+"""Files of a dataset and their columns; `Operations`, `Step` and docs/audit/dataset.md define the columns."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ BUCKETS: Final = 64
 
 
 def bucket_of(partition: int) -> int:
-    """By the number of a partition, so that a history of many has few files, and one of few a file for each."""
+    """Return the bucket of a partition number: at most `BUCKETS` files, and one file each if partitions are few."""
     return partition % BUCKETS
 
 
@@ -35,16 +35,16 @@ OPERATIONS: Final = _schema(
     *((name, pa.from_numpy_dtype(NARROW.get(name, np.int64))) for name in STORED),
     *((name, _EACH) for name in RECORDS),
 )
-"""One row an operation, -1 for what was not told; in each bucket the rows of a partition stand in the order of time."""
+"""One row per operation, -1 for an unknown cell; in a bucket the rows of a partition are in completion order."""
 PARTITIONS: Final = _schema(
     ("number", pa.int32()), ("key", pa.string()), ("rows", pa.int64()), ("records", pa.int64()),
     ("former", pa.string()), ("deleted", pa.int64()),
 )  # fmt: skip
-"""Numbered as they come. `former` had the name before and was deleted at event `deleted`; "" for none."""
+"""In order of `number`. `former` is the partition of the same name deleted at event `deleted`; "" if none."""
 TRANSACTIONS: Final = _schema(("name", pa.string()), ("fate", pa.int8()), ("ended", pa.int64()))
-"""By number."""
+"""In order of the transaction number."""
 TEXTS: Final = _schema(("text", pa.string()))
-"""Of values that are no small integers, by number: the first is -2, the next -3."""
+"""Texts of values that are not small integers; row i has the value number -2 - i."""
 STEPS: Final = _schema(
     ("f", pa.string()), ("invoked", pa.int64()), ("returned", pa.int64()), ("process", pa.int64()),
     ("status", pa.int64()), ("subject", pa.string()), ("number", pa.int64()), ("epoch", pa.int64()),
@@ -55,9 +55,9 @@ FINDINGS: Final = _schema(
     ("place", pa.int64()), ("rule", pa.int64()), ("first", pa.int64()), ("second", pa.int64()), ("offset", pa.int64()),
     ("information", pa.bool_()),
 )  # fmt: skip
-"""What the rules over one partition found; `first` and `second` are rows of it, `place` numbers the `Found`."""
+"""Findings in one partition: `first` and `second` are row numbers, `place` numbers the `RuleFindings`."""
 
-# Numbers that ascend are stored as differences, small sets by dictionary: 6 bytes an operation, and quick to read.
+# Increasing numbers are stored as differences and small sets by dictionary: about 6 bytes per operation.
 ASCENDING: Final = ("invoked", "returned", "offset", "value", "position", "high_watermark", "last_stable_offset",
                     "txn", "sequence", "timestamp_ms", "at_ms", "calm_ms")  # fmt: skip
 WRITING: Final[dict[str, Any]] = {
@@ -70,7 +70,7 @@ WRITING: Final[dict[str, Any]] = {
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Written last: a folder without one is no dataset. `source` is what was read: path, bytes, time of change."""
+    """The last file to be written: a folder without it is not a dataset. `source` is (path, bytes, mtime in ns)."""
 
     version: int = VERSION
     source: tuple[str, int, int]

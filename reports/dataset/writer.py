@@ -1,4 +1,4 @@
-"""Writes a dataset while a history is read: what came goes into buckets now and then, so memory stays bounded."""
+"""Write a dataset while a history is read: rows go to bucket files in batches, so memory stays bounded."""
 
 import os
 import shutil
@@ -20,17 +20,17 @@ from highwater.reports.dataset import schema
 from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
 from highwater.reports.importers.formats import History
 from highwater.reports.ingest.events import Ingest
-from highwater.reports.ingest.incarnations import Former
+from highwater.reports.ingest.incarnations import FormerPartition
 from highwater.reports.tables import Step
 
 WAITING_BYTES: Final = 96 << 20
 ROW_GROUP: Final = 1 << 18
-"""Rows and records in one at the most, about."""
+"""Approximate maximum of rows plus records in one Parquet row group."""
 
 
 @contextmanager
-def telling_of_the_disk(folder: Path) -> Iterator[None]:
-    """UsageError for what the disk refuses."""
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn an OSError inside the context into a UsageError about `folder`."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def telling_of_the_disk(folder: Path) -> Iterator[None]:
 
 
 class Writer:
-    """A dataset in a hidden folder, which takes its name when it is whole. Use as a context."""
+    """A dataset under construction in a hidden folder, renamed when it is complete. Use it as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,10 +51,10 @@ class Writer:
         self._rows: list[int] = []
         self._records: list[int] = []
         if folder.exists() and any(folder.iterdir()) and not (folder / schema.MANIFEST).exists():
-            raise UsageError("there is something else", where=str(folder), hint="give a folder that is new or empty")
+            raise UsageError("the folder holds other files", where=str(folder), hint="name a new or empty folder")
 
     def __enter__(self) -> "Writer":
-        with telling_of_the_disk(self._folder):
+        with disk_errors(self._folder):
             shutil.rmtree(self._hidden, ignore_errors=True)
             self._hidden.mkdir(parents=True)
             self._steps = pq.ParquetWriter(self._hidden / "steps.parquet", schema.STEPS)
@@ -64,34 +64,34 @@ class Writer:
         for writer in (self._steps, *self._buckets.values()):
             try:
                 writer.close()
-            except OSError:  # it is told already, or the folder goes anyway
+            except OSError:  # the error was reported before, or the hidden folder is removed below
                 continue
         shutil.rmtree(self._hidden, ignore_errors=True)
 
     def append(self, reading: Ingest) -> None:
-        """Take what was read since the last time."""
-        self.add(reading.taken(), reading.tables.taken())
+        """Write the rows and steps that were read since the last call."""
+        self.add(reading.drain(), reading.tables.drain())
 
     def add(self, partitions: Mapping[str, Operations], steps: list[Step]) -> None:
-        """What comes after all that came before."""
+        """Append rows and steps that follow those of all earlier calls."""
         for key, ops in partitions.items():
             number = self._number(key)
             self._rows[number] += len(ops)
             self._records[number] += len(ops.record_offset)
             self._waiting.setdefault(bucket_of(number), []).append((number, _table(number, ops)))
-        with telling_of_the_disk(self._folder):
+        with disk_errors(self._folder):
             self._write_all_but(WAITING_BYTES)
             self._steps.write_table(_steps(steps))
 
     def _write_all_but(self, limit: int) -> None:
-        """The largest first, since a small row group takes as long to read as one that is ten times as large."""
+        """Write the largest buckets until at most `limit` bytes wait: reading a row group has a fixed cost."""
         sizes = {bucket: sum(table.nbytes for _, table in mine) for bucket, mine in self._waiting.items()}
         left = sum(sizes.values())
         for bucket in sorted(sizes, key=lambda bucket: (-sizes[bucket], bucket)):
             if left <= limit:
                 break
             left -= sizes[bucket]
-            tables = sorted(self._waiting.pop(bucket), key=itemgetter(0))  # those of a partition together
+            tables = sorted(self._waiting.pop(bucket), key=itemgetter(0))  # rows of one partition must be adjacent
             together = pa.concat_tables([table for _, table in tables])
             for first, end in pairwise(_row_groups(together)):
                 self._bucket(bucket).write_table(together.slice(first, end - first))
@@ -110,7 +110,7 @@ class Writer:
         return self._buckets[bucket]
 
     def finish(self, reading: Ingest, history: History, source: tuple[str, int, int]) -> None:
-        """Write what is left, and the manifest."""
+        """Complete open operations, then write the remaining rows, the tables and the manifest."""
         reading.finish()
         self.append(reading)
         manifest = Manifest(
@@ -130,17 +130,21 @@ class Writer:
         manifest: Manifest,
         transactions: tuple[Iterable[str], Ints, Ints],
         texts: list[str],
-        former: Callable[[str], Former | None],
+        former_of: Callable[[str], FormerPartition | None],
     ) -> None:
-        """Names, fates and ends of the transactions; which partition had each one's name before."""
-        before = [former(key) for key in self._numbers]
-        with telling_of_the_disk(self._folder):
+        """Write everything that still waits, the small tables and the manifest, then rename the folder.
+
+        `transactions` are names, fates and ends by number; `former_of` returns the deleted partition of the same name.
+        """
+        predecessors = [former_of(key) for key in self._numbers]
+        with disk_errors(self._folder):
             self._write_all_but(0)
             for writer in (self._steps, *self._buckets.values()):
                 writer.close()
             self._write("partitions", schema.PARTITIONS, (
                 range(len(self._numbers)), self._numbers, self._rows, self._records,
-                [each.key if each else "" for each in before], [each.deleted if each else -1 for each in before],
+                [former.key if former else "" for former in predecessors],
+                [former.deleted if former else -1 for former in predecessors],
             ))  # fmt: skip
             self._write("transactions", schema.TRANSACTIONS, transactions)
             self._write("texts", schema.TEXTS, (texts,))
@@ -150,8 +154,8 @@ class Writer:
 
     def _write(self, name: str, columns: Any, values: tuple[Any, ...]) -> None:
         arrays = [
-            pa.array(each if isinstance(each, np.ndarray) else list(each), field.type)
-            for each, field in zip(values, columns, strict=True)
+            pa.array(value if isinstance(value, np.ndarray) else list(value), field.type)
+            for value, field in zip(values, columns, strict=True)
         ]
         pq.write_table(pa.table(arrays, schema=columns), self._hidden / f"{name}.parquet")
 
@@ -161,15 +165,15 @@ def _table(number: int, ops: Operations) -> Any:
     columns = [pa.array(np.full(len(ops), number), pa.int32())]
     columns += [pa.array(getattr(ops, name), schema.OPERATIONS.field(name).type) for name in STORED]
     for name in RECORDS:
-        each = schema.OPERATIONS.field(name).type
-        columns.append(pa.ListArray.from_arrays(ends, pa.array(getattr(ops, name)), type=each))
+        column_type = schema.OPERATIONS.field(name).type
+        columns.append(pa.ListArray.from_arrays(ends, pa.array(getattr(ops, name)), type=column_type))
     return pa.table(columns, schema=schema.OPERATIONS)
 
 
 def _row_groups(table: Any) -> list[int]:
-    """Where they begin and end: whoever reads a large partition bit by bit holds one at a time."""
-    told = np.concatenate([each.value_lengths().to_numpy() for each in table["record_offset"].chunks])
-    weight = np.cumsum(1 + told.astype(np.int64)) // ROW_GROUP
+    """Return the row-group boundaries: a reader of a large partition holds one row group at a time."""
+    record_counts = np.concatenate([chunk.value_lengths().to_numpy() for chunk in table["record_offset"].chunks])
+    weight = np.cumsum(1 + record_counts.astype(np.int64)) // ROW_GROUP
     return [0, *(np.flatnonzero(np.diff(weight)) + 1).tolist(), len(table)]
 
 

@@ -1,6 +1,6 @@
-"""What an audit found so far, kept in the dataset while it goes on: one that was interrupted goes on where it was.
+"""Checkpoints of a running audit in its dataset: an interrupted audit resumes with the partitions that are left.
 
-A file for each partition, written by whoever checked it. They count only for the same rules, version and promise.
+The worker that checked a partition writes one file for it. Files count only for the same rules and settings.
 """
 
 import hashlib
@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.dataset.schema import FINDINGS
-from highwater.reports.rules.division import FirstLook, Look, Slices
-from highwater.reports.rules.findings import Found, Promise
-from highwater.reports.rules.run import Over
+from highwater.reports.rules.division import FirstPass, PartitionTask, Slices
+from highwater.reports.rules.findings import Promise, RuleFindings
+from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.run import PartitionMap
 from highwater.reports.rules.view import View
 from highwater.results import progress
 
@@ -28,56 +29,58 @@ if TYPE_CHECKING:
     from highwater.reports.execution.partitions import Engine
     from highwater.reports.ingest.history import Ingested
 
-KEPT_FROM_ROWS: Final = 1_000_000
-"""Of a history: what takes less than seconds is begun anew."""
+CHECKPOINT_FROM_ROWS: Final = 1_000_000
+"""Rows of a history with checkpoints; a smaller one takes a second and is checked again."""
 RULES: Final = Path(__file__).parents[1] / "rules"
 COLUMNS: Final = ("first", "second", "offset")
 T = TypeVar("T")
 
 
-class Keeping(FirstLook):
-    """The first look at a partition, by a worker, which leaves a file of what it found."""
+class CheckpointedPass(FirstPass):
+    """The first pass over a partition; the worker writes its findings to a checkpoint file."""
 
     def __init__(self, place: Path, numbers: dict[str, int]) -> None:
         self._place, self._numbers = place, numbers
 
-    def __call__(self, key: str, view: View) -> list[Found]:
+    def __call__(self, key: str, view: View) -> list[RuleFindings]:
         return self._keep(key, super().__call__(key, view))
 
-    def divided(self, key: str, slices: Slices, each: Any) -> list[Found]:
-        return self._keep(key, super().divided(key, slices, each))
+    def run_divided(self, key: str, slices: Slices, run_tasks: Any) -> list[RuleFindings]:
+        return self._keep(key, super().run_divided(key, slices, run_tasks))
 
-    def _keep(self, key: str, found: list[Found]) -> list[Found]:
+    def _keep(self, key: str, findings: list[RuleFindings]) -> list[RuleFindings]:
         path = self._file(key)
         hidden = path.with_name(f".{path.name}")
         try:
             self._place.mkdir(exist_ok=True)
-            pq.write_table(_table(found), hidden)
+            pq.write_table(_table(findings), hidden)
             hidden.replace(path)
-        except OSError:  # whoever may not write there begins anew after an interruption
+        except OSError:  # without write access an interrupted audit checks the partition again
             hidden.unlink(missing_ok=True)
-        return found
+        return findings
 
-    def known(self) -> dict[str, list[Found]]:
-        """Of the partitions that were checked already."""
-        return {key: found for key in self._numbers if (found := _read(self._file(key))) is not None}
+    def known(self) -> dict[str, list[RuleFindings]]:
+        """Return the findings of the partitions that were checked before, by key."""
+        return {key: findings for key in self._numbers if (findings := _read(self._file(key))) is not None}
 
     def _file(self, key: str) -> Path:
         return self._place / f"{self._numbers[key]}.parquet"
 
 
-def _table(found: list[Found]) -> pa.Table:
-    sizes = [len(each.first) for each in found]
-    told = {
-        "place": np.repeat(np.arange(len(found)), sizes),
-        "rule": np.repeat([each.rule for each in found], sizes),
-        "information": np.repeat([each.information for each in found], sizes).astype(bool),
-    } | {name: np.concatenate([*(getattr(each, name) for each in found), []]) for name in COLUMNS}
-    return pa.table({name: pa.array(told[name], FINDINGS.field(name).type) for name in FINDINGS.names}, schema=FINDINGS)
+def _table(findings: list[RuleFindings]) -> pa.Table:
+    sizes = [len(finding.first) for finding in findings]
+    columns = {
+        "place": np.repeat(np.arange(len(findings)), sizes),
+        "rule": np.repeat([finding.rule for finding in findings], sizes),
+        "information": np.repeat([finding.information for finding in findings], sizes).astype(bool),
+    } | {name: np.concatenate([*(getattr(finding, name) for finding in findings), []]) for name in COLUMNS}
+    return pa.table(
+        {name: pa.array(columns[name], FINDINGS.field(name).type) for name in FINDINGS.names}, schema=FINDINGS
+    )
 
 
-def _read(path: Path) -> list[Found] | None:
-    """Nothing if it is not there, or is not whole."""
+def _read(path: Path) -> list[RuleFindings] | None:
+    """Return the findings of a checkpoint file; None if it is missing or incomplete."""
     try:
         table = pq.read_table(path, schema=FINDINGS)
     except (OSError, pa.ArrowException):
@@ -87,53 +90,60 @@ def _read(path: Path) -> list[Found] | None:
     )
     starts = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place)).tolist()
     return [
-        Found(int(rule[start]), first[start:end], second[start:end], offset[start:end], bool(information[start]))
+        RuleFindings(
+            Rule(rule[start]), first[start:end], second[start:end], offset[start:end], bool(information[start])
+        )
         for start, end in pairwise(starts)
     ]
 
 
 def _digest(promise: Promise) -> str:
-    """Of what decides on the findings, but for the history."""
-    told = hashlib.sha256(repr(promise).encode())
+    """Return a digest of the settings and of the source text of the rules: 16 hex digits."""
+    digest = hashlib.sha256(repr(promise).encode())
     for path in sorted(RULES.glob("*.py")):
-        told.update(path.read_bytes())
-    return told.hexdigest()[:16]
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager
-def going_on(engine: "Engine", history: "Ingested") -> Iterator[Over]:
-    """What an engine does, in the order of the keys; of a first look only what was not done, if that is much."""
+def resume_checkpoints(engine: "Engine", history: "Ingested") -> Iterator[PartitionMap]:
+    """Yield the engine as a `PartitionMap` whose first pass skips partitions with a checkpoint.
+
+    Checkpoints are removed on success; small histories and those in memory have none.
+    """
     promise, partitions = Promise.of(history.config), history.partitions
-    if not isinstance(partitions, Partitions) or history.rows < KEPT_FROM_ROWS:
+    if not isinstance(partitions, Partitions) or history.rows < CHECKPOINT_FROM_ROWS:
         yield _sorted(engine, history)
         return
     place = partitions.folder / f"checked-{_digest(promise)}"
-    keeping = Keeping(place, {key: part.number for key, part in partitions.parts.items()})
+    keeping = CheckpointedPass(place, {key: part.number for key, part in partitions.parts.items()})
 
-    def over(work: Any, keys: Collection[str] | None = None) -> Iterable[tuple[str, Any]]:
-        if not isinstance(work, FirstLook):
+    def map_partitions(work: Any, keys: Collection[str] | None = None) -> Iterable[tuple[str, Any]]:
+        if not isinstance(work, FirstPass):
             return _sorted(engine, history)(work, keys)
-        return _looked(engine, history, keeping)
+        return _run_first_pass(engine, history, keeping)
 
-    yield over
+    yield map_partitions
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _sorted(engine: "Engine", history: "Ingested") -> Over:
-    def over(work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
-        return sorted(engine.over(history, work, keys), key=lambda pair: pair[0])
+def _sorted(engine: "Engine", history: "Ingested") -> PartitionMap:
+    def map_partitions(work: PartitionTask[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+        return sorted(engine.map_partitions(history, work, keys), key=lambda pair: pair[0])
 
-    return over
+    return map_partitions
 
 
-def _looked(engine: "Engine", history: "Ingested", keeping: Keeping) -> list[tuple[str, list[Found]]]:
-    found = keeping.known()
-    left = [key for key in history.partitions if key not in found]
-    if found:
-        told = f"going on: {len(found):,} of {len(found) + len(left):,} partitions were checked before"
-        print(told, file=sys.stderr)
+def _run_first_pass(
+    engine: "Engine", history: "Ingested", keeping: CheckpointedPass
+) -> list[tuple[str, list[RuleFindings]]]:
+    findings = keeping.known()
+    left = [key for key in history.partitions if key not in findings]
+    if findings:
+        message = f"resuming: {len(findings):,} of {len(findings) + len(left):,} partitions were checked before"
+        print(message, file=sys.stderr)
     with progress("partitions", len(left)) as advance:
-        for key, mine in engine.over(history, keeping, left):
-            found[key] = mine
+        for key, mine in engine.map_partitions(history, keeping, left):
+            findings[key] = mine
             advance()
-    return sorted(found.items())
+    return sorted(findings.items())

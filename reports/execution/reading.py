@@ -1,4 +1,4 @@
-"""Reads a history: into memory, into a dataset, or the dataset that it was read into before."""
+"""Read a history into memory or into a dataset, or open the dataset of an earlier read."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from highwater.reports.ingest.history import Ingested
 from highwater.spec.formats.history import Config
 
 AT_ONCE: Final = 1 << 19
-"""Rows and records that are held before they go to a dataset: some 120 MB."""
+"""Rows plus records held in memory before they are written to a dataset: about 120 MB."""
 
 
 def read(
@@ -43,9 +43,9 @@ def ingest(
     out: Path | None = None,
     opened: History | None = None,
 ) -> Ingested:
-    """Read a history whole; `overrides` replace keys of its header. UsageError when nothing of it can be read.
+    """Read a whole history; `overrides` replace keys of its header. UsageError if nothing of it can be read.
 
-    With `out`, into a dataset; a folder that holds the one of this history is not written again.
+    With `out`, read into a dataset there; an existing dataset of the same source is reused.
     """
     if out is not None:
         return _kept(str(where), overrides, format_, out, opened)
@@ -69,13 +69,13 @@ def _kept(
         with Writer(out) as writer:
             read_events(reading, history, where, when_full=writer.append)
             writer.finish(reading, history, source)
-    kept = read_dataset(out)
-    kept.config = replaced(kept.config, overrides)
-    return kept
+    ingested = read_dataset(out)
+    ingested.config = replaced(ingested.config, overrides)
+    return ingested
 
 
 def _source(where: str) -> tuple[str, int, int]:
-    """What tells a file from another: path, bytes, when it was changed. Nothing is known of an address."""
+    """Return what identifies a file: path, bytes, mtime in ns; zeros for an address, whose content may change."""
     path = Path(where)
     if not path.exists():
         return where, 0, 0
@@ -83,8 +83,8 @@ def _source(where: str) -> tuple[str, int, int]:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Reading makes no circles for the collector to look for."""
+def garbage_collection_paused() -> Iterator[None]:
+    """Pause garbage collection: reading creates no reference cycles, and collections would scan all events."""
     gc.disable()
     try:
         yield
@@ -95,14 +95,14 @@ def uncollected() -> Iterator[None]:
 def read_events(
     reading: Ingest, history: History, where: str, when_full: Callable[[Ingest], None] | None = None
 ) -> None:
-    """All events; `when_full` takes what was read whenever it is much."""
-    with uncollected():
+    """Read all events; `when_full` is called when `AT_ONCE` rows and records wait. UsageError if no line is valid."""
+    with garbage_collection_paused():
         for event in history.events:
             reading.take(event)
             if reading.pending >= AT_ONCE and when_full is not None:
                 when_full(reading)
     quarantine = history.quarantine
-    if not reading.touched and quarantine.lines:
+    if not reading.has_events and quarantine.lines:
         first = quarantine.lines[0]
         raise UsageError(
             f"nothing of it can be read as {history.format}; line {first.line}: {first.reason}",

@@ -1,7 +1,6 @@
-"""The audit as Spark jobs: each task reads a bucket of a dataset, or a slice of a large partition, and calls the same
-kernel. No shuffle.
+"""Run the audit as Spark jobs: a task reads a bucket of a dataset, or a slice of a large partition. No shuffle.
 
-Spark schedules, retries what a lost worker had, and brings back findings; a history's rows never come to the driver.
+Spark schedules the tasks, retries those of a lost worker and returns findings; rows never reach the driver.
 """
 
 import atexit
@@ -15,31 +14,31 @@ from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.reports.dataset.reader import Partitions
-from highwater.reports.execution.partitions import Here, T, spread
+from highwater.reports.execution.partitions import SameProcess, T, distribute
 from highwater.reports.ingest.history import Ingested
-from highwater.reports.rules.division import Look
+from highwater.reports.rules.division import PartitionTask
 from highwater.reports.rules.findings import Promise
 
 MASTER: Final = "local[2,4]"
-"""Two at a time, and a task may fail three times before the job does."""
+"""Two tasks at a time; the job fails when a task has failed four times."""
 TASKS: Final = "place long, task binary"
 RESULTS: Final = "place long, result binary"
 CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a task takes its buckets one by one
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a task loads one bucket at a time
     "spark.log.level": "ERROR",
-    # A machine that is busy for two minutes would lose its only executor, and the job wait for ever.
+    # A machine that is busy for two minutes would lose its only executor, and the job would wait forever.
     "spark.network.timeout": "1200s",
 }
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tuple[tuple[str, str], ...] = ()) -> Any:
-    """A session that is quiet, and on loopback when it is local, with the Java that Spark can use.
+    """Return a Spark session with a suitable Java; a local one binds to loopback only.
 
-    UsageError without one.
+    UsageError if Spark does not start.
     """
     from highwater.toolchain import spark_java_home
 
@@ -62,12 +61,12 @@ def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tup
     except Exception as error:
         raise UsageError(f"Spark did not start: {error}", hint="see highwater doctor, or use --engine local") from error
     session.sparkContext.setLogLevel("ERROR")
-    atexit.register(session.stop)  # else a cluster that ends with us may look for its executors meanwhile, and complain
+    atexit.register(session.stop)  # a local-cluster would otherwise log lost executors at exit
     return session
 
 
 class Spark:
-    """An engine over a dataset that all workers can read under the same path."""
+    """An engine for a dataset that all workers can read under the same path."""
 
     def __init__(self, master: str = MASTER, conf: tuple[tuple[str, str], ...] = ()) -> None:
         self._master, self._conf = master, conf
@@ -75,13 +74,15 @@ class Spark:
     def session(self) -> Any:
         return spark_session(self._master, conf=self._conf)
 
-    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def map_partitions(
+        self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
+    ) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions):
-            return Here().over(history, work, keys)
-        return spread(self._each, history.partitions, Promise.of(history.config), work, keys)
+            return SameProcess().map_partitions(history, work, keys)
+        return distribute(self._run_tasks, history.partitions, Promise.of(history.config), work, keys)
 
-    def _each(self, do: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
-        """Results are as small as findings are, and come to the driver in the order of the tasks."""
+    def _run_tasks(self, do: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Return the results in the order of the tasks; they are findings, so they fit into the driver."""
         if not len(tasks):
             return iter(())
         session = self.session()
@@ -90,14 +91,14 @@ class Spark:
         try:
             rows = frame.mapInArrow(_done, RESULTS).collect()
         except Exception as error:
-            told = str(error).strip().splitlines()
-            what = f"the job failed: {told[0] if told else type(error).__name__}"
-            raise UsageError(what, where=f"Spark at {self._master}", hint="see what its workers wrote") from error
+            message = str(error).strip().splitlines()
+            what = f"the job failed: {message[0] if message else type(error).__name__}"
+            raise UsageError(what, where=f"Spark at {self._master}", hint="read the logs of its workers") from error
         return (pickle.loads(row.result) for row in sorted(rows, key=attrgetter("place")))
 
 
 def _done(batches: Iterable[Any]) -> Iterator[Any]:
-    """In a worker."""
+    """Run the tasks of a partition of the job; called in a worker."""
     import pyarrow as pa
 
     for batch in batches:

@@ -2,10 +2,22 @@
 
 import msgspec
 
+from highwater.reports.rules.rule import Rule
+
 SHOWN = 20
-# Rules whose two witnesses are proof by themselves: no line that could not be read explains them away.
-PROVEN_BY_WITNESSES = {1, 2, 13, 14, 15, 16, 28, 31, 36}
-BY_TIME = {29, 30, 34}
+# Rules whose two witnesses are a proof: no unreadable line can explain them.
+PROVEN_BY_WITNESSES = {
+    Rule.INCONSISTENT_OFFSETS,
+    Rule.DUPLICATE,
+    Rule.APPEND_INVERSION,
+    Rule.STALE_READ,
+    Rule.FUTURE_READ,
+    Rule.HIGH_WATERMARK_REGRESSION,
+    Rule.EPOCH_SAFETY,
+    Rule.DUPLICATE_PRODUCER_ID,
+    Rule.REPLICA_DIVERGENCE,
+}
+BY_TIME = {Rule.HANGING_TRANSACTION, Rule.STUCK, Rule.EARLY_RETENTION}
 
 
 class BadLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +41,8 @@ class Quarantine(msgspec.Struct, kw_only=True):
     lines: list[BadLine] = msgspec.field(default_factory=list)
     line: int = 0  # where the reader is
 
-    def leaves_open(self, rule: int) -> bool:
-        """May what could not be used explain a finding of this rule?"""
+    def leaves_open(self, rule: Rule) -> bool:
+        """Return whether unusable lines, or clock steps, may explain a finding of this rule."""
         unread = self.mattering > 0 and rule not in PROVEN_BY_WITNESSES
         return unread or (self.clock_steps_back > 0 and rule in BY_TIME)
 

@@ -1,4 +1,4 @@
-"""Columns that grow."""
+"""Collect the rows of a partition as packed bytes, and number values that are not small integers."""
 
 import struct
 from array import array
@@ -11,26 +11,26 @@ import numpy as np
 from highwater.reports.columns import NARROW, OPTIONAL, STORED, TOMBSTONE, UNKNOWN, Operations
 
 packed: Final = struct.Struct(f"={len(STORED)}q").pack
-"""A row, as `STORED` says. struct.error for what does not fit into 64 bits."""
+"""Pack one row in the order of `STORED`; struct.error if a cell does not fit into 64 bits."""
 
 OWN_NUMBER: Final = 1 << 61
 
 
 def text_of(value: Any) -> str:
-    """The same for equal values: in which order a map or a set tells what it holds says nothing."""
+    """Return a text that is equal for equal values; maps and sets are sorted, since their order has no meaning."""
     return repr(value if isinstance(value, str) else _in_order(value))
 
 
 def _in_order(value: Any) -> Any:
     if isinstance(value, dict):
-        return dict(sorted(((key, _in_order(each)) for key, each in value.items()), key=lambda pair: repr(pair[0])))
+        return dict(sorted(((key, _in_order(item)) for key, item in value.items()), key=lambda pair: repr(pair[0])))
     if isinstance(value, (set, frozenset)):
-        return sorted((_in_order(each) for each in value), key=repr)
+        return sorted((_in_order(item) for item in value), key=repr)
     return [*map(_in_order, value)] if isinstance(value, (list, tuple)) else value
 
 
 class Values:
-    """Values as integers: small non-negative integers stand for themselves, everything else is numbered."""
+    """Values as integers: integers from 0 to 2^61 - 1 are themselves, other values are numbered from -2 downwards."""
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self.texts = list(texts)
@@ -54,7 +54,7 @@ class Values:
 
 
 class Builder:
-    """Rows of one partition, packed, until they are taken as columns."""
+    """Rows of one partition, packed until `take` returns them as columns."""
 
     __slots__ = ("_records", "_rows")
 
@@ -70,13 +70,15 @@ class Builder:
             self._records.extend(chain.from_iterable(records))
 
     def take(self) -> Operations:
-        """What was added since the last time; columns that tell nothing are left out."""
+        """Return the rows added since the last call; optional columns without a known value are left out."""
         rows = np.frombuffer(self._rows, np.int64).reshape(-1, len(STORED))
         columns: dict[str, Any] = {
             name: rows[:, place].astype(NARROW.get(name, np.int64)) for place, name in enumerate(STORED)
         }
         records = np.frombuffer(self._records, np.int64).reshape(-1, 2)
-        told = {name: each for name, each in columns.items() if name not in OPTIONAL or np.any(each != UNKNOWN)}
-        taken = Operations(**told, record_offset=records[:, 0].copy(), record_value=records[:, 1].copy())
+        present = {
+            name: column for name, column in columns.items() if name not in OPTIONAL or np.any(column != UNKNOWN)
+        }
+        taken = Operations(**present, record_offset=records[:, 0].copy(), record_value=records[:, 1].copy())
         self.__init__()  # type: ignore[misc]
         return taken

@@ -1,18 +1,27 @@
-"""Events to columns, one partition each, and the tables of a run: one pass, with memory for columns only."""
+"""Turn events into columns per partition and tables of the run, in one pass that keeps only columns in memory."""
 
 import struct
 from typing import Any, Final
 
 from highwater.errors import UsageError
-from highwater.reports.columns import ISOLATIONS, NEVER, UNKNOWN, Began, Kind, Operations, Status, stamped
+from highwater.reports.columns import (
+    ISOLATIONS,
+    NEVER,
+    UNKNOWN,
+    Began,
+    Kind,
+    Operations,
+    Status,
+    with_transaction_outcomes,
+)
 from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
-from highwater.reports.ingest.history import Held, Ingested, Key, status_of
-from highwater.reports.ingest.incarnations import Former, Lives, after, key_of
+from highwater.reports.ingest.history import Ingested, InMemoryPartitions, Key, status_of
+from highwater.reports.ingest.incarnations import FormerPartition, TopicIncarnations, key_of, prepend_former_sends
 from highwater.reports.ingest.steps import Run, Steps
 from highwater.reports.tables import Tables
 from highwater.spec.formats.history import NEMESIS, Config, Event
 
-# A member of an enumeration takes longer to name than all else that is done with it.
+# Module constants: attribute access on an enumeration dominated the time per event.
 SEND, READ, DELETE, OK = Kind.SEND, Kind.READ, Kind.DELETE, Status.OK
 NOT_RETURNED: Final = int(NEVER)
 KINDS = {
@@ -25,7 +34,7 @@ RESTARTS = {"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe"}
 
 
 class Ingest:
-    """Pairs invocations with completions; what never completed is unknown."""
+    """Pair invocations with completions; an operation without a completion has the status INFO."""
 
     def __init__(self) -> None:
         self.values = Values()
@@ -35,20 +44,20 @@ class Ingest:
         self._partitions: dict[Key, tuple[str, int]] = {}
         self._builders: dict[Key, Builder] = {}
         self._open: dict[int | str, Event] = {}
-        self.pending = 0  # rows and records not yet taken
+        self.pending = 0  # rows and records not yet drained
         self._runs: dict[int | str, Run] = {}
         self._numbers: dict[object, int] = {}
         self._starts: dict[int | str, dict[Key, int]] = {}
         self._fresh: set[tuple[int | str, Key]] = set()
         self._last: dict[int | str, int] = {}
-        self._lives = Lives()
+        self._lives = TopicIncarnations()
         self._steps = Steps(self.tables, self._number, self._lives)
         self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
         self._quiet = 0
         self._fault_ms = 0
 
     def _number(self, what: object) -> int:
-        """Processes, groups, nodes and producers as they come."""
+        """Return the number of a process, group, node, key or producer, assigned at first use."""
         return self._numbers.setdefault(what, len(self._numbers))
 
     # -- events ------------------------------------------------------------------------------------
@@ -75,7 +84,7 @@ class Ingest:
     def _pair(self, event: Event) -> None:
         if event.type == "invoke":
             opened = self._open.pop(event.process, None)
-            if opened is not None:  # the process was reborn without an answer
+            if opened is not None:  # the process restarted before a reply
                 self._complete(opened, None)
             self._open[event.process] = event
             if event.f not in KINDS:
@@ -86,8 +95,8 @@ class Ingest:
             opened = self._open.pop(event.process, None)
             if opened is None:
                 raise UsageError(
-                    f"line {event.index + 1}: process {event.process} completes {event.f!r} without an invoke before",
-                    hint="every ok, fail or info needs its invoke",
+                    f"line {event.index + 1}: process {event.process} completes {event.f!r} without an earlier invoke",
+                    hint="every ok, fail or info needs an invoke before it",
                 )
             self._complete(opened, event)
 
@@ -97,7 +106,7 @@ class Ingest:
         self._open.clear()
 
     def _restart(self, event: Event) -> None:
-        """Reading begins anew for this process; an assignment may say where."""
+        """Start a new run of a reading process; an assignment may give the positions."""
         if event.type == "invoke":
             return
         left_open = self._open.get(event.process)
@@ -107,14 +116,14 @@ class Ingest:
         run.number += 1
         run.since = self._last.get(event.process, event.index)
         positions = event.positions or {}
-        told = event.position is not None or event.positions is not None
+        has_position = event.position is not None or event.positions is not None
         run.reset = event.f == "reset"
         if event.f == "assign":
             run.group = event.group
-        if event.f == "reset" or (event.f == "assign" and event.group is not None and not told):
+        if event.f == "reset" or (event.f == "assign" and event.group is not None and not has_position):
             run.began = Began.RESUMED
         else:
-            run.began = Began.TOLD if event.f in {"assign", "seek"} else None
+            run.began = Began.ASSIGNED if event.f in {"assign", "seek"} else None
         starts = self._starts.setdefault(event.process, {})
         for key in event.value or []:
             position = positions.get(key, event.position)
@@ -122,7 +131,7 @@ class Ingest:
             if position is not None:
                 starts[key] = position
             self._fresh.add((event.process, key))
-            self._steps.stands_at(event.process, key, position)
+            self._steps.set_position(event.process, key, position)
         self._steps.membership(event, self._last.get(event.process, event.index), self._calm(event))
 
     def _calm(self, event: Event) -> int:
@@ -139,39 +148,41 @@ class Ingest:
         if invoke.f == "poll":
             self._complete_poll(invoke, done)
             return
-        told = done or invoke
-        topic = invoke.topic if invoke.topic is not None else told.topic
-        number = invoke.partition if invoke.partition is not None else told.partition
+        last = done or invoke
+        topic = invoke.topic if invoke.topic is not None else last.topic
+        number = invoke.partition if invoke.partition is not None else last.partition
         if topic is None or number is None:
             raise UsageError(
                 f"line {invoke.index + 1}: {invoke.f!r} names no topic and partition", hint="add topic and partition"
             )
-        asked = told.position if told.position is not None else invoke.position
-        position = asked if asked is not None else UNKNOWN
+        requested = last.position if last.position is not None else invoke.position
+        position = requested if requested is not None else UNKNOWN
         records = self._records(done.value, position) if done is not None and kind in WITH_RECORDS else []
         self._place(topic, number, invoke, done, kind, position, records)
 
     def _complete_poll(self, invoke: Event, done: Event | None) -> None:
-        """One row for each partition that a poll returned records of; an empty poll proves nothing."""
-        found = done.value if done is not None and isinstance(done.value, dict) else {}
-        unsure = done is None or done.type == "info" or (done.type == "fail" and bool(found or invoke.txn))
+        """Add one row for each partition with records in the poll; an empty poll proves nothing."""
+        records = done.value if done is not None and isinstance(done.value, dict) else {}
+        unsure = done is None or done.type == "info" or (done.type == "fail" and bool(records or invoke.txn))
         starts = self._starts.get(invoke.process, {})
-        for key, pairs in found.items():
+        for key, pairs in records.items():
             position = starts.pop(key, UNKNOWN) if starts else UNKNOWN
             place = self._partitions.get(key)
             if place is None:
                 topic, _, number = key.rpartition("-")
                 if not number.isdigit():
-                    raise UsageError(f"line {invoke.index + 1}: {key!r} is no partition", hint='say "topic-0"')
+                    raise UsageError(
+                        f"line {invoke.index + 1}: {key!r} is not a partition", hint='write it as "topic-0"'
+                    )
                 place = self._partitions[key] = topic, int(number)
             self._place(*place, invoke, done, READ, position, self._records(pairs, UNKNOWN))
-        if not found:
+        if not records:
             self.operations += 1
         if unsure:
             self._lose_place(invoke.process, (done or invoke).index)
 
     def _lose_place(self, process: int | str, index: int) -> None:
-        """A poll that did not end well may have gone on over more than it told."""
+        """Start a new run: a poll that failed or is unknown may have advanced past more records than it returned."""
         run = self._runs.setdefault(process, Run())
         run.number, run.began = run.number + 1, None
         self._starts.pop(process, None)
@@ -189,20 +200,20 @@ class Ingest:
         self, topic: str, number: int, invoke: Event, done: Event | None, kind: Kind, position: int,
         records: list[tuple[int, int]],
     ) -> None:  # fmt: skip
-        """Into the columns of the partition, of the life of its topic that the operation is of."""
+        """Add a row to the partition, in the topic incarnation that the operation belongs to."""
         self.operations += 1
         status = OK if done is not None and done.type == "ok" else status_of(invoke, done)
         life: int | None = 0
         if self._lives.windows:
-            told = done or invoke
+            last = done or invoke
             end = done.index if done is not None else NOT_RETURNED
-            life = self._lives.of(topic, told.topic_id or invoke.topic_id, invoke.index, end)
+            life = self._lives.of(topic, last.topic_id or invoke.topic_id, invoke.index, end)
         if life is not None:
             key = key_of(topic, number, life) if life else f"{topic}-{number}"
             self._add(key, invoke, done, kind, status, position, records)
-        elif kind is SEND:  # it may be of either: whoever reads it there is not to be blamed
-            for each in range(len(self._lives.windows[topic]) + 1):
-                self._add(key_of(topic, number, each), invoke, None, kind, Status.INFO, position, records)
+        elif kind is SEND:  # it may belong to any incarnation: a read of it in either is then no finding
+            for incarnation in range(len(self._lives.windows[topic]) + 1):
+                self._add(key_of(topic, number, incarnation), invoke, None, kind, Status.INFO, position, records)
 
     def _add(
         self, key: Key, invoke: Event, done: Event | None, kind: Kind, status: Status, position: int,
@@ -221,10 +232,10 @@ class Ingest:
         self.pending += 1 + len(records)
 
     def _written(self, invoke: Event, done: Event | None, status: Status, position: int) -> bytes:
-        """The row of a send."""
-        told, value, process, numbers = done or invoke, invoke.value, invoke.process, self._numbers
-        offset = told.offset if status is OK and told.offset is not None and told.offset >= 0 else UNKNOWN
-        epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
+        """Return the packed row of a send."""
+        last, value, process, numbers = done or invoke, invoke.value, invoke.process, self._numbers
+        offset = last.offset if status is OK and last.offset is not None and last.offset >= 0 else UNKNOWN
+        epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch
         run = self._runs.get(process)
         producer = key = UNKNOWN
         if invoke.producer_id is not None:
@@ -252,31 +263,31 @@ class Ingest:
             key,
             invoke.timestamp_ms if invoke.timestamp_ms is not None else UNKNOWN,
             UNKNOWN, UNKNOWN, UNKNOWN,
-            told.time_ns // 1_000_000 if told.leader_epoch is not None else UNKNOWN,
+            last.time_ns // 1_000_000 if last.leader_epoch is not None else UNKNOWN,
             UNKNOWN,
-            self._gives_up(invoke, told),
+            self._gives_up(invoke, last),
         )  # fmt: skip
 
-    def _gives_up(self, invoke: Event, told: Event) -> int:
-        """Did the client give up on a record while this send was open?"""
+    def _gives_up(self, invoke: Event, last: Event) -> int:
+        """Return 1 if the client gave up on any record while this send was open, else `UNKNOWN`."""
         client = invoke.client if invoke.client is not None else invoke.process
-        if told.type not in {"ok", "fail"}:
-            self._gave_up[client] = max(told.index, invoke.index)
+        if last.type not in {"ok", "fail"}:
+            self._gave_up[client] = max(last.index, invoke.index)
         return 1 if self._gave_up.get(client, -1) >= invoke.index else UNKNOWN
 
     def _read(
         self, key: Key, invoke: Event, done: Event | None, kind: Kind, status: Status, position: int,
         records: list[tuple[int, int]],
     ) -> bytes:  # fmt: skip
-        """The row of anything else."""
-        told, process, numbers = done or invoke, invoke.process, self._numbers
-        offset, end, start = told.offset, told.high_watermark, told.log_start_offset
+        """Return the packed row of an operation that is not a send."""
+        last, process, numbers = done or invoke, invoke.process, self._numbers
+        offset, end, start = last.offset, last.high_watermark, last.log_start_offset
         if kind is DELETE:
             offset = invoke.offset if invoke.offset is not None else NOT_RETURNED
         elif status is not OK or offset is None or offset < 0:
             offset = UNKNOWN
-        epoch = told.leader_epoch if told.leader_epoch is not None else invoke.leader_epoch
-        run, node, at_ms = self._runs.get(process), told.node or invoke.node, told.time_ns // 1_000_000
+        epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch
+        run, node, at_ms = self._runs.get(process), last.node or invoke.node, last.time_ns // 1_000_000
         group = invoke.group or (run.group if run is not None else None)
         return packed(
             invoke.index,
@@ -292,61 +303,63 @@ class Ingest:
             epoch if epoch is not None else UNKNOWN,
             self._quiet,
             len(records),
-            told.last_stable_offset if told.last_stable_offset is not None else UNKNOWN,
+            last.last_stable_offset if last.last_stable_offset is not None else UNKNOWN,
             start if start is not None else UNKNOWN,
-            ISOLATIONS[invoke.isolation or told.isolation],
+            ISOLATIONS[invoke.isolation or last.isolation],
             self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
             numbers.setdefault(("node", node), len(numbers)) if node is not None else UNKNOWN,
             numbers.setdefault(("group", group), len(numbers)) if group is not None else UNKNOWN,
-            self._given(invoke, told, run, key, group, records) if records and invoke.f == "poll" else UNKNOWN,
+            self._note_poll(invoke, last, run, key, group, records) if records and invoke.f == "poll" else UNKNOWN,
             at_ms if end is not None or start is not None else UNKNOWN,
             at_ms - self._fault_ms if end is not None else UNKNOWN,
             UNKNOWN,
         )  # fmt: skip
 
-    def _given(
-        self, invoke: Event, told: Event, run: Run | None, key: Key, group: str | None,
+    def _note_poll(
+        self, invoke: Event, last: Event, run: Run | None, key: Key, group: str | None,
         records: list[tuple[int, int]],
     ) -> int:  # fmt: skip
-        """Notes what a poll was given; the first one after an assignment tells how it began."""
-        if told is invoke:
+        """Note the end of a poll; return how the run began (`Began`) if this is its first poll, else `UNKNOWN`."""
+        if last is invoke:
             return UNKNOWN
         began = UNKNOWN
         if run is not None and (invoke.process, key) in self._fresh:
             self._fresh.discard((invoke.process, key))
-            if run.began is not None and not self._steps.resumes(invoke, told, group, key, records, run):
+            if run.began is not None and not self._steps.resumes(invoke, last, group, key, records, run):
                 began = run.began
-        self._steps.was_given(invoke.process, group, key, records[-1][0] + 1, told.index)
+        self._steps.advance_position(invoke.process, group, key, records[-1][0] + 1, last.index)
         return began
 
     @property
-    def touched(self) -> bool:
-        """Did anything come at all?"""
+    def has_events(self) -> bool:
+        """Return whether any event was read."""
         return bool(self.operations or self.faults or self._last)
 
     # -- the end -----------------------------------------------------------------------------------
 
     def build(self) -> dict[Key, Operations]:
         fate, ended = self.tables.transactions.columns()
-        partitions = {key: stamped(ops, fate, ended) for key, ops in self.taken().items()}
+        partitions = {key: with_transaction_outcomes(ops, fate, ended) for key, ops in self.drain().items()}
         return {
-            key: after(partitions[former.key], ops, former.deleted) if (former := self.former(key)) else ops
+            key: prepend_former_sends(partitions[former.key], ops, former.deleted)
+            if (former := self.former(key))
+            else ops
             for key, ops in partitions.items()
         }
 
     def ingested(self, config: Config) -> Ingested:
         self.finish()
-        partitions = Held(self.build())
+        partitions = InMemoryPartitions(self.build())
         rows = sum(len(ops) for ops in partitions.values())
         return Ingested(config, partitions, self.tables, self.values, self.faults, self.operations, rows)
 
-    def taken(self) -> dict[Key, Operations]:
-        """What was read since the last time, without what became of its transactions."""
+    def drain(self) -> dict[Key, Operations]:
+        """Return the rows read since the last call; fates of transactions are not yet filled in."""
         self.pending = 0
         return {key: builder.take() for key, builder in sorted(self._builders.items()) if len(builder)}
 
-    def former(self, key: Key) -> Former | None:
-        """The partition of the deleted topic whose name this one took, if there was one that is known."""
+    def former(self, key: Key) -> FormerPartition | None:
+        """Return the partition of the deleted topic of the same name, None if the history has no operation on it."""
         former = self._lives.former(key)
         return former if former is not None and former.key in self._builders else None

@@ -1,11 +1,11 @@
-"""A history as the rules want it: columns for each partition, and the tables of the run."""
+"""A history as the rules read it: columns per partition and tables of the run; the status of an operation."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.reports.columns import Operations, Status, row_of
+from highwater.reports.columns import Operations, Status, single_row
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.builder import Values
 from highwater.reports.tables import Tables
@@ -15,20 +15,20 @@ Key = str  # "topic-0"
 
 
 class Partitioned(Mapping[Key, Operations]):
-    """The partitions of a history, wherever they are."""
+    """The partitions of a history, in memory or in a dataset, by key ("topic-0")."""
 
     def row(self, key: Key, row: int) -> Operations:
-        """One operation alone."""
-        return row_of(self[key], row)
+        """Return one operation, as columns of length 1."""
+        return single_row(self[key], row)
 
 
-class Held(dict[Key, Operations], Partitioned):
-    """In memory."""
+class InMemoryPartitions(dict[Key, Operations], Partitioned):
+    """Partitions held in memory."""
 
 
 @dataclass(slots=True)
 class Ingested:
-    """A history as the rules want it. `operations` counts client calls by partition, `rows` those of partitions."""
+    """A history that was read. `operations` counts client calls per partition, `rows` the rows of all partitions."""
 
     config: Config
     partitions: Partitioned
@@ -41,27 +41,27 @@ class Ingested:
     quarantine: Quarantine = field(default_factory=Quarantine)
 
     def row(self, key: Key, row: int) -> Operations:
-        """One operation alone."""
+        """Return one operation, as columns of length 1."""
         return self.partitions.row(key, row)
 
 
 # --------------------------------------------------------------------------------------------------
-# What became of an operation: the outcome that was written down, unless its error says that nobody can know.
+# Status of an operation: the recorded outcome, unless the error leaves the outcome unknown.
 
 
 _STATUS: Final = {"ok": Status.OK, "fail": Status.FAIL, "info": Status.INFO}
 _ANSWER_LOST: Final = re.compile(
     r"time.?d?.?out|disconnect|connection|network|unknown.?server|after.?append|not.?leader|\A(6|7|20)\Z", re.IGNORECASE
 )
-"""What was asked may have been done all the same. Not the leader any more: KAFKA-13574; codes 7 and 20 of a Produce."""
+"""The broker may have executed the request. Not leader: KAFKA-13574; 6, 7 and 20 are Produce error codes."""
 _AFTER_A_COMMIT: Final = re.compile(
     r"producer.?fenced|invalid.?producer.?epoch|concurrent.?transactions", re.IGNORECASE
 )
-"""The transaction may have been committed by an attempt before, or by the one that was asked."""
+"""An earlier attempt, or this one, may have committed the transaction."""
 
 
 def status_of(invoke: Event, done: Event | None) -> Status:
-    """Of an operation that never returned nobody knows."""
+    """Return the status; INFO if the operation never returned or its error leaves the outcome unknown."""
     if done is None:
         return _STATUS["info"]
     if done.type == "fail" and done.error is not None:

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again is another topic: every partition has a key for each of its lives."""
+"""Give each incarnation of a topic its own partition keys: a topic that is created again is another topic."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -12,24 +12,24 @@ MADE_AGAIN: Final = " (topic made again, "
 
 @dataclass(slots=True)
 class Window:
-    """From when its deletion was asked for until it was there again, in event indices."""
+    """Event indices from the deletion request until the topic was created again (`NEVER`: it was not)."""
 
     deleted: int
     created: int = int(NEVER)
 
 
-class Former(NamedTuple):
-    """The partition that had the name before; in event indices, until when."""
+class FormerPartition(NamedTuple):
+    """The partition that had the same name before, and the event index at which its deletion was requested."""
 
     key: str
     deleted: int
 
 
 @dataclass(slots=True)
-class Lives:
+class TopicIncarnations:
     windows: dict[str, list[Window]] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
-    told: dict[str, dict[str, int]] = field(default_factory=dict)  # by topic, ids that metadata told
+    metadata_ids: dict[str, dict[str, int]] = field(default_factory=dict)  # by topic: topic ids in metadata, numbered
 
     def delete(self, topic: str, index: int) -> None:
         windows = self.windows.setdefault(topic, [])
@@ -37,7 +37,7 @@ class Lives:
             windows.append(Window(index))
 
     def keep(self, topic: str) -> None:
-        """The deletion was refused."""
+        """Discard the last window: the broker rejected the deletion."""
         self.windows[topic].pop()
         if not self.windows[topic]:
             del self.windows[topic]
@@ -48,7 +48,7 @@ class Lives:
             windows[-1].created = index
 
     def of(self, topic: str, topic_id: str | None, invoked: int, returned: int) -> int | None:
-        """Which life, from 0 on, an operation belongs to; None when it may be of either."""
+        """Return the incarnation (from 0) of an operation; None if it overlaps a deletion and may belong to either."""
         if topic_id is not None:
             return self.ids.setdefault(topic_id, sum(w.created < returned for w in self.windows.get(topic, ())))
         life = 0
@@ -60,20 +60,20 @@ class Lives:
             life += 1
         return life
 
-    def former(self, key: str) -> Former | None:
-        """Of a later life of a partition: its first, and when that was deleted."""
+    def former(self, key: str) -> FormerPartition | None:
+        """Return the first incarnation of a later one's partition, and its deletion; None for a first incarnation."""
         first, marked, number = key.removesuffix(")").partition(MADE_AGAIN)
         windows = self.windows.get(first.rpartition("-")[0])
-        return Former(first, windows[int(number) - 1].deleted) if marked and windows else None
+        return FormerPartition(first, windows[int(number) - 1].deleted) if marked and windows else None
 
     def rename(self, key: str, topic_id: str | None, invoked: int, returned: int) -> str:
-        """The key of its life; while it is between two, one of its own for each moment.
+        """Return the key of the incarnation; an operation that overlaps a deletion gets a key of its own.
 
-        Of a topic of which nobody saw the deletion each id is a life.
+        If the history holds no deletion of the topic, each topic id is an incarnation.
         """
         topic, _, partition = key.rpartition("-")
         if topic not in self.windows and topic_id is not None:
-            ids = self.told.setdefault(topic, {})
+            ids = self.metadata_ids.setdefault(topic, {})
             return key_of(topic, int(partition), ids.setdefault(topic_id, len(ids)))
         life = self.of(topic, topic_id, invoked, returned)
         return f"{key} (event {invoked})" if life is None else key_of(topic, int(partition), life)
@@ -83,8 +83,8 @@ def key_of(topic: str, partition: int, life: int) -> str:
     return f"{topic}-{partition}{MADE_AGAIN}{life})" if life else f"{topic}-{partition}"
 
 
-def after(former: Operations, ops: Operations, deleted: int) -> Operations:
-    """With what was acknowledged in the deleted topic put first: it must not be read here."""
+def prepend_former_sends(former: Operations, ops: Operations, deleted: int) -> Operations:
+    """Return `ops` after the acknowledged sends of the deleted topic, as `Kind.FORMER`: they must not be read here."""
     gone = (former.kind == Kind.SEND) & (former.status == Status.OK) & (former.returned < deleted)
     columns = {}
     for name in Operations.__dataclass_fields__:

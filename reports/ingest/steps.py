@@ -1,4 +1,4 @@
-"""Events that belong to no single partition, as steps in the tables of a run."""
+"""Turn events that belong to no single partition into steps in the tables of a run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from typing import Any, Final
 
 from highwater.reports.columns import NEVER, UNKNOWN, Began, Fate, Status
 from highwater.reports.ingest.history import status_of
-from highwater.reports.ingest.incarnations import Lives
+from highwater.reports.ingest.incarnations import TopicIncarnations
 from highwater.reports.tables import Step, Tables
 from highwater.spec.formats.history import Event
 
 BY_KEY: Final = {"commit", "committed", "send_offsets"}
 LISTS: Final = {"sync", "delete_offsets"}
-BEGINNINGS_OF_A_LIFE: Final = {"kill", "restart", "bounce"}
+NODE_RESTARTS: Final = {"kill", "restart", "bounce"}
 
 
 @dataclass(slots=True)
 class Run:
-    """Where a process stands: how often it was assigned, how the last time began, and as whose member."""
+    """State of a reading process: count of its assignments and seeks, and how the last one began, in which group."""
 
     number: int = 0
     began: Began | None = None
     group: str | None = None
     since: int = 0  # the last event before the assignment
-    reset: bool = False  # it took `auto.offset.reset`
+    reset: bool = False  # the position came from `auto.offset.reset`
 
 
 class Steps:
@@ -31,25 +31,33 @@ class Steps:
         "group", "metadata", "create_topic", "delete_topic", "init_producer", "begin_txn", "end_txn",
     }  # fmt: skip
 
-    def __init__(self, tables: Tables, number: Callable[[object], int], lives: Lives) -> None:
-        self._tables, self._number, self._lives = tables, number, lives
+    def __init__(self, tables: Tables, number: Callable[[object], int], incarnations: TopicIncarnations) -> None:
+        self._tables, self._number, self._lives = tables, number, incarnations
         self._positions: dict[int | str, dict[str, int]] = {}  # where each process has read to
-        self._asked: dict[tuple[str, str], int] = {}  # the largest offset that anybody tried to commit
-        self._given: dict[tuple[str, str], int] = {}  # where a group's reading had come to
-        self._given_at: dict[tuple[str, str], int] = {}  # and the event that told so
-        self._unsure_polls: dict[str, int] = {}  # the last event at which a member may have been given more
+        self._commit_requests: dict[
+            tuple[str, str], int
+        ] = {}  # largest offset of any commit request, by (group, partition)
+        self._reached: dict[
+            tuple[str, str], int
+        ] = {}  # largest position that a group has read to, by (group, partition)
+        self._reached_at: dict[tuple[str, str], int] = {}  # event index of the poll that reached it
+        self._uncertain_polls: dict[
+            str, int
+        ] = {}  # last event at which a poll of unknown outcome may have advanced a member, by group
         self._node_lives: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
-        self._unsure: set[int] = set()  # transactions whose commit may have come through: a later refusal says nothing
+        self._uncertain_commits: set[int] = (
+            set()
+        )  # transactions whose commit may have succeeded: a later error is no proof of an abort
 
     def _group(self, group: str) -> str:
         again = self._incarnations.get(group, 0)
         return f"{group}, made again {again}" if again else group
 
-    # -- what readers did --------------------------------------------------------------------------
+    # -- readers -------------------------------------------------------------------------------
 
-    def stands_at(self, process: int | str, key: str, position: int | None) -> None:
-        """Reading begins there, somewhere if nobody tells."""
+    def set_position(self, process: int | str, key: str, position: int | None) -> None:
+        """Note the next position of a process; None or a negative position if it is unknown."""
         mine = self._positions.setdefault(process, {})
         if position is None or position < 0:
             mine.pop(key, None)
@@ -59,18 +67,18 @@ class Steps:
     def lose_place(self, process: int | str, group: str | None, index: int) -> None:
         self._positions.pop(process, None)
         if group is not None:
-            self._unsure_polls[group] = index
+            self._uncertain_polls[group] = index
 
-    def was_given(self, process: int | str, group: str | None, key: str, position: int, index: int) -> None:
-        self.stands_at(process, key, position)
+    def advance_position(self, process: int | str, group: str | None, key: str, position: int, index: int) -> None:
+        self.set_position(process, key, position)
         if group is not None:
-            self._given[group, key] = max(self._given.get((group, key), 0), position)
-            self._given_at[group, key] = index
+            self._reached[group, key] = max(self._reached.get((group, key), 0), position)
+            self._reached_at[group, key] = index
 
     def resumes(
         self, invoke: Event, done: Event, group: str | None, key: str, records: list[tuple[int, int]], run: Run
     ) -> bool:
-        """Notes where a member went on; true when the group may have come further than its reads tell."""
+        """Note where a member resumed; return whether the group may have read further than its known polls."""
         if group is None or run.began is None or run.began is not Began.RESUMED:
             return False
         if not run.reset:
@@ -79,9 +87,9 @@ class Steps:
                 "resume", run.since, done.index, self._number(invoke.process), Status.OK, key, records[0][0],
                 group=self._group(group),
             ))  # fmt: skip
-        if self._unsure_polls.get(group, UNKNOWN) > self._given_at.get((group, key), UNKNOWN):
+        if self._uncertain_polls.get(group, UNKNOWN) > self._reached_at.get((group, key), UNKNOWN):
             return True
-        return self._asked.get((group, key), UNKNOWN) > self._given.get((group, key), 0)
+        return self._commit_requests.get((group, key), UNKNOWN) > self._reached.get((group, key), 0)
 
     def membership(self, event: Event, since: int, calm_ms: int) -> None:
         if event.group is None and event.f == "assign":
@@ -97,8 +105,8 @@ class Steps:
             )  # fmt: skip
 
     def fault(self, event: Event) -> None:
-        """What a broker told before it went is not held against what it tells when it is back."""
-        if event.node is not None and event.f in BEGINNINGS_OF_A_LIFE:
+        """Count restarts of a node: its metadata before a restart is not compared with its metadata after it."""
+        if event.node is not None and event.f in NODE_RESTARTS:
             self._node_lives[event.node] = self._node_lives.get(event.node, 0) + 1
 
     # -- operations --------------------------------------------------------------------------------
@@ -115,20 +123,20 @@ class Steps:
         elif event.f in {"commit", "send_offsets"} and isinstance(event.value, dict):
             for key, offset in event.value.items():
                 where = (event.group or "", key)
-                self._asked[where] = max(self._asked.get(where, UNKNOWN), offset)
+                self._commit_requests[where] = max(self._commit_requests.get(where, UNKNOWN), offset)
 
     def complete(self, invoke: Event, done: Event | None, calm_ms: int) -> None:
         status = status_of(invoke, done)
-        told = done or invoke
+        last = done or invoke
         if invoke.f == "end_txn":
             self._end(invoke, status)
             return
         if invoke.f in {"create_topic", "delete_topic"}:
-            self._topic(invoke, told, status)
+            self._topic(invoke, last, status)
             return
-        for subject, number, epoch in _subjects(invoke, told):
-            if invoke.f == "metadata" and (self._lives.windows or told.topic_id is not None):
-                subject = self._lives.rename(subject, told.topic_id, invoke.index, told.index)  # noqa: PLW2901
+        for subject, number, epoch in _subjects(invoke, last):
+            if invoke.f == "metadata" and (self._lives.windows or last.topic_id is not None):
+                subject = self._lives.rename(subject, last.topic_id, invoke.index, last.index)  # noqa: PLW2901
             self._tables.add(self._step(invoke, done, status, calm_ms, subject, number, epoch))
         if invoke.f == "delete_offsets" and not invoke.value and status is not Status.FAIL:
             self._incarnations[invoke.group or ""] = self._incarnations.get(invoke.group or "", 0) + 1
@@ -136,9 +144,9 @@ class Steps:
     def _step(
         self, invoke: Event, done: Event | None, status: Status, calm_ms: int, subject: str, number: int, epoch: int
     ) -> Step:
-        told = done or invoke
-        group = invoke.group or told.group or ""
-        node = told.node or invoke.node or ""
+        last = done or invoke
+        group = invoke.group or last.group or ""
+        node = last.node or invoke.node or ""
         life = self._node_lives.get(node, 0)
         return Step(
             invoke.f,
@@ -150,13 +158,13 @@ class Steps:
             number,
             epoch,
             group=self._group(group),
-            member=told.instance_id or invoke.instance_id or told.member_id or invoke.member_id or "",
+            member=last.instance_id or invoke.instance_id or last.member_id or invoke.member_id or "",
             node=f"{node}, life {life}" if life else node,
             txn=self._tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
             position=self._positions.get(invoke.process, {}).get(subject, UNKNOWN),
-            at_ms=told.time_ns // 1_000_000,
+            at_ms=last.time_ns // 1_000_000,
             calm_ms=calm_ms,
-            text=str(told.value.get("state", "")) if invoke.f == "group" and isinstance(told.value, dict) else "",
+            text=str(last.value.get("state", "")) if invoke.f == "group" and isinstance(last.value, dict) else "",
         )
 
     def _end(self, invoke: Event, status: Status) -> None:
@@ -170,20 +178,20 @@ class Steps:
         elif status is Status.OK:
             transactions.fate[number] = Fate.COMMITTED
         elif status is Status.INFO:
-            self._unsure.add(number)
-        elif transactions.fate[number] != Fate.COMMITTED and number not in self._unsure:
+            self._uncertain_commits.add(number)
+        elif transactions.fate[number] != Fate.COMMITTED and number not in self._uncertain_commits:
             transactions.fate[number] = Fate.ABORTED
 
-    def _topic(self, invoke: Event, told: Event, status: Status) -> None:
+    def _topic(self, invoke: Event, last: Event, status: Status) -> None:
         if invoke.topic is None:
             return
         if invoke.f == "create_topic" and status is Status.OK:
-            self._lives.create(invoke.topic, told.index)
-            if told.topic_id is not None:
-                self._lives.ids[told.topic_id] = len(self._lives.windows.get(invoke.topic, ()))
+            self._lives.create(invoke.topic, last.index)
+            if last.topic_id is not None:
+                self._lives.ids[last.topic_id] = len(self._lives.windows.get(invoke.topic, ()))
         elif invoke.f == "delete_topic" and status is Status.FAIL:
             self._lives.keep(invoke.topic)
-        elif invoke.f == "delete_topic":  # what groups committed for it goes some time later
+        elif invoke.f == "delete_topic":  # the broker removes committed offsets of the topic some time later
             self._tables.add(
                 Step("delete_topic", invoke.index, int(NEVER), self._number(invoke.process), status, invoke.topic)
             )
@@ -193,10 +201,10 @@ def _or_unknown(value: int | None) -> int:
     return UNKNOWN if value is None else value
 
 
-def _subjects(invoke: Event, told: Event) -> list[tuple[str, int, int]]:
-    """(subject, number, epoch) of each step that an operation is."""
-    value: Any = told.value if told.value is not None else invoke.value
-    generation = _or_unknown(told.generation_id if told.generation_id is not None else invoke.generation_id)
+def _subjects(invoke: Event, last: Event) -> list[tuple[str, int, int]]:
+    """Return (subject, number, epoch) of each step of an operation; see `Step` for their meaning."""
+    value: Any = last.value if last.value is not None else invoke.value
+    generation = _or_unknown(last.generation_id if last.generation_id is not None else invoke.generation_id)
     if invoke.f in BY_KEY:
         return [(key, offset, generation) for key, offset in (value or {}).items()]
     if invoke.f in LISTS:
@@ -204,5 +212,5 @@ def _subjects(invoke: Event, told: Event) -> list[tuple[str, int, int]]:
     if invoke.f == "metadata":
         return [(key, leader, epoch) for key, (leader, epoch) in (value or {}).items()]
     if invoke.f == "init_producer":
-        return [(str(invoke.value or ""), _or_unknown(told.producer_id), _or_unknown(told.producer_epoch))]
+        return [(str(invoke.value or ""), _or_unknown(last.producer_id), _or_unknown(last.producer_epoch))]
     return [(invoke.group or "", UNKNOWN, generation)] if invoke.f == "group" else []

@@ -45,10 +45,10 @@ def because(severity: Severity, anomaly: Anomaly, result: AuditResult) -> str | 
     """Why a finding counts as less than a violation."""
     if severity is Severity.EXPECTED:
         return f"A correct Kafka may show this with {', '.join(anomaly.allowed_by(result.config))}."
-    if severity is Severity.UNDECIDED and (untold := anomaly.untold(result.config)):
-        options = " ".join(f"--config {key}=…" for key in untold)
+    if severity is Severity.UNDECIDED and (keys := anomaly.missing_settings(result.config)):
+        options = " ".join(f"--config {key}=…" for key in keys)
         return (
-            f"A violation or not: that depends on {', '.join(untold)}, which the history does not tell; {options} does."
+            f"A violation or not: that depends on {', '.join(keys)}, which the history does not tell; {options} does."
         )
     if severity is Severity.UNDECIDED:
         return "A violation or not: what could not be read of the history may explain it."

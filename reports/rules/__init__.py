@@ -1,1 +1,1 @@
-"""The rules of the auditor: one file a family, NumPy for what is by partition, small tables for what is by run."""
+"""The rules of the auditor: one file per family; partitions are checked with NumPy, runs with small tables."""

@@ -1,67 +1,71 @@
-"""What read_committed promises within one partition: rules 17 to 20 and 29.
+"""Check read_committed within one partition: aborted, own, early and torn reads, and hanging transactions.
 
-EndTxn answers when the decision is logged, and markers follow later; so nothing is due at its answer, but nothing may
-be seen before it is asked for (audit.md, "What a correct Kafka does").
+The coordinator replies to EndTxn when the decision is logged and writes the markers later (KIP-98). So the records need
+not be visible at the reply, but they must not be visible before the EndTxn request.
 """
 
 import numpy as np
 
 from highwater.reports.columns import UNKNOWN, Fate, Ints, Isolation, Kind, Status
-from highwater.reports.rules.findings import NOBODY, Bounds, Found, first_of_each, none_of, sweep
+from highwater.reports.rules.findings import NO_ROW, Bounds, RuleFindings, first_of_each, no_findings, sweep
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
-def aborted_reads(view: View) -> Found:
-    """Rule 17: the value of a send that was refused or taken back, in a successful read_committed read."""
+def aborted_reads(view: View) -> RuleFindings:
+    """Find aborted-read: a successful read_committed read returned a value whose send failed or was aborted."""
     ops = view.ops
-    if not view.told_txn and not np.any(ops.status[view.sends] == Status.FAIL):
-        return none_of(17)
-    bad = np.flatnonzero(view.committed_read & (view.writer != NOBODY) & view.gone[view.writer])
+    if not view.has_transactions and not np.any(ops.status[view.sends] == Status.FAIL):
+        return no_findings(Rule.ABORTED_READ)
+    bad = np.flatnonzero(view.committed_read & (view.writer != NO_ROW) & view.rejected[view.writer])
     bad = bad[first_of_each(view.writer[bad])]
-    return Found(17, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
+    return RuleFindings(Rule.ABORTED_READ, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
 
 
-def own_reads(view: View) -> Found:
-    """Rule 18: a transaction read what it wrote itself, before it can have been committed."""
+def own_reads(view: View) -> RuleFindings:
+    """Find precommitted-read: a transaction read a record that it wrote itself, so before its commit."""
     ops, row, writer = view.ops, view.record_row, view.writer
-    if not view.told_txn:
-        return none_of(18)
-    own = view.committed_read & (writer != NOBODY) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
+    if not view.has_transactions:
+        return no_findings(Rule.PRECOMMITTED_READ)
+    own = view.committed_read & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
     own = np.flatnonzero(own)
     own = own[first_of_each(writer[own])]
-    return Found(18, row[own], writer[own], ops.record_offset[own])
+    return RuleFindings(Rule.PRECOMMITTED_READ, row[own], writer[own], ops.record_offset[own])
 
 
-def early_reads(view: View) -> Found:
-    """Rule 19: a reader had a transaction's record, or passed its first one, before its commit was asked for."""
+def early_reads(view: View) -> RuleFindings:
+    """Find early-read: a read returned, or passed, a record of a transaction before the EndTxn request."""
     ops = view.ops
-    if not view.told_txn:
-        return none_of(19)
+    if not view.has_transactions:
+        return no_findings(Rule.EARLY_READ)
     early_send, early_read = view.early
     send, read = _passed(view)
     other = ~np.isin(ops.txn[send], ops.txn[early_send])
     send, read = np.concatenate([early_send, send[other]]), np.concatenate([early_read, read[other]])
     first = first_of_each(ops.txn[send])
     offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
-    return Found(19, read[first], send[first], offsets)
+    return RuleFindings(Rule.EARLY_READ, read[first], send[first], offsets)
 
 
 def _passed(view: View) -> tuple[Ints, Ints]:
-    """First records of transactions, and who passed them. What a transaction read of its own is rule 18."""
+    """Return (send, read): first records of transactions, and reads that passed them too early.
+
+    A transaction's reads of its own records are left to precommitted-read.
+    """
     txn, lower, upper = view.ops.txn, _released(view), _begun(view)
     send, read, _ = sweep(lower, upper)
     own = txn[send] == txn[read]
-    again = [sweep(lower.where(txn[lower.row] != txn[each]), upper.where(upper.row == each)) for each in send[own]]
+    again = [sweep(lower.where(txn[lower.row] != txn[row]), upper.where(upper.row == row)) for row in send[own]]
     return (
-        np.concatenate([send[~own], *(found[0] for found in again)]),
-        np.concatenate([read[~own], *(found[1] for found in again)]),
+        np.concatenate([send[~own], *(result[0] for result in again)]),
+        np.concatenate([read[~own], *(result[1] for result in again)]),
     )
 
 
 def _begun(view: View) -> Bounds:
-    """While a transaction is open the last stable offset is at most its first record's.
+    """Return upper bounds: the last stable offset is at most the first offset of an open transaction.
 
-    It is open when its commit is asked for, and when it sends what is acknowledged, whatever becomes of it.
+    A transaction is open at its commit request, and while it sends a record that is acknowledged.
     """
     ops, sends = view.ops, view.sends
     known = (ops.txn[sends] != UNKNOWN) & (view.send_offset != UNKNOWN)
@@ -76,9 +80,9 @@ def _begun(view: View) -> Bounds:
 
 
 def _appended_after(view: View) -> Ints:
-    """Of each row in `sends` a moment before which it cannot have been appended.
+    """Return for each row in `sends` an event index before which the record was not appended.
 
-    A log that loses nothing grows at its end only, so whatever stands below was asked for by then.
+    A log that loses nothing only grows at its end: all records at smaller offsets were requested before.
     """
     ops, sends, offset = view.ops, view.sends, view.send_offset
     after: Ints = ops.invoked[sends].copy()
@@ -92,55 +96,60 @@ def _appended_after(view: View) -> Ints:
 
 
 def _released(view: View) -> Bounds:
-    """What read_committed reads, and reported last stable offsets, prove to be decided."""
+    """Return lower bounds of the last stable offset, from read_committed reads and reported last stable offsets."""
     ops, reading = view.ops, view.reading
     committed = ops.isolation[reading.row] == Isolation.READ_COMMITTED
     rows, end = reading.row[committed], reading.last[committed] + 1
-    told = np.flatnonzero((ops.kind != Kind.SEND) & (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN))
-    rows, end = np.concatenate([rows, told]), np.concatenate([end, ops.last_stable_offset[told]])
+    reporting = np.flatnonzero(
+        (ops.kind != Kind.SEND) & (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN)
+    )
+    rows, end = np.concatenate([rows, reporting]), np.concatenate([end, ops.last_stable_offset[reporting]])
     return Bounds(ops.returned[rows], end, rows)
 
 
-def passed_over(view: View) -> Found:
-    """Candidates of rule 20: records that read_committed reads passed over. Torn, if another of the same was seen."""
+def passed_over(view: View) -> RuleFindings:
+    """Find candidates of torn-transaction: records of transactions that read_committed reads skipped.
+
+    `highwater.reports.rules.run` keeps those whose transaction has a visible record in any partition.
+    """
     ops, sends = view.ops, view.sends
-    if not view.told_txn:
-        return none_of(20)
+    if not view.has_transactions:
+        return no_findings(Rule.TORN_TRANSACTION)
     rows = sends[
         (ops.txn[sends] != UNKNOWN) & (ops.fate[sends] != Fate.ABORTED) & ~view.in_committed_read[sends]
         & (view.send_offset >= max(view.log_start, 0))
     ]  # fmt: skip
     offset = view.send_offset[np.searchsorted(sends, rows)]
     covered, by = view.cover_of(ops.isolation[view.covered[0]] == Isolation.READ_COMMITTED).look_up(offset)
-    return Found(20, rows[covered], by[covered], offset[covered])
+    return RuleFindings(Rule.TORN_TRANSACTION, rows[covered], by[covered], offset[covered])
 
 
 def visible(view: View, txns: Ints) -> tuple[Ints, Ints]:
-    """Of these transactions, those of which a record was read here, and the first such read's row."""
-    chosen = np.flatnonzero(view.committed_read & (view.writer != NOBODY))
+    """Return the transactions of `txns` with a record in a read_committed read here, and the row of that read."""
+    chosen = np.flatnonzero(view.committed_read & (view.writer != NO_ROW))
     chosen = chosen[np.isin(view.ops.txn[view.writer[chosen]], txns)]
     txn = view.ops.txn[view.writer[chosen]]
     first = first_of_each(txn)
     return txn[first], view.record_row[chosen[first]]
 
 
-def hanging_transactions(view: View) -> Found:
-    """Rule 29: the last stable offset stands longer than any transaction may last, while the end moves.
+def hanging_transactions(view: View) -> RuleFindings:
+    """Find hanging-transaction: the last stable offset stays longer than a transaction may last, while the log grows.
 
-    Time is counted only from the last fault on, since nobody may be there to abort it before.
+    Time counts from the last fault: until then the coordinator may be down and unable to abort the transaction.
     """
     ops, limit = view.ops, view.promise.transaction_timeout_ms
-    if not ops.tells("last_stable_offset") or limit < 0:
-        return none_of(29)
-    told = (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN) & (ops.high_watermark != UNKNOWN)
-    rows = np.flatnonzero(told & (ops.last_stable_offset < ops.high_watermark))
+    if not ops.has_values("last_stable_offset") or limit < 0:
+        return no_findings(Rule.HANGING_TRANSACTION)
+    reported = (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN) & (ops.high_watermark != UNKNOWN)
+    rows = np.flatnonzero(reported & (ops.last_stable_offset < ops.high_watermark))
     rows = rows[np.lexsort((ops.returned[rows], ops.last_stable_offset[rows]))]
     stable, at, end = ops.last_stable_offset[rows], ops.at_ms[rows], ops.high_watermark[rows]
     if not len(rows):
-        return none_of(29)
+        return no_findings(Rule.HANGING_TRANSACTION)
     first = np.searchsorted(stable, stable, "left")
-    stands = np.minimum(at - at[first], ops.calm_ms[rows])
-    hanging = (stands > limit) & (end > end[first])
+    unchanged_ms = np.minimum(at - at[first], ops.calm_ms[rows])
+    hanging = (unchanged_ms > limit) & (end > end[first])
     latest = np.flatnonzero(hanging)[::-1]
     latest = latest[first_of_each(stable[latest])]
-    return Found(29, rows[latest], rows[first[latest]], stable[latest])
+    return RuleFindings(Rule.HANGING_TRANSACTION, rows[latest], rows[first[latest]], stable[latest])

@@ -1,7 +1,7 @@
-"""Rule 21: transactions that depend on one another in a circle (G0, G1c).
+"""Check G1c, cycles of dependencies between transactions, and double-processing of one input record.
 
-A transaction depends on those whose records it read (wr), and, in the order of offsets, on those that wrote before it
-(ww). Kafka promises no order of writes between partitions, so circles that need ww are information.
+A transaction depends on the transactions whose records it read (wr), and on those that wrote before it in the order of
+offsets (ww). Kafka promises no order of writes between partitions, so a cycle that needs ww edges is only information.
 """
 
 from dataclasses import dataclass, replace
@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules.findings import NOBODY, Found, Mask, first_of_each, none_of
+from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, first_of_each, no_findings
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """`source` comes before `target`; the rows (of partition `part`, once all were joined) that say so."""
+    """Edges source -> target, with the rows `first` and `second` that show them, in the partition number `part`."""
 
     source: Ints
     target: Ints
@@ -34,23 +35,23 @@ def join(parts: list[Edges]) -> Edges:
 
 
 def of_partitions(parts: list[Edges]) -> Edges:
-    """Joined, and each knows its partition."""
+    """Concatenate edges of several partitions and set `part` to the position in `parts`."""
     return join([replace(edges, part=np.full(len(edges.part), number)) for number, edges in enumerate(parts)])
 
 
 def reads(view: View) -> Edges:
-    """wr: an edge for each record."""
+    """Return wr edges, one for each record that a transaction read."""
     ops, row, writer = view.ops, view.record_row, view.writer
-    chosen = np.flatnonzero(view.committed_read & (writer != NOBODY) & (ops.txn[row] != UNKNOWN))
+    chosen = np.flatnonzero(view.committed_read & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN))
     source, target = ops.txn[writer[chosen]], ops.txn[row[chosen]]
     chosen = chosen[(source != UNKNOWN) & (source != target)]
     return _edges(view, ops.txn[writer[chosen]], ops.txn[row[chosen]], row[chosen], writer[chosen])
 
 
 def writes(view: View) -> Edges:
-    """ww: neighbours in the order of offsets."""
+    """Return ww edges between transactions whose records are neighbours in offset order."""
     ops = view.ops
-    rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & view.spanned(ops.offset[view.acked])]
+    rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & view.in_span(ops.offset[view.acked])]
     rows = np.concatenate([view.neighbour, rows[np.argsort(ops.offset[rows], kind="stable")]])
     before, after = rows[:-1], rows[1:]
     differ = ops.txn[before] != ops.txn[after]
@@ -60,33 +61,35 @@ def writes(view: View) -> Edges:
 
 def _edges(view: View, source: Ints, target: Ints, first: Ints, second: Ints) -> Edges:
     offset = view.ops.offset[second]
-    return Edges(source, target, view.numbered(first), view.numbered(second), offset, np.zeros_like(offset))
+    return Edges(
+        source, target, view.to_partition_rows(first), view.to_partition_rows(second), offset, np.zeros_like(offset)
+    )
 
 
 def once(edges: Edges) -> Edges:
-    """Of each pair of transactions that edge whose operations came first."""
+    """Keep one edge for each pair of transactions: the one with the smallest rows."""
     order = np.lexsort((edges.offset, edges.second, edges.first, edges.target, edges.source))
     source, target = edges.source[order], edges.target[order]
     new = np.append(True, (source[1:] != source[:-1]) | (target[1:] != target[:-1]))[: len(order)]
     return edges.where(order[new])
 
 
-def backward_spans(view: View) -> Found:
-    """Candidates of rule 21: where transactions depend on later numbers, from which number to which.
+def backward_spans(view: View) -> RuleFindings:
+    """Find candidates of G1c: spans of transaction numbers that hold an edge from a larger to a smaller number.
 
-    A circle comes back to where it began, so it lies within such spans. Transactions are numbered as they come, so a
-    healthy history has few of them, and short ones.
+    Every cycle has such an edge, so it lies within the joined spans. Transactions are numbered at first use, so a
+    healthy history has few and short spans. `first` and `second` are transaction numbers here, not rows.
     """
-    if not view.told_txn:
-        return none_of(21)
+    if not view.has_transactions:
+        return no_findings(Rule.G1C)
     edges = join([reads(view), writes(view)])
     back = edges.source > edges.target
     low, high = spans(edges.target[back], edges.source[back])
-    return Found(21, low, high, np.full(len(low), UNKNOWN))
+    return RuleFindings(Rule.G1C, low, high, np.full(len(low), UNKNOWN))
 
 
 def spans(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Joined where they overlap, in ascending order."""
+    """Return the intervals [low, high] joined where they overlap, in ascending order."""
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order]) if len(high) else high
     first = np.flatnonzero(np.concatenate([[True], low[1:] > reach[:-1]])) if len(low) else NOTHING
@@ -94,7 +97,7 @@ def spans(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 
 
 def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
-    """wr and ww, one of each pair of transactions, of those that lie in one of these spans."""
+    """Return wr and ww edges, one per pair of transactions, whose two ends lie in the same span."""
 
     def span_of(numbers: Ints) -> Ints:
         slot = np.searchsorted(low, numbers, "right") - 1
@@ -108,26 +111,26 @@ def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
 
 
 def circles(edges: Edges) -> list[Ints]:
-    """Strongly connected components of more than one transaction, as positions of the edges inside each."""
+    """Return the cycles: strongly connected components of several transactions, as positions of their edges."""
     alive = np.arange(len(edges.source))
-    while True:  # who has nobody before or nobody behind is in no circle
+    while True:  # a transaction without an incoming or an outgoing edge is in no cycle
         source, target = edges.source[alive], edges.target[alive]
-        kept = np.isin(source, target) & np.isin(target, source)
-        if kept.all():
+        has_both = np.isin(source, target) & np.isin(target, source)
+        if has_both.all():
             break
-        alive = alive[kept]
-        if kept.mean() > 0.99:  # long chains would be eaten link by link; Tarjan takes them whole
+        alive = alive[has_both]
+        if has_both.mean() > 0.99:  # a long chain would lose one edge per round; Tarjan's algorithm needs one pass
             break
     component = tarjan(edges.source[alive].tolist(), edges.target[alive].tolist())
-    found: dict[int, list[int]] = {}
+    edges_of: dict[int, list[int]] = {}
     for place, source, target in zip(alive.tolist(), edges.source[alive], edges.target[alive], strict=True):
         if component[int(source)] == component[int(target)]:
-            found.setdefault(component[int(source)], []).append(place)
-    return [np.array(places, np.int64) for _, places in sorted(found.items())]
+            edges_of.setdefault(component[int(source)], []).append(place)
+    return [np.array(places, np.int64) for _, places in sorted(edges_of.items())]
 
 
 def tarjan(source: list[int], target: list[int]) -> dict[int, int]:
-    """The component of each node, without recursion. https://doi.org/10.1137/0201010"""
+    """Return the strongly connected component of each node, iteratively. https://doi.org/10.1137/0201010"""
     behind: dict[int, list[int]] = {}
     for a, b in zip(source, target, strict=True):
         behind.setdefault(a, []).append(b)
@@ -162,22 +165,22 @@ def tarjan(source: list[int], target: list[int]) -> dict[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rule 22: one input offset processed by two committed transactions of one group.
+# Double-processing: two committed transactions of one group processed one input offset.
 
 
-def double_processing(view: View) -> Found:
-    """What a transaction polls it processes; two of one group that commit must not have polled the same record."""
+def double_processing(view: View) -> RuleFindings:
+    """Find double-processing: two committed transactions of one group polled the same record."""
     ops = view.ops
-    if not view.told_txn:
-        return none_of(22)
+    if not view.has_transactions:
+        return no_findings(Rule.DOUBLE_PROCESSING)
     done = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.fate == Fate.COMMITTED) & (ops.group != UNKNOWN)
     if not np.any(done):
-        return none_of(22)
-    told = np.flatnonzero(done[view.record_row])
-    row = view.record_row[told]
-    told = told[np.lexsort((ops.txn[row], ops.record_offset[told], ops.group[row]))]
-    row, offset = view.record_row[told], ops.record_offset[told]
+        return no_findings(Rule.DOUBLE_PROCESSING)
+    records = np.flatnonzero(done[view.record_row])
+    row = view.record_row[records]
+    records = records[np.lexsort((ops.txn[row], ops.record_offset[records], ops.group[row]))]
+    row, offset = view.record_row[records], ops.record_offset[records]
     twice = (offset[1:] == offset[:-1]) & (ops.group[row[1:]] == ops.group[row[:-1]])
     twice = np.flatnonzero(twice & (ops.txn[row[1:]] != ops.txn[row[:-1]]))
-    twice = twice[first_of_each(row[twice + 1])]  # one finding for each poll
-    return Found(22, row[twice + 1], row[twice], offset[twice])
+    twice = twice[first_of_each(row[twice + 1])]  # one finding per poll
+    return RuleFindings(Rule.DOUBLE_PROCESSING, row[twice + 1], row[twice], offset[twice])

@@ -1,11 +1,11 @@
-"""A look at a partition, and how it is taken of one that is divided."""
+"""Tasks that engines run on each partition, and their variants for a partition that is divided into slices."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from highwater.reports.rules.findings import Found
+from highwater.reports.rules.findings import RuleFindings
 from highwater.reports.rules.partition import check_view
 from highwater.reports.rules.view import View
 
@@ -14,56 +14,56 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Slices(Protocol):
-    """A partition that is divided; see `highwater.reports.execution.division`."""
+    """A partition that is divided into slices; see `highwater.reports.execution.division`."""
 
-    def look(self, each: Any) -> list[Found]: ...
+    def check(self, run_tasks: Any) -> list[RuleFindings]: ...
 
-    def over_spans(self, work: Callable[[View], T], each: Any) -> Iterable[T]: ...
+    def map_spans(self, work: Callable[[View], T], run_tasks: Any) -> Iterable[T]: ...
 
-    def over_columns(self, work: Callable[[View], T], names: Sequence[str], each: Any) -> T: ...
+    def run_on_columns(self, work: Callable[[View], T], names: Sequence[str], run_tasks: Any) -> T: ...
 
 
-class Look(Protocol[T_co]):
+class PartitionTask(Protocol[T_co]):
     def __call__(self, key: str, view: View, /) -> T_co:
-        """At a partition that a worker holds."""
+        """Return the result for a whole partition; called in a worker."""
 
-    def divided(self, key: str, slices: Slices, each: Any, /) -> T_co:
-        """The same of one that is divided, in the driver; `each` hands tasks to workers."""
+    def run_divided(self, key: str, slices: Slices, run_tasks: Any, /) -> T_co:
+        """Return the same result for a divided partition; called in the driver. `run_tasks` sends tasks to workers."""
 
 
-class FirstLook:
-    """All findings of a partition, and candidates of the rules that need the others."""
+class FirstPass:
+    """Find all anomalies of a partition, and candidates of the rules that need other partitions."""
 
-    def __call__(self, key: str, view: View) -> list[Found]:
+    def __call__(self, key: str, view: View) -> list[RuleFindings]:
         return check_view(view)
 
-    def divided(self, key: str, slices: Slices, each: Any) -> list[Found]:
-        return slices.look(each)
+    def run_divided(self, key: str, slices: Slices, run_tasks: Any) -> list[RuleFindings]:
+        return slices.check(run_tasks)
 
 
 @dataclass(frozen=True, slots=True)
-class OfSpans(Generic[T]):
-    """What is told at offsets: of the parts from all spans the whole is made."""
+class SpanTask(Generic[T]):
+    """A task on records at offsets: computed per span of offsets, then merged."""
 
-    look: Callable[[str, View], T]
-    merged: Callable[[list[T]], T]
+    compute: Callable[[str, View], T]
+    merge: Callable[[list[T]], T]
 
     def __call__(self, key: str, view: View) -> T:
-        return self.look(key, view)
+        return self.compute(key, view)
 
-    def divided(self, key: str, slices: Slices, each: Any) -> T:
-        return self.merged(list(slices.over_spans(partial(self.look, key), each)))
+    def run_divided(self, key: str, slices: Slices, run_tasks: Any) -> T:
+        return self.merge(list(slices.map_spans(partial(self.compute, key), run_tasks)))
 
 
 @dataclass(frozen=True, slots=True)
-class OfColumns(Generic[T]):
-    """What these columns of all operations tell."""
+class ColumnTask(Generic[T]):
+    """A task that needs all operations of the partition, but only these columns."""
 
-    look: Callable[[str, View], T]
+    compute: Callable[[str, View], T]
     columns: tuple[str, ...]
 
     def __call__(self, key: str, view: View) -> T:
-        return self.look(key, view)
+        return self.compute(key, view)
 
-    def divided(self, key: str, slices: Slices, each: Any) -> T:
-        return slices.over_columns(partial(self.look, key), self.columns, each)
+    def run_divided(self, key: str, slices: Slices, run_tasks: Any) -> T:
+        return slices.run_on_columns(partial(self.compute, key), self.columns, run_tasks)

@@ -1,4 +1,4 @@
-"""What a rule finds, and the sweep that most rules of real time are."""
+"""Findings of a rule, what a configuration promises, and the sweep that the real-time rules share."""
 
 from dataclasses import dataclass
 
@@ -6,49 +6,50 @@ import numpy as np
 import numpy.typing as npt
 
 from highwater.reports.columns import ISOLATIONS, NOTHING, UNKNOWN, Ints
+from highwater.reports.rules.rule import Rule
 from highwater.spec.formats.history import Config
 
 Mask = npt.NDArray[np.bool_]
-NOBODY = -1
+NO_ROW = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Findings of one rule: for each, the rows of two witnesses (`NOBODY` for an absence) and an offset.
+class RuleFindings:
+    """Findings of one rule as columns of equal length: rows of two witnesses (`NO_ROW` if absent) and an offset.
 
-    `information` is for what a correct Kafka may show as well, such as a high watermark that lags in a new epoch.
+    `information` marks findings that a correct Kafka may show too, such as a high watermark that lags in a new epoch.
     """
 
-    rule: int
+    rule: Rule
     first: Ints
     second: Ints
     offset: Ints
     information: bool = False
 
-    def where(self, chosen: "Mask | Ints") -> "Found":
-        return Found(self.rule, self.first[chosen], self.second[chosen], self.offset[chosen], self.information)
+    def where(self, chosen: "Mask | Ints") -> "RuleFindings":
+        return RuleFindings(self.rule, self.first[chosen], self.second[chosen], self.offset[chosen], self.information)
 
 
-def joined(parts: list[Found]) -> Found:
-    """Of one rule."""
+def concatenate_findings(parts: list[RuleFindings]) -> RuleFindings:
+    """Concatenate findings of the same rule and severity."""
     first, second, offset = (
-        np.concatenate([getattr(each, name) for each in parts]) for name in ("first", "second", "offset")
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "second", "offset")
     )
-    return Found(parts[0].rule, first, second, offset, parts[0].information)
+    return RuleFindings(parts[0].rule, first, second, offset, parts[0].information)
 
 
-def none_of(rule: int) -> Found:
-    return Found(rule, NOTHING, NOTHING, NOTHING)
+def no_findings(rule: Rule) -> RuleFindings:
+    return RuleFindings(rule, NOTHING, NOTHING, NOTHING)
 
 
-def alone(rows: Ints) -> Ints:
-    """No second witness: what is wrong is that there is none."""
-    return np.full(len(rows), NOBODY)
+def no_second_witness(rows: Ints) -> Ints:
+    """Return a column of `NO_ROW`, for findings that consist in the absence of a second operation."""
+    return np.full(len(rows), NO_ROW)
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Of a configuration, what decides whether a rule applies at all. Times in ms, -1 unknown or without limit."""
+    """The settings that decide whether a rule applies. Times are in ms; -1 means unknown or without limit."""
 
     acks_all: bool = True
     unclean_election: bool = False
@@ -58,7 +59,7 @@ class Promise:
     transaction_timeout_ms: int = -1
     patience_ms: int = -1
     started_ms: int = 0
-    isolation: int = UNKNOWN  # of reads that did not tell theirs
+    isolation: int = UNKNOWN  # isolation level of reads that do not state it
 
     @classmethod
     def of(cls, config: Config) -> "Promise":
@@ -80,7 +81,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Rows of one kind: at `time` the register is bounded by `z`; `row` is the operation that says so."""
+    """Bounds of a register, as columns: at event index `time` it is bounded by `z`; `row` is the operation."""
 
     time: Ints
     z: Ints
@@ -98,7 +99,7 @@ class Bounds:
 
 
 def running_maximum(values: Ints) -> tuple[Ints, Ints]:
-    """The maximum so far, and the place that reached it first."""
+    """Return the running maximum, and for each cell the position that reached it first."""
     if not len(values):
         return values, NOTHING
     most = np.maximum.accumulate(values)
@@ -107,27 +108,27 @@ def running_maximum(values: Ints) -> tuple[Ints, Ints]:
 
 
 def sweep(lower: Bounds, upper: Bounds) -> tuple[Ints, Ints, Ints]:
-    """Upper rows with a larger lower row strictly before them, as (upper row, lower row, upper z).
+    """Return (upper row, lower row, upper z) for each upper bound below a lower bound that is strictly earlier.
 
-    Times are event indices, so there are no ties, and every engine names the same witness.
+    Times are event indices, so there are no ties and every engine reports the same witness. O(n log n).
     """
     if not len(lower.time) or not len(upper.time):
         return NOTHING, NOTHING, NOTHING
     low = np.argsort(lower.time, kind="stable")
-    most, who = running_maximum(lower.z[low])
+    most, first_row = running_maximum(lower.z[low])
     up = np.argsort(upper.time, kind="stable")
     slot = np.searchsorted(lower.time[low], upper.time[up], "left") - 1
     broken = (slot >= 0) & (most[slot] > upper.z[up])
     up, slot = up[broken], slot[broken]
-    return upper.row[up], lower.row[low[who[slot]]], upper.z[up]
+    return upper.row[up], lower.row[low[first_row[slot]]], upper.z[up]
 
 
 def distinct(values: Ints) -> Ints:
-    """Sorted, each once. Sorting beats the hashing of `np.unique` on columns that are nearly sorted."""
+    """Return the sorted distinct values; on nearly sorted columns a stable sort is faster than `np.unique`."""
     ordered = np.sort(values, kind="stable")
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 
 def first_of_each(values: Ints) -> Ints:
-    """Places of the first of each value, in the order of the values."""
+    """Return the position of the first occurrence of each value, in the order of the values."""
     return np.unique(values, return_index=True)[1]

@@ -1,7 +1,7 @@
-"""From what was found here and there in a partition to its findings: the same, however it was divided.
+"""Merge findings of the slices of a partition, so that the result does not depend on how it was divided.
 
-Whoever looks at a slice finds some of what is to be found in the whole, and everything is found by somebody. What
-is left is to say it once, in an order that tells nothing of slices, with the same witnesses.
+Each slice yields a subset of the findings; together the slices yield all of them. Merging removes repetitions and
+sorts, so that the order and the witnesses are the same for any division.
 """
 
 from collections.abc import Iterable
@@ -13,64 +13,69 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from highwater.reports.rules.cycles import spans
-from highwater.reports.rules.findings import NOBODY, Found, Mask, first_of_each, joined
+from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, concatenate_findings, first_of_each
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
-ONCE_A_ROW: Final = {8, 9, 22, 33}
-"""Of many findings of one operation the smallest offset is told."""
-TOGETHER: Final = {10, 15}
-"""Rules that two families look for; of what both find the first one's is told."""
+SMALLEST_OFFSET_PER_ROW: Final = {Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Rule.DOUBLE_PROCESSING, Rule.SILENT_RESET}
+"""Rules that report only the smallest offset of each first row."""
+SHARED_RULES: Final = {Rule.NONMONOTONIC_SEND, Rule.FUTURE_READ}
+"""Rules with two families; if both blame a row, the finding of the first family is kept."""
 
 
-class Piece(NamedTuple):
-    """What the family of this number found; `place` tells its findings apart."""
+class FamilyFindings(NamedTuple):
+    """Findings of the family with this number; `place` is the position in the tuple that the family returns."""
 
     family: int
     place: int
-    found: Found
+    findings: RuleFindings
 
-    def numbered(self, view: View, mask: Mask | None = None) -> "Piece":
-        """Of what was found in a slice that which is judged there, in numbers of rows of the partition."""
-        found = self.found if mask is None else self.found.where(mask)
-        named = replace(found, first=view.numbered(found.first), second=view.numbered(found.second))
-        return self._replace(found=named)
+    def to_partition_rows(self, view: View, mask: Mask | None = None) -> "FamilyFindings":
+        """Keep the findings of a slice that `mask` selects, with row numbers of the whole partition."""
+        findings = self.findings if mask is None else self.findings.where(mask)
+        named = replace(
+            findings, first=view.to_partition_rows(findings.first), second=view.to_partition_rows(findings.second)
+        )
+        return self._replace(findings=named)
 
 
-def settled(pieces: Iterable[Piece]) -> list[Found]:
+def merge_findings(pieces: Iterable[FamilyFindings]) -> list[RuleFindings]:
+    """Return the findings of a partition: concatenated by family, sorted, without repetitions."""
     ordered = sorted(pieces, key=itemgetter(0, 1))
-    found = [_ordered([piece.found for piece in mine]) for _, mine in groupby(ordered, itemgetter(0, 1))]
-    for rule in TOGETHER:
-        found = _together(rule, found)
-    return [each for each in _not_again(found) if len(each.first)]
+    findings = [_sort_findings([piece.findings for piece in mine]) for _, mine in groupby(ordered, itemgetter(0, 1))]
+    for rule in SHARED_RULES:
+        findings = _merge_shared_rule(rule, findings)
+    return [finding for finding in _drop_repeated_inversions(findings) if len(finding.first)]
 
 
-def _ordered(parts: list[Found]) -> Found:
-    """Findings of one kind from everywhere."""
-    found = joined(parts)
-    if found.rule == 21:  # spans of numbers, and not rows
-        low, high = spans(found.first, found.second)
-        return Found(21, low, high, np.full(len(low), NOBODY))
-    ordered = found.where(np.lexsort((found.second, found.offset, found.first)))
-    return ordered.where(first_of_each(ordered.first)) if found.rule in ONCE_A_ROW else ordered
+def _sort_findings(parts: list[RuleFindings]) -> RuleFindings:
+    """Concatenate and sort findings of one family and place from all slices."""
+    findings = concatenate_findings(parts)
+    if findings.rule == Rule.G1C:  # spans of transaction numbers, not rows
+        low, high = spans(findings.first, findings.second)
+        return RuleFindings(Rule.G1C, low, high, np.full(len(low), NO_ROW))
+    ordered = findings.where(np.lexsort((findings.second, findings.offset, findings.first)))
+    return ordered.where(first_of_each(ordered.first)) if findings.rule in SMALLEST_OFFSET_PER_ROW else ordered
 
 
-def _together(rule: int, found: list[Found]) -> list[Found]:
-    mine = [each for each in found if each.rule == rule]
+def _merge_shared_rule(rule: Rule, findings: list[RuleFindings]) -> list[RuleFindings]:
+    """Combine the findings of `rule` from both families; each first row is reported once."""
+    mine = [part for part in findings if part.rule == rule]
     if len(mine) < 2:
-        return found
-    both = joined(mine)
-    told = both.where(first_of_each(both.first))
-    return [told if each is mine[0] else each for each in found if each.rule != rule or each is mine[0]]
+        return findings
+    both = concatenate_findings(mine)
+    merged = both.where(first_of_each(both.first))
+    return [merged if part is mine[0] else part for part in findings if part.rule != rule or part is mine[0]]
 
 
-def _not_again(found: list[Found]) -> list[Found]:
-    """What one process can tell by itself (10) is not told by the order of all (13)."""
-    blamed = [rows for each in found if each.rule == 10 for rows in (each.first, each.second)]
+def _drop_repeated_inversions(findings: list[RuleFindings]) -> list[RuleFindings]:
+    """Drop append-inversions with a row that nonmonotonic-send reports already."""
+    blamed = [rows for part in findings if part.rule == Rule.NONMONOTONIC_SEND for rows in (part.first, part.second)]
     if not blamed:
-        return found
+        return findings
     rows = np.concatenate(blamed)
 
-    def other(each: Found) -> Mask:
-        return ~np.isin(each.first, rows) & ~np.isin(each.second, rows)
+    def other(part: RuleFindings) -> Mask:
+        return ~np.isin(part.first, rows) & ~np.isin(part.second, rows)
 
-    return [each.where(other(each)) if each.rule == 13 else each for each in found]
+    return [part.where(other(part)) if part.rule == Rule.APPEND_INVERSION else part for part in findings]

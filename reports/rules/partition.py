@@ -1,4 +1,4 @@
-"""All rules that look at one partition at a time: called by every engine, for a partition and for a slice of it alike.
+"""The table of rules that check one partition; engines run them on whole partitions and on slices.
 
 Offsets are never used as array indices: a partition may begin at any offset and have gaps.
 """
@@ -9,31 +9,32 @@ from typing import Final, NamedTuple
 
 from highwater.reports.columns import Kind, Operations, Status
 from highwater.reports.rules import committed, cycles, log, polls, register, storage
-from highwater.reports.rules.findings import Found, Mask, Promise
-from highwater.reports.rules.merge import Piece, settled
+from highwater.reports.rules.findings import Mask, Promise, RuleFindings
+from highwater.reports.rules.merge import FamilyFindings, merge_findings
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
 class Cut(Enum):
-    """Of a partition that is too large to be looked at whole, what a family of rules must see at once."""
+    """What a family of rules must see at once when a partition is divided into slices."""
 
-    OFFSETS = "all that was told of a span of offsets, and of the values there"
-    ROWS = "operations one after the other, and what each process did last before them"
-    TIME = "who was invoked in a time, and the largest offsets that were proved before it"
+    OFFSETS = "all observations in a span of offsets, and of the values there"
+    ROWS = "consecutive operations, and the last operation of each process before them"
+    TIME = "operations invoked in a time window, and the largest offsets proved before it"
     WHOLE = "some columns of all operations"
 
 
 class Family(NamedTuple):
-    """A look at a partition, or at a slice; what it finds are findings of one rule or more.
+    """A function that finds anomalies of one or more rules in a partition or a slice.
 
-    One that needs all operations names the columns that it reads, beside what they are and how they ended, and which
-    `rows` if not all of them; it finds nothing in a history that tells nothing in those of `told`.
+    With `Cut.WHOLE`, `columns` are those that it reads beside `kind` and `status`, and `rows` masks the operations
+    that it needs (None: all). It finds nothing unless all `required_columns` have values.
     """
 
-    look: Callable[[View], Found | tuple[Found, ...]]
+    find: Callable[[View], RuleFindings | tuple[RuleFindings, ...]]
     cut: Cut
     columns: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    required_columns: tuple[str, ...] = ()
     rows: Callable[[Operations], Mask] | None = None
 
 
@@ -42,19 +43,19 @@ def acknowledged(ops: Operations) -> Mask:
     return mask
 
 
-def fruitful(ops: Operations) -> Mask:
-    """Reads that were given something."""
+def reads_with_records(ops: Operations) -> Mask:
+    """Mask successful reads with records."""
     mask: Mask = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0)
     return mask
 
 
-def of_the_end(ops: Operations) -> Mask:
-    """What tells whether the end came to what was acknowledged."""
+def sends_and_quiet_rows(ops: Operations) -> Mask:
+    """Mask the operations that rule stuck needs: acknowledged sends and the quiet phase."""
     mask: Mask = acknowledged(ops) | (ops.quiet == 1)
     return mask
 
 
-def held_back(ops: Operations) -> Mask:
+def stable_offset_lags(ops: Operations) -> Mask:
     mask: Mask = ops.last_stable_offset < ops.high_watermark
     return mask
 
@@ -95,7 +96,7 @@ FAMILIES: Final = (
     Family(
         committed.hanging_transactions, Cut.WHOLE,
         ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms"), ("last_stable_offset",),
-        held_back,
+        stable_offset_lags,
     ),
     Family(cycles.backward_spans, Cut.OFFSETS),
     Family(cycles.double_processing, Cut.OFFSETS),
@@ -103,34 +104,34 @@ FAMILIES: Final = (
         storage.early_retention, Cut.WHOLE,
         ("invoked", "returned", "offset", "timestamp_ms", "log_start_offset", "at_ms"), ("log_start_offset",),
     ),
-    Family(storage.outlived_tombstones, Cut.WHOLE, told=("key",)),
+    Family(storage.outlived_tombstones, Cut.WHOLE, required_columns=("key",)),
     Family(storage.diverged_replicas, Cut.OFFSETS),
-    Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",), of_the_end),
+    Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",), sends_and_quiet_rows),
 )  # fmt: skip
-"""Each gives findings of one or more rules."""
-CANDIDATES: Final = {20, 21}
-"""Rules whose findings count only when all partitions were seen (`highwater.reports.rules.run`)."""
+"""All families; their positions order the findings."""
+CANDIDATES: Final = {Rule.TORN_TRANSACTION, Rule.G1C}
+"""Rules whose findings here are candidates, decided with all partitions in `highwater.reports.rules.run`."""
 
 
-def check(ops: Operations, promise: Promise) -> list[Found]:
-    """All findings of one (run, partition)."""
+def check(ops: Operations, promise: Promise) -> list[RuleFindings]:
+    """Return all findings in one partition."""
     return check_view(View(ops, promise))
 
 
-def check_view(view: View) -> list[Found]:
-    return settled(pieces(view, *Cut)) if len(view.ops) else []
+def check_view(view: View) -> list[RuleFindings]:
+    return merge_findings(run_families(view, *Cut)) if len(view.ops) else []
 
 
-def pieces(view: View, *cuts: Cut) -> Iterator[Piece]:
-    """What the families of these cuts find, unsettled."""
+def run_families(view: View, *cuts: Cut) -> Iterator[FamilyFindings]:
+    """Yield the findings of the families with these cuts, not yet merged."""
     for number, family in enumerate(FAMILIES):
         if family.cut in cuts:
-            yield from looked(number, view)
+            yield from run_family(number, view)
 
 
-def looked(number: int, view: View) -> Iterator[Piece]:
-    """What one family finds."""
-    result = FAMILIES[number].look(view)
-    for place, found in enumerate((result,) if isinstance(result, Found) else result):
-        if len(found.first):
-            yield Piece(number, place, found)
+def run_family(number: int, view: View) -> Iterator[FamilyFindings]:
+    """Yield the findings of one family."""
+    result = FAMILIES[number].find(view)
+    for place, findings in enumerate((result,) if isinstance(result, RuleFindings) else result):
+        if len(findings.first):
+            yield FamilyFindings(number, place, findings)

@@ -1,7 +1,8 @@
-"""Real time: rules 14 to 16. Two registers: sends bound the log end, reads and acks=all replies the high watermark.
+"""Check offsets in real time: stale-read, future-read and high-watermark-regression.
 
-For a register, every operation yields rows: a lower row (t, z) says "from t on the register is at least z", an upper
-row says "at t it was at most z".  A lower row before a larger-than-upper row is the anomaly, and the pair its witness.
+Log end and high watermark are registers. Operations yield bounds: a lower bound (t, z) says "from t on the register
+is at least z", an upper bound says "at t it was at most z". An upper bound below an earlier lower bound is an anomaly,
+and the two operations are its witnesses.
 """
 
 from collections.abc import Iterator
@@ -9,32 +10,42 @@ from collections.abc import Iterator
 import numpy as np
 
 from highwater.reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
-from highwater.reports.rules.findings import NOBODY, Bounds, Found, Mask, distinct, first_of_each, none_of, sweep
+from highwater.reports.rules.findings import (
+    NO_ROW,
+    Bounds,
+    Mask,
+    RuleFindings,
+    distinct,
+    first_of_each,
+    no_findings,
+    sweep,
+)
 from highwater.reports.rules.log import send_bounds
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
-def future_reads(view: View) -> Found:
-    """Rule 15: who returned a value before its send was invoked."""
+def future_reads(view: View) -> RuleFindings:
+    """Find future-read: a read returned a value before its send was invoked."""
     ops = view.ops
     writer, row = view.writer, view.record_row
-    early = np.flatnonzero(view.read_value & (writer != NOBODY) & (ops.returned[row] < ops.invoked[writer]))
+    early = np.flatnonzero(view.read_value & (writer != NO_ROW) & (ops.returned[row] < ops.invoked[writer]))
     if not len(early):
-        return none_of(15)
-    early = early[first_of_each(writer[early])]  # one finding for each send
+        return no_findings(Rule.FUTURE_READ)
+    early = early[first_of_each(writer[early])]  # one finding per send
     send = writer[early]
-    return Found(15, send, row[early], view.send_offset[np.searchsorted(view.sends, send)])
+    return RuleFindings(Rule.FUTURE_READ, send, row[early], view.send_offset[np.searchsorted(view.sends, send)])
 
 
-def future_ends(view: View) -> Found:
-    """Rule 15: who told an end beyond the offset of a record before its send was invoked."""
+def future_ends(view: View) -> RuleFindings:
+    """Find future-read: an operation reported an end beyond a record's offset before its send was invoked."""
     if view.promise.unclean_election:
-        return none_of(15)
-    return Found(15, *sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view)))
+        return no_findings(Rule.FUTURE_READ)
+    return RuleFindings(Rule.FUTURE_READ, *sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view)))
 
 
 def _reports(view: View, column: Ints) -> Ints:
-    """Rows of readers that told an end; what a replica's dump tells is its own."""
+    """Return rows of reads and ListOffsets with a value in `column`; a dump reports the end of one replica only."""
     ops = view.ops
     reader = (ops.kind == Kind.READ) | (ops.kind == Kind.LIST_OFFSETS)
     return np.flatnonzero(reader & (ops.status == Status.OK) & (column != UNKNOWN))
@@ -51,7 +62,7 @@ def _read_to(view: View) -> Bounds:
 
 
 def lower_bounds(view: View) -> Iterator[Bounds]:
-    """All that the sweeps compare with what is told later, one kind of evidence after the other."""
+    """Yield all lower bounds that the sweeps use, by kind of evidence."""
     ops, acked = view.ops, view.acked
     yield Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
     read = _read_to(view)
@@ -68,7 +79,7 @@ def _as_upper(view: View, bounds: Bounds) -> Bounds:
 
 
 def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
-    """The rows of each leader epoch that is known; across epochs a high watermark may lag."""
+    """Yield the bounds of each known leader epoch; a new leader's high watermark may lag (KIP-207)."""
     epoch = view.ops.leader_epoch
     known = distinct(epoch[upper.row][epoch[upper.row] != UNKNOWN])
     if len(known) == 1:
@@ -76,8 +87,8 @@ def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds
         return
     low, up = (bounds.where(np.argsort(epoch[bounds.row], kind="stable")) for bounds in (lower, upper))  # type: ignore[arg-type]
     low_epochs, up_epochs = epoch[low.row], epoch[up.row]
-    for each in known:
-        yield _slice(low, low_epochs, each), _slice(up, up_epochs, each)
+    for leader_epoch in known:
+        yield _slice(low, low_epochs, leader_epoch), _slice(up, up_epochs, leader_epoch)
 
 
 def _slice(bounds: Bounds, epochs: Ints, epoch: int) -> Bounds:
@@ -85,43 +96,45 @@ def _slice(bounds: Bounds, epochs: Ints, epoch: int) -> Bounds:
     return Bounds(bounds.time[first:end], bounds.z[first:end], bounds.row[first:end])
 
 
-def _split(rule: int, view: View, lower: Bounds, upper: Bounds) -> tuple[Found, Found]:
-    """Violations within an epoch, and what is left of the comparison over all epochs as information.
+def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, RuleFindings]:
+    """Return the violations within an epoch, and as information those that only show across epochs.
 
-    What is broken within an epoch is broken over all, so a healthy partition is swept once.
+    A violation within an epoch shows in the sweep over all epochs too, so a healthy partition is swept once.
     """
     over_all, witness, end = sweep(lower, upper)
     if not len(over_all):
-        return none_of(rule), none_of(rule)
+        return no_findings(rule), no_findings(rule)
     suspects = upper.where(np.isin(upper.row, over_all))
     parts = [sweep(low, up) for low, up in _by_epoch(view, lower, suspects)]
     first, second, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
     other = ~np.isin(over_all, first)
     return (
-        Found(rule, first, second, z),
-        Found(rule, over_all[other], witness[other], end[other], information=True),
+        RuleFindings(rule, first, second, z),
+        RuleFindings(rule, over_all[other], witness[other], end[other], information=True),
     )
 
 
-def stale_reads(view: View) -> tuple[Found, ...]:
-    """Rule 14: records that were read, and with acks=all those that were acknowledged, prove the high watermark.
+def stale_reads(view: View) -> tuple[RuleFindings, ...]:
+    """Find stale-read: an end below the high watermark that reads, and with acks=all acknowledgements, prove.
 
-    What was read by read_committed proves the last stable offset.
+    Reads with read_committed prove the last stable offset.
     """
     lower = _proven(view)
-    found = _split(14, view, lower, _as_upper(view, _ends(view)))
-    if not view.ops.tells("last_stable_offset"):
-        return found
+    findings = _split(Rule.STALE_READ, view, lower, _as_upper(view, _ends(view)))
+    if not view.ops.has_values("last_stable_offset"):
+        return findings
     committed = view.ops.isolation[lower.row] == Isolation.READ_COMMITTED
-    return *found, *_split(14, view, lower.where(committed), _as_upper(view, _stable_ends(view)))
+    return *findings, *_split(Rule.STALE_READ, view, lower.where(committed), _as_upper(view, _stable_ends(view)))
 
 
-def stale_stable_ends(view: View) -> tuple[Found, ...]:
-    """Rule 14: where no transaction can hold it back, the last stable offset is the high watermark."""
-    if not view.ops.tells("last_stable_offset"):
-        return none_of(14), none_of(14)
+def stale_stable_ends(view: View) -> tuple[RuleFindings, ...]:
+    """Find stale-read in last stable offsets: without an open transaction they equal the high watermark."""
+    if not view.ops.has_values("last_stable_offset"):
+        return no_findings(Rule.STALE_READ), no_findings(Rule.STALE_READ)
     stable = _stable_ends(view)
-    return _split(14, view, _proven(view), _as_upper(view, stable.where(_cannot_be_held(view, stable.z))))
+    return _split(
+        Rule.STALE_READ, view, _proven(view), _as_upper(view, stable.where(_not_first_of_a_transaction(view, stable.z)))
+    )
 
 
 def _proven(view: View) -> Bounds:
@@ -135,13 +148,13 @@ def _stable_ends(view: View) -> Bounds:
     return Bounds(view.ops.returned[rows], view.ops.last_stable_offset[rows], rows)
 
 
-def _cannot_be_held(view: View, end: Ints) -> Mask:
-    """Does a record stand here that is not a transaction's first? Only that one holds the last stable offset.
+def _not_first_of_a_transaction(view: View, end: Ints) -> Mask:
+    """Mask offsets of records that are not the first of a transaction: only a first record holds back the LSO.
 
-    Where a history names no transactions they may still be there.
+    False throughout if the history names no transactions, since there may be some.
     """
     ops, acked = view.ops, view.acked
-    if not view.told_txn:
+    if not view.has_transactions:
         return np.zeros(len(end), bool)
     ordered = acked[np.lexsort((ops.offset[acked], ops.txn[acked]))]
     later = ops.txn[ordered] == UNKNOWN
@@ -150,31 +163,31 @@ def _cannot_be_held(view: View, end: Ints) -> Mask:
     return np.isin(end, ops.offset[ordered[later]]) & ~np.isin(end, first)
 
 
-def regressions(view: View) -> tuple[Found, ...]:
-    """Rule 16. ListOffsets waits for the epoch's start (KIP-207), so its answers may not fall from epoch to epoch."""
+def regressions(view: View) -> tuple[RuleFindings, ...]:
+    """Find high-watermark-regression. ListOffsets waits for the epoch's start (KIP-207), so it may not fall at all."""
     ops = view.ops
     ends = _ends(view)
-    within, across = _split(16, view, ends, _as_upper(view, ends))
-    found = within, _fell_from_epoch_to_epoch(view, _listing(view, ends)), across
-    if not ops.tells("last_stable_offset"):
-        return found
+    within, across = _split(Rule.HIGH_WATERMARK_REGRESSION, view, ends, _as_upper(view, ends))
+    findings = within, _fell_from_epoch_to_epoch(view, _listing(view, ends)), across
+    if not ops.has_values("last_stable_offset"):
+        return findings
     stable = _stable_ends(view)
-    return *found, *_split(16, view, stable, _as_upper(view, stable))
+    return *findings, *_split(Rule.HIGH_WATERMARK_REGRESSION, view, stable, _as_upper(view, stable))
 
 
 def _listing(view: View, ends: Bounds) -> Bounds:
-    """Ends that ListOffsets told in an epoch that is known."""
+    """Return the ends that ListOffsets reported in a known leader epoch."""
     ops = view.ops
     return ends.where((ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN))
 
 
-def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> Found:
-    """A smaller end than a leader of an earlier epoch had told. Nearly always the first sweep finds none."""
+def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> RuleFindings:
+    """Find a smaller ListOffsets end than in an earlier leader epoch; the first sweep nearly always finds none."""
     epoch, upper = view.ops.leader_epoch, _as_upper(view, listing)
     suspects = upper.where(np.isin(upper.row, sweep(listing, upper)[0]))
     parts = [
-        sweep(listing.where(epoch[listing.row] < each), suspects.where(epoch[suspects.row] == each))
-        for each in distinct(epoch[suspects.row])
+        sweep(listing.where(epoch[listing.row] < leader_epoch), suspects.where(epoch[suspects.row] == leader_epoch))
+        for leader_epoch in distinct(epoch[suspects.row])
     ]
-    first, second, told = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
-    return Found(16, first, second, told)
+    first, second, end = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    return RuleFindings(Rule.HIGH_WATERMARK_REGRESSION, first, second, end)

@@ -1,4 +1,4 @@
-"""Rules over a whole run: what partitions say together, and the tables of transactions, groups and the cluster."""
+"""Check a whole run: rules over several partitions, and over the tables of transactions, groups and the cluster."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -9,30 +9,31 @@ import numpy as np
 
 from highwater.reports.columns import NOTHING, Fate, Ints, Status
 from highwater.reports.rules import committed, cycles, groups, run
-from highwater.reports.rules.division import FirstLook, Look, OfColumns, OfSpans
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.partition import CANDIDATES
-from highwater.reports.rules.step_findings import Told, falls
+from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables
 
-ByPartition = list[tuple[str, Found]]
+ByPartition = list[tuple[str, RuleFindings]]
 T = TypeVar("T")
 
 
-class Over(Protocol):
-    """What an engine does: some work on each partition, or on those of these keys, in the order of the keys."""
+class PartitionMap(Protocol):
+    """Runs a task on each partition, or on those in `keys`, and returns the results in the order of the keys."""
 
-    def __call__(self, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...
+    def __call__(self, work: PartitionTask[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...
 
 
-def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition, list[Told]]:
-    """What is found by partition, settled over all of them, and what only the tables of the run show."""
-    found = [(key, each) for key, mine in over(FirstLook()) for each in mine]
-    plain = [(key, each) for key, each in found if each.rule not in CANDIDATES | {4}]
-    return [*plain, *_torn(over, found), *_circles(over, tables, found)], [
+def check_run(map_partitions: PartitionMap, tables: Tables, promise: Promise) -> tuple[ByPartition, list[StepFinding]]:
+    """Return the findings by partition, with candidates decided, and the findings in the tables of the run."""
+    findings = [(key, finding) for key, mine in map_partitions(FirstPass()) for finding in mine]
+    plain = [(key, finding) for key, finding in findings if finding.rule not in CANDIDATES | {Rule.LOST_WRITE}]
+    return [*plain, *_torn(map_partitions, findings), *_circles(map_partitions, tables, findings)], [
         *groups.committed_offsets(tables),
-        *_ahead(over, tables),
+        *_ahead(map_partitions, tables),
         *groups.zombie_commits(tables),
         *groups.double_ownership(tables),
         *groups.stuck_rebalances(tables, promise.patience_ms),
@@ -41,28 +42,41 @@ def check_run(over: Over, tables: Tables, promise: Promise) -> tuple[ByPartition
     ]
 
 
-# -- rule 20 -----------------------------------------------------------------------------------------
+# -- torn-transaction -----------------------------------------------------------------------------------------
 
 
-def _torn(over: Over, found: ByPartition) -> Iterator[tuple[str, Found]]:
-    """Candidates of which another record was seen, in any partition. They count as lost no more."""
-    candidates = {key: each for key, each in found if each.rule == 20}
+def _torn(map_partitions: PartitionMap, findings: ByPartition) -> Iterator[tuple[str, RuleFindings]]:
+    """Find torn-transaction among its candidates: another record of the transaction is visible in some partition.
+
+    A torn record is not reported as lost-write too.
+    """
+    candidates = {key: finding for key, finding in findings if finding.rule == Rule.TORN_TRANSACTION}
     torn_rows = {}
     if candidates:
-        rows = {key: each.first for key, each in candidates.items()}
-        passed = dict(over(OfColumns(partial(_transactions, rows), ("txn",)), candidates))
-        seen = over(OfSpans(partial(_visible, np.unique(np.concatenate([*passed.values()]))), _all_of))
-        visible = np.unique(np.concatenate([txns for _, txns in seen]))
-        for key, each in candidates.items():
+        rows = {key: finding.first for key, finding in candidates.items()}
+        passed = dict(map_partitions(ColumnTask(partial(_transactions, rows), ("txn",)), candidates))
+        visible_parts = map_partitions(
+            SpanTask(partial(_visible, np.unique(np.concatenate([*passed.values()]))), _all_of)
+        )
+        visible = np.unique(np.concatenate([txns for _, txns in visible_parts]))
+        for key, finding in candidates.items():
             torn = np.isin(passed[key], visible)
-            torn_rows[key] = each.first[torn]
+            torn_rows[key] = finding.first[torn]
             if np.any(torn):
-                yield key, Found(20, each.first[torn], each.second[torn], each.offset[torn])
-    for key, each in found:
-        if each.rule == 4:
-            lost = ~np.isin(each.first, torn_rows.get(key, ()))
+                yield (
+                    key,
+                    RuleFindings(
+                        Rule.TORN_TRANSACTION, finding.first[torn], finding.second[torn], finding.offset[torn]
+                    ),
+                )
+    for key, finding in findings:
+        if finding.rule == Rule.LOST_WRITE:
+            lost = ~np.isin(finding.first, torn_rows.get(key, ()))
             if np.any(lost):
-                yield key, Found(4, each.first[lost], each.second[lost], each.offset[lost])
+                yield (
+                    key,
+                    RuleFindings(Rule.LOST_WRITE, finding.first[lost], finding.second[lost], finding.offset[lost]),
+                )
 
 
 def _transactions(rows: Mapping[str, Ints], key: str, view: View) -> Ints:
@@ -75,19 +89,19 @@ def _all_of(parts: list[Ints]) -> Ints:
 
 
 def _visible(txns: Ints, _: str, view: View) -> Ints:
-    return committed.visible(view, txns)[0] if view.told_txn else txns[:0]
+    return committed.visible(view, txns)[0] if view.has_transactions else txns[:0]
 
 
-# -- rule 21 -----------------------------------------------------------------------------------------
+# -- G1c -----------------------------------------------------------------------------------------
 
 
-def _circles(over: Over, tables: Tables, found: ByPartition) -> Iterator[tuple[str, Found]]:
-    """One finding for each circle, searched for only where the candidates say that one may be."""
-    candidates = [each for _, each in found if each.rule == 21]
+def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition) -> Iterator[tuple[str, RuleFindings]]:
+    """Find G1c: one finding per cycle, searched only in the spans of the candidates."""
+    candidates = [finding for _, finding in findings if finding.rule == Rule.G1C]
     if not candidates:
         return
     low, high = cycles.spans(*(np.concatenate([getattr(c, name) for c in candidates]) for name in ("first", "second")))
-    edges = dict(over(OfSpans(partial(_edges_within, low, high), _merged)))
+    edges = dict(map_partitions(SpanTask(partial(_edges_within, low, high), _merged)))
     keys = list(edges)
     wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
     known = set[int]()
@@ -99,12 +113,14 @@ def _circles(over: Over, tables: Tables, found: ByPartition) -> Iterator[tuple[s
                 place = circle[:1]
                 yield (
                     keys[int(chosen.part[place[0]])],
-                    Found(21, chosen.first[place], chosen.second[place], chosen.offset[place], information),
+                    RuleFindings(
+                        Rule.G1C, chosen.first[place], chosen.second[place], chosen.offset[place], information
+                    ),
                 )
 
 
 def _edges_within(low: Ints, high: Ints, _: str, view: View) -> tuple[cycles.Edges, cycles.Edges]:
-    return cycles.within(view, low, high) if view.told_txn else (cycles.join([]), cycles.join([]))
+    return cycles.within(view, low, high) if view.has_transactions else (cycles.join([]), cycles.join([]))
 
 
 def _merged(parts: list[tuple[cycles.Edges, cycles.Edges]]) -> tuple[cycles.Edges, cycles.Edges]:
@@ -113,23 +129,23 @@ def _merged(parts: list[tuple[cycles.Edges, cycles.Edges]]) -> tuple[cycles.Edge
 
 
 def _committed(edges: cycles.Edges, tables: Tables) -> cycles.Edges:
-    """Only those count of which neither end was taken back."""
+    """Drop edges of aborted transactions."""
     fate, _ = tables.transactions.columns()
     return edges.where((fate[edges.source] != Fate.ABORTED) & (fate[edges.target] != Fate.ABORTED))
 
 
-# -- rule 24 -----------------------------------------------------------------------------------------
+# -- commit-ahead -----------------------------------------------------------------------------------------
 
 
-def _ahead(over: Over, tables: Tables) -> Iterator[Told]:
-    """Commits that left out records; what the process was given last is the poll before."""
+def _ahead(map_partitions: PartitionMap, tables: Tables) -> Iterator[StepFinding]:
+    """Find commit-ahead: a commit skipped records; the second witness is the poll before it."""
     by_key: dict[str, list[Step]] = {}
     for step in groups.ahead_of_position(tables):
         by_key.setdefault(step.subject, []).append(step)
-    for key, left_out in over(OfSpans(partial(_left_out, by_key), _any_of), by_key) if by_key else ():
+    for key, left_out in map_partitions(SpanTask(partial(_left_out, by_key), _any_of), by_key) if by_key else ():
         for step in left_out:
-            given = step._replace(f="was_given", number=step.position - 1, group="", member="")
-            yield Told(24, key, step.number, step, given)
+            last_poll = step._replace(f="was_given", number=step.position - 1, group="", member="")
+            yield StepFinding(Rule.COMMIT_AHEAD, key, step.number, step, last_poll)
 
 
 def _any_of(parts: list[list[Step]]) -> list[Step]:
@@ -137,43 +153,43 @@ def _any_of(parts: list[list[Step]]) -> list[Step]:
 
 
 def _left_out(steps: Mapping[str, list[Step]], key: str, view: View) -> list[Step]:
-    """Commits with records that are known between where the process had read to and what it committed."""
-    known, mine = view.solid_offsets, steps[key]
+    """Return the commits with known records between the position of the process and the committed offset."""
+    known, mine = view.durable_offsets, steps[key]
     bounds = (np.array([getattr(step, name) for step in mine], np.int64) for name in ("position", "number"))
-    first, end = (np.searchsorted(known, each) for each in bounds)
-    return [step for step, some in zip(mine, end > first, strict=True) if some]
+    first, end = (np.searchsorted(known, bound) for bound in bounds)
+    return [step for step, skipped in zip(mine, end > first, strict=True) if skipped]
 
 
 # --------------------------------------------------------------------------------------------------
-# What brokers tell of the cluster: rules 28 (leader epochs) and 31 (producer ids).
+# Cluster metadata: epoch-safety and duplicate-producer-id.
 
 
-def epoch_safety(tables: Tables) -> Iterator[Told]:
-    """Rule 28. Metadata is a cache, so epochs may fall from one broker to another, but not as told by one."""
-    told = [step for step in tables.of("metadata") if step.status is Status.OK and step.epoch >= 0]
+def epoch_safety(tables: Tables) -> Iterator[StepFinding]:
+    """Find epoch-safety. Metadata is cached, so an epoch may be smaller at another broker, but not at the same one."""
+    reports = [step for step in tables.of("metadata") if step.status is Status.OK and step.epoch >= 0]
     leaders: dict[tuple[str, int], Step] = {}
     blamed = set()
-    for step in told:
+    for step in reports:
         if step.number < 0:
             continue
         first = leaders.setdefault((step.subject, step.epoch), step)
         if first.number != step.number and (step.subject, step.epoch) not in blamed:
             blamed.add((step.subject, step.epoch))
-            yield Told(28, step.subject, step.epoch, step, first)
+            yield StepFinding(Rule.EPOCH_SAFETY, step.subject, step.epoch, step, first)
     by_teller: dict[tuple[str, str], list[Step]] = {}
-    for step in told:
+    for step in reports:
         if step.node:
             by_teller.setdefault((step.node, step.subject), []).append(step)
     for mine in by_teller.values():
-        for late, early in falls(mine, mine):
-            yield Told(28, late.subject, late.epoch, late, early)
+        for late, early in epoch_decreases(mine, mine):
+            yield StepFinding(Rule.EPOCH_SAFETY, late.subject, late.epoch, late, early)
 
 
-def duplicate_producer_ids(tables: Tables) -> Iterator[Told]:
-    """Rule 31. One process may be given the same twice, when it asks again for what it was not told."""
+def duplicate_producer_ids(tables: Tables) -> Iterator[StepFinding]:
+    """Find duplicate-producer-id. One process may get the same id twice if it retries a request without a reply."""
     owners: dict[tuple[int, int], Step] = {}
     for step in sorted(tables.of("init_producer"), key=lambda step: step.returned):
         if step.status is Status.OK and step.number >= 0:
             owner = owners.setdefault((step.number, step.epoch), step)
             if owner.process != step.process:
-                yield Told(31, step.subject, step.number, step, owner)
+                yield StepFinding(Rule.DUPLICATE_PRODUCER_ID, step.subject, step.number, step, owner)

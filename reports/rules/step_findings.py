@@ -1,4 +1,4 @@
-"""Findings about steps of a run, and the searches over small tables that give them."""
+"""Findings about steps of a run, and search structures over the tables of steps."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from highwater.reports.rules.findings import Bounds, sweep
+from highwater.reports.rules.rule import Rule
 from highwater.reports.tables import Step
 
 
-class Told(NamedTuple):
-    """One finding: the step that is wrong, and the one that shows it."""
+class StepFinding(NamedTuple):
+    """One finding: `first` is the wrong step, `second` the step that contradicts it."""
 
-    rule: int
+    rule: Rule
     subject: str
     number: int
     first: Step
@@ -22,8 +23,8 @@ class Told(NamedTuple):
     information: bool = False
 
 
-def falls(lower: list[Step], upper: list[Step]) -> Iterable[tuple[Step, Step]]:
-    """Pairs of `sweep` over the epochs of steps: a later one with a smaller epoch, and the first with a larger."""
+def epoch_decreases(lower: list[Step], upper: list[Step]) -> Iterable[tuple[Step, Step]]:
+    """Yield (late, early) steps: `late` has a smaller epoch than `early`, the first larger one before it."""
     low = Bounds(*(np.array(column, np.int64) for column in _bounds(lower, [step.returned for step in lower])))
     up = Bounds(*(np.array(column, np.int64) for column in _bounds(upper, [step.invoked for step in upper])))
     for late, early in zip(*sweep(low, up)[:2], strict=True):
@@ -36,9 +37,9 @@ def _bounds(steps: list[Step], times: list[int]) -> tuple[list[int], list[int], 
 
 @dataclass(slots=True)
 class Proofs:
-    """Of what was proved so far, larger than a number: which was begun last? Added in the order of their returns.
+    """Proved numbers so far, to find the latest-invoked proof above a number. Add steps in the order of their returns.
 
-    Kept are those that no other beats in both: numbers ascend, and so their beginnings descend.
+    Keeps only steps that no other exceeds in both: `numbers` increase while `invoked` of `steps` decreases.
     """
 
     numbers: list[int] = field(default_factory=list)
@@ -60,7 +61,7 @@ class Proofs:
 
 
 class Writes:
-    """Who may have written what: for each number, by when it was begun, how late it may have taken effect."""
+    """Writes (number, invoked, latest effect), to decide whether a number may have been written in an interval."""
 
     def __init__(self, writes: Iterable[tuple[int, int, int]]) -> None:
         self._by_number: dict[int, tuple[list[int], list[int]]] = {}
@@ -74,11 +75,11 @@ class Writes:
         return number in self._by_number
 
     def explain(self, number: int, since: int, until: int) -> bool:
-        """May this number have been written between these moments?"""
+        """Return whether this number may have been written between these event indices."""
         begins, latest = self._by_number.get(number, ([], []))
         slot = bisect_left(begins, until) - 1
         return slot >= 0 and latest[slot] > since
 
     def explain_at_most(self, number: int, since: int, until: int) -> bool:
-        """May this number or a smaller one?"""
-        return any(each <= number and begun < until and done > since for each, begun, done in self._all)
+        """Return whether this number or a smaller one may have been written between these event indices."""
+        return any(written <= number and begun < until and done > since for written, begun, done in self._all)

@@ -1,48 +1,54 @@
-"""What brokers keep: rules 34 (retention), 35 (tombstones) and 36 (replicas), and 30 for an end that is stuck."""
+"""Check storage: early-retention, resurrected-record by tombstones, replica-divergence, and a stuck log end."""
 
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules.findings import Found, distinct, first_of_each, none_of, running_maximum
+from highwater.reports.rules.findings import RuleFindings, distinct, first_of_each, no_findings, running_maximum
+from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
-def early_retention(view: View) -> Found:
-    """Rule 34: the log start passed a record that was still to be kept, and nobody had asked for its deletion."""
+def early_retention(view: View) -> RuleFindings:
+    """Find early-retention: the log start passed a record within its retention time without a DeleteRecords request."""
     ops, promise = view.ops, view.promise
-    if not ops.tells("log_start_offset") or (promise.retention and promise.retention_ms < 0):
-        return none_of(34)
+    if not ops.has_values("log_start_offset") or (promise.retention and promise.retention_ms < 0):
+        return no_findings(Rule.EARLY_RETENTION)
     written = view.acked[(ops.timestamp_ms[view.acked] != UNKNOWN) | (not promise.retention)]
     written = written[np.argsort(ops.offset[written], kind="stable")]
-    youngest, who = running_maximum(ops.timestamp_ms[written])
-    told = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
-    below = np.searchsorted(ops.offset[written], ops.log_start_offset[told], "left") - 1
-    told, below = told[below >= 0], below[below >= 0]
-    age_ms = promise.started_ms + ops.at_ms[told] - youngest[below]
+    youngest, youngest_at = running_maximum(ops.timestamp_ms[written])
+    reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
+    below = np.searchsorted(ops.offset[written], ops.log_start_offset[reporting], "left") - 1
+    reporting, below = reporting[below >= 0], below[below >= 0]
+    age_ms = promise.started_ms + ops.at_ms[reporting] - youngest[below]
     early = (age_ms < promise.retention_ms) | (not promise.retention)
-    asked = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
-    most, _ = running_maximum(ops.offset[asked])
-    slot = np.searchsorted(ops.invoked[asked], ops.returned[told]) - 1
-    excused = (most[slot] if len(asked) else np.full(len(told), UNKNOWN)) >= ops.log_start_offset[told]
+    deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
+    most, _ = running_maximum(ops.offset[deletions])
+    slot = np.searchsorted(ops.invoked[deletions], ops.returned[reporting]) - 1
+    excused = (most[slot] if len(deletions) else np.full(len(reporting), UNKNOWN)) >= ops.log_start_offset[reporting]
     early &= ~((slot >= 0) & excused)
-    told, below = told[early], below[early]
-    once = first_of_each(ops.log_start_offset[told])
-    return Found(34, told[once], written[who[below[once]]], ops.offset[written[who[below[once]]]])
+    reporting, below = reporting[early], below[early]
+    once = first_of_each(ops.log_start_offset[reporting])
+    return RuleFindings(
+        Rule.EARLY_RETENTION,
+        reporting[once],
+        written[youngest_at[below[once]]],
+        ops.offset[written[youngest_at[below[once]]]],
+    )
 
 
-def outlived_tombstones(view: View) -> Found:
-    """Rule 35, within one read: a record of a deleted key without the tombstone that stood after it.
+def outlived_tombstones(view: View) -> RuleFindings:
+    """Find resurrected-record within one read: a record of a deleted key, but not the tombstone after it.
 
-    The cleaner drops a tombstone only after all that it deletes.
+    The log cleaner removes a tombstone only after all records that it deletes.
     """
     ops = view.ops
-    if not ops.tells("key") or not view.promise.compaction:
-        return none_of(35)
+    if not ops.has_values("key") or not view.promise.compaction:
+        return no_findings(Rule.RESURRECTED_RECORD)
     certain = (ops.txn[view.acked] == UNKNOWN) | (ops.fate[view.acked] == Fate.COMMITTED)
     dead = view.acked[(ops.value[view.acked] == TOMBSTONE) & (ops.key[view.acked] != UNKNOWN) & certain]
     dead = dead[np.lexsort((ops.offset[dead], ops.key[dead]))]
     if not len(dead):
-        return none_of(35)
+        return no_findings(Rule.RESURRECTED_RECORD)
     keys = _keys_of_records(view, dead)
     read = np.flatnonzero(view.read_value & (ops.status == Status.OK)[view.record_row] & np.isin(keys, ops.key[dead]))
     read = read[np.lexsort((read, keys[read], view.record_row[read]))]
@@ -54,11 +60,11 @@ def outlived_tombstones(view: View) -> Found:
     slot = np.minimum(_place(ops.key[dead], ops.offset[dead], key, offset), len(dead) - 1)
     last = ops.record_offset[view.record_start[row] + ops.record_count[row] - 1]
     outlived = (ops.key[dead[slot]] == key) & (ops.offset[dead[slot]] > offset) & (ops.offset[dead[slot]] <= last)
-    return Found(35, row[outlived], dead[slot[outlived]], offset[outlived])
+    return RuleFindings(Rule.RESURRECTED_RECORD, row[outlived], dead[slot[outlived]], offset[outlived])
 
 
 def _keys_of_records(view: View, dead: Ints) -> Ints:
-    """By who wrote them; of tombstones by their offset."""
+    """Return the key of each record, from the send that wrote it, or for tombstones from their offset."""
     ops = view.ops
     keys = np.where(view.writer >= 0, ops.key[view.writer], UNKNOWN)
     by_offset = dead[np.argsort(ops.offset[dead], kind="stable")]
@@ -68,7 +74,7 @@ def _keys_of_records(view: View, dead: Ints) -> Ints:
 
 
 def _place(major: Ints, minor: Ints, key: Ints, offset: Ints) -> Ints:
-    """For each (key, offset) the first place in the sorted (major, minor) that is larger."""
+    """Return for each (key, offset) the first larger position in the sorted (major, minor)."""
     order = np.lexsort(
         (
             np.concatenate([np.zeros(len(major)), np.ones(len(key))]),
@@ -83,22 +89,22 @@ def _place(major: Ints, minor: Ints, key: Ints, offset: Ints) -> Ints:
     return places[len(major) :]
 
 
-def diverged_replicas(view: View) -> Found:
-    """Rule 36: two replicas differ at an offset below both their high watermarks."""
+def diverged_replicas(view: View) -> RuleFindings:
+    """Find replica-divergence: two replicas differ at an offset below both their high watermarks."""
     ops = view.ops
     dumps = np.flatnonzero((ops.kind == Kind.DUMP) & (ops.status == Status.OK) & (ops.high_watermark != UNKNOWN))
     if len(dumps) < 2:
-        return none_of(36)
+        return no_findings(Rule.REPLICA_DIVERGENCE)
     is_dump = np.zeros(len(ops), bool)
     is_dump[dumps] = True
-    told = np.flatnonzero(is_dump[view.record_row])
-    row, offset, value = view.record_row[told], ops.record_offset[told], ops.record_value[told]
+    dumped = np.flatnonzero(is_dump[view.record_row])
+    row, offset, value = view.record_row[dumped], ops.record_offset[dumped], ops.record_value[dumped]
     committed = offset < ops.high_watermark[row]
     row, offset, value = row[committed], offset[committed], value[committed]
     order = np.argsort(offset, kind="stable")
     row, offset, value = row[order], offset[order], value[order]
     begin = np.searchsorted(offset, offset, "left")
-    # Two dumps and two values at an offset: then some two dumps differ there, whatever one of them says twice.
+    # Several dumps and several values at an offset: some two dumps differ there, even if one lists the offset twice.
     other = np.flatnonzero(row != row[begin])
     other = other[np.isin(begin[other], begin[value != value[begin]])]
     first, second, at = row[other], row[begin[other]], offset[other]
@@ -111,13 +117,13 @@ def diverged_replicas(view: View) -> Found:
             for column, more in zip((first, second, at), zip(*lacking, strict=True), strict=True)
         )
     once = first_of_each(at)
-    return Found(36, first[once], second[once], at[once])
+    return RuleFindings(Rule.REPLICA_DIVERGENCE, first[once], second[once], at[once])
 
 
 def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints, Ints]:
-    """Offsets that another replica has between this one's log start and high watermark, and this one has not.
+    """Return offsets that this replica lacks between its log start and high watermark, but another one has.
 
-    `offset` ascends, each once; `row` is of the first dump that tells it.
+    `offset` is strictly increasing; `row` is the first dump that contains it.
     """
     ops = view.ops
     begin = max(int(ops.position[dump]), view.log_start if view.promise.retention else 0)
@@ -127,7 +133,7 @@ def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints
     return np.full(int(missing.sum()), dump), row[due][missing], offset[due][missing]
 
 
-def stuck_ends(view: View) -> Found:
-    """Rule 30, of a partition: faults are over, and the end does not come to what the same leader acknowledged."""
+def stuck_ends(view: View) -> RuleFindings:
+    """Find stuck (of a partition): after all faults the end stays below what the same leader acknowledged."""
     last, beyond = view.stuck
-    return Found(30, last, beyond[: len(last)], view.ops.offset[beyond[: len(last)]])
+    return RuleFindings(Rule.STUCK, last, beyond[: len(last)], view.ops.offset[beyond[: len(last)]])

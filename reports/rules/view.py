@@ -1,4 +1,31 @@
-"""One partition as the rules look at it: what several of them need is worked out once."""
+"""The auditor's view of one partition: columns of its operations, and everything that several rules derive from them.
+
+Theory of operation. A `View` wraps `Operations`, which holds one row per client call on the partition (send, read,
+ListOffsets, replica dump, DeleteRecords; see `highwater.reports.columns`). Ingest adds a row when its call completes;
+rules rely only on the order of the rows of one process, which has one call open at a time. The clock is the event
+index in the history: `invoked` and `returned` of all rows are distinct numbers, except `NEVER` for calls without a
+completion. Only hanging-transaction, stuck and early-retention use wall-clock time (`at_ms`, `calm_ms`,
+`timestamp_ms`).
+
+Records of all reads and dumps are two flat columns, `record_offset` and `record_value`; row r owns the slice of length
+`record_count[r]` from `record_start[r]`, and `record_row` maps each record back to its row. Columns have one of three
+lengths: rows (masks and `rejected`), records (`writer`, `committed_read`, `durable`), or a selection (`sends`, `acked`,
+`reading`), in which the cells are row numbers. A row number that is absent is `NO_ROW`, an unknown number is `UNKNOWN`.
+
+Who may call what: rules and the executors read attributes; each is computed on first use and cached for the life of the
+view, so a rule must never write to an array that it got from one. Only `highwater.reports.execution.division` passes
+`known` values or overrides a property: a slice of a partition cannot derive these alone. Its `reading.before` may name
+rows that follow all columns (`SpanView`); rules may compare and translate them, but not index with them. A view is used
+by one thread and is not sent between processes.
+
+Invariants, asserted where they are cheap: all row columns have one length; `record_count` adds up to the number of
+records; `span` is not empty; `sends`, `acked` and `empty_reads` are increasing; `reading` is sorted by process and run,
+and in a whole partition `before` is smaller than the read's own row; starts and ends in `cover` do not decrease;
+`durable_offsets` is strictly increasing.
+
+Deliberately absent: knowledge of other partitions and of the run's tables (`highwater.reports.rules.run`), of files and
+engines, and any use of an offset as an array index, since a partition may begin at any offset and have gaps.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +36,7 @@ import numpy as np
 from highwater.reports.columns import (
     NEVER,
     NOTHING,
+    ROW_COLUMNS,
     TOMBSTONE,
     UNKNOWN,
     Fate,
@@ -19,12 +47,12 @@ from highwater.reports.columns import (
     Status,
     with_isolation,
 )
-from highwater.reports.rules.findings import NOBODY, Mask, Promise, distinct
+from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """Every (offset, value) that somebody was told: by an acknowledgement, or by a read of whatever outcome."""
+class Observations:
+    """Every (offset, value) in an acknowledgement, or in a read of any outcome; columns of equal length."""
 
     row: Ints
     offset: Ints
@@ -34,166 +62,176 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Successful reads with records, in the order of their process and run.
+    """Successful reads with records, sorted by process and run; columns of equal length.
 
-    Where a read began is what it asked for, or the end of the read before it; unknown at the start of a run.
+    `begins` is the requested position, or the end of the read before; `UNKNOWN` at the start of a run.
     """
 
     row: Ints
     begins: Ints
     first: Ints
     last: Ints
-    before: Ints  # the read before it of the same process and run, `NOBODY` if it is the first
-    start: Ints  # of its records among all records
+    before: Ints  # row of the previous read of the same process and run, `NO_ROW` for the first
+    start: Ints  # position of its first record among all records
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Which offsets the reads passed: intervals sorted by start, with the furthest end so far and who reached it."""
+    """Offsets that reads passed: intervals sorted by start; `end` is the largest end so far, `row` the read with it."""
 
     start: Ints
     end: Ints
     row: Ints
 
     def look_up(self, offset: Ints) -> tuple[Mask, Ints]:
-        """Is each offset covered, and by which row?"""
+        """Return for each offset whether a read passed it, and the row of that read or `NO_ROW`."""
         if not len(self.start):
-            return np.zeros(len(offset), bool), np.full(len(offset), NOBODY)
+            return np.zeros(len(offset), bool), np.full(len(offset), NO_ROW)
         slot = np.searchsorted(self.start, offset, "right") - 1
         inside = (slot >= 0) & (self.end[slot] > offset)
-        return inside, np.where(inside, self.row[slot], NOBODY)
+        return inside, np.where(inside, self.row[slot], NO_ROW)
 
 
-def in_order_of_reads(sends: Ints, reads: Ints) -> tuple[Ints, Ints]:
-    """Pairs by their reads, those of one read by their sends."""
+def sort_by_read(sends: Ints, reads: Ints) -> tuple[Ints, Ints]:
+    """Sort pairs of rows by read, then by send."""
     order = np.lexsort((sends, reads))
     return sends[order], reads[order]
 
 
 class View:
-    """The columns of a partition, what the configuration promises, and what follows from both.
+    """The operations of a partition, the settings, and columns derived from both; see the module docstring.
 
-    For a slice of a partition (`reports.execution.division`), `known` holds what the slice alone cannot show.
+    `known` replaces attributes that a slice (`highwater.reports.execution.division`) cannot derive alone.
     """
 
     span: ClassVar[tuple[int, int]] = (-(1 << 63), (1 << 63) - 1)
-    """The first and the last offset that are looked at; of others only some observations are here."""
+    """First and last offset that the view is responsible for; of other offsets it holds only some observations."""
     neighbour: ClassVar[Ints] = NOTHING
-    """The row of the last acknowledged send of a transaction before the span, if there is one."""
+    """Row of the last acknowledged send of a transaction before the span; empty if there is none."""
     jumps: Any = None
-    """Of `highwater.reports.rules.polls`, where they were found before."""
+    """`highwater.reports.rules.polls.Jumps` of the whole partition, for a slice; None to compute them here."""
 
     def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
         self.ops, self.promise = with_isolation(ops, promise.isolation), promise
-        self.told_txn = ops.tells("txn")
+        self.has_transactions = ops.has_values("txn")
         vars(self).update(known)
+        assert self.span[0] <= self.span[1], self.span
+        assert all(len(getattr(ops, name)) == len(ops) for name in ROW_COLUMNS), "columns of different lengths"
+        assert len(ops.record_offset) == len(ops.record_value), (len(ops.record_offset), len(ops.record_value))
+        assert int(ops.record_count.sum()) == len(ops.record_offset), "record_count does not add up to the records"
 
-    def numbered(self, rows: Ints) -> Ints:
-        """As numbers of all rows of the partition, of which this may be a slice; `NOBODY` stays."""
+    def to_partition_rows(self, rows: Ints) -> Ints:
+        """Translate rows of this view into row numbers of the whole partition; `NO_ROW` stays."""
         return rows
 
-    def spanned(self, offset: Ints) -> Mask:
+    def in_span(self, offset: Ints) -> Mask:
+        """Return which offsets this view is responsible for."""
         return (offset >= self.span[0]) & (offset <= self.span[1])
 
     # -- sends -------------------------------------------------------------------------------------
 
     @cached_property
     def sends(self) -> Ints:
+        """Rows of sends of any outcome, increasing."""
         return np.flatnonzero(self.ops.kind == Kind.SEND)
 
     @cached_property
     def acked(self) -> Ints:
-        """Sends that are in the log at an offset that was told."""
+        """Rows of sends that were acknowledged with an offset, increasing."""
         ops = self.ops
         acked: Ints = self.sends[(ops.status[self.sends] == Status.OK) & (ops.offset[self.sends] != UNKNOWN)]
         return acked
 
     @cached_property
-    def gone(self) -> Mask:
-        """Of each row: a send that was refused or taken back."""
-        gone: Mask = (self.ops.status == Status.FAIL) | (self.ops.fate == Fate.ABORTED)
-        return gone
+    def rejected(self) -> Mask:
+        """Mask by row: the operation failed, or its transaction was aborted."""
+        rejected: Mask = (self.ops.status == Status.FAIL) | (self.ops.fate == Fate.ABORTED)
+        return rejected
 
     @cached_property
     def _sends_by_value(self) -> tuple[Ints, Ints]:
-        """Of those with one value first what may be in the log."""
+        """Rows of sends sorted by value, and their values; for equal values those not `rejected` come first."""
         ops = self.ops
         rows = self.sends[ops.value[self.sends] != TOMBSTONE]
         rows = rows[np.argsort(ops.value[rows], kind="stable")]
         known = ops.value[rows]
         if np.any(known[1:] == known[:-1]):
-            rows = rows[np.lexsort((rows, self.gone[rows], known))]
+            rows = rows[np.lexsort((rows, self.rejected[rows], known))]
         return rows, known
 
     @cached_property
-    def sent_again(self) -> Ints:
-        """Sends of values that were sent more than once, as a client does that tries again by itself."""
+    def resent_sends(self) -> Ints:
+        """Rows of sends whose value was sent several times, as clients that retry do."""
         rows, known = self._sends_by_value
         same = known[1:] == known[:-1]
         return rows[np.append(same, False) | np.append(False, same)] if np.any(same) else NOTHING
 
     def _writer_of(self, offsets: Ints, values: Ints) -> Ints:
-        """A send of each value, that which was told the offset if any; `NOBODY` for tombstones and where none is."""
+        """Return a send of each value, preferably acknowledged at the offset; `NO_ROW` for tombstones or none."""
         rows, known = self._sends_by_value
         if not len(rows):
-            return np.full(len(values), NOBODY)
+            return np.full(len(values), NO_ROW)
         slot = np.minimum(np.searchsorted(known, values), len(rows) - 1)
-        writer: Ints = np.where(known[slot] == values, rows[slot], NOBODY)
-        if len(self.sent_again):
-            again = np.flatnonzero(np.isin(values, self.ops.value[self.sent_again]))
-            exact = self._told_so(offsets[again], values[again])
-            writer[again] = np.where(exact == NOBODY, writer[again], exact)
+        writer: Ints = np.where(known[slot] == values, rows[slot], NO_ROW)
+        if len(self.resent_sends):
+            again = np.flatnonzero(np.isin(values, self.ops.value[self.resent_sends]))
+            exact = self._acknowledged_writer(offsets[again], values[again])
+            writer[again] = np.where(exact == NO_ROW, writer[again], exact)
         return writer
 
-    def _told_so(self, offsets: Ints, values: Ints) -> Ints:
-        """Of values that were sent again, the first send that was told this offset, `NOBODY` if none was."""
+    def _acknowledged_writer(self, offsets: Ints, values: Ints) -> Ints:
+        """Return the first send acknowledged with this value and offset, `NO_ROW` if none; for resent values."""
         ops = self.ops
-        rows = self.sent_again[(ops.status[self.sent_again] == Status.OK) & (ops.offset[self.sent_again] != UNKNOWN)]
+        rows = self.resent_sends[
+            (ops.status[self.resent_sends] == Status.OK) & (ops.offset[self.resent_sends] != UNKNOWN)
+        ]
         if not len(rows):
-            return np.full(len(values), NOBODY)
-        places, each = np.unique(np.stack([ops.value[rows], ops.offset[rows]]), axis=1, return_index=True)
+            return np.full(len(values), NO_ROW)
+        places, place = np.unique(np.stack([ops.value[rows], ops.offset[rows]]), axis=1, return_index=True)
         pairs = np.concatenate([places, np.stack([values, offsets])], axis=1)
         _, same = np.unique(pairs, axis=1, return_inverse=True)
-        told = np.full(len(same), NOBODY)
-        told[same[: len(each)]] = rows[each]
-        found: Ints = told[same[len(each) :]]
-        return found
+        sender = np.full(len(same), NO_ROW)
+        sender[same[: len(place)]] = rows[place]
+        writer: Ints = sender[same[len(place) :]]
+        return writer
 
     # -- reads -------------------------------------------------------------------------------------
 
     @cached_property
     def record_row(self) -> Ints:
-        """The row that each record belongs to."""
+        """Row that each record belongs to, increasing."""
         return np.repeat(np.arange(len(self.ops)), self.ops.record_count)
 
     @cached_property
     def record_start(self) -> Ints:
+        """Position of the first record of each row."""
         return np.cumsum(self.ops.record_count) - self.ops.record_count
 
     @cached_property
     def writer(self) -> Ints:
-        """The send that wrote each record."""
+        """Row of the send that wrote each record, `NO_ROW` if none is known."""
         return self._writer_of(self.ops.record_offset, self.ops.record_value)
 
     @cached_property
     def committed_read(self) -> Mask:
-        """Records told by a successful read that is, or may be, read_committed."""
+        """Mask by record: it is in a successful read that is, or may be, read_committed."""
         ops, row = self.ops, self.record_row
         committed = (ops.kind == Kind.READ) & (ops.status == Status.OK)
         committed &= ops.isolation != Isolation.READ_UNCOMMITTED
-        told: Mask = committed[row]
-        return told
+        mask: Mask = committed[row]
+        return mask
 
     @cached_property
     def read_value(self) -> Mask:
-        """Records told by a read of whatever outcome; a dump is of a replica, and may hold what is not committed."""
-        told: Mask = (self.ops.kind == Kind.READ)[self.record_row]
-        return told
+        """Mask by record: it is in a read of any outcome. A dump shows one replica and may hold uncommitted records."""
+        mask: Mask = (self.ops.kind == Kind.READ)[self.record_row]
+        return mask
 
-    @property  # quickly made, and too much to be kept
-    def seen(self) -> Observed:
+    @property  # not cached: it is fast to build and large
+    def observations(self) -> Observations:
+        """Return all (offset, value) pairs in acknowledgements and reads."""
         ops, read = self.ops, self.read_value
-        return Observed(
+        return Observations(
             row=np.concatenate([self.acked, self.record_row[read]]),
             offset=np.concatenate([ops.offset[self.acked], ops.record_offset[read]]),
             value=np.concatenate([ops.value[self.acked], ops.record_value[read]]),
@@ -202,148 +240,157 @@ class View:
 
     @cached_property
     def read_somewhere(self) -> Mask:
-        """Of each row: a send whose value a successful read told."""
-        return self._told((self.ops.status == Status.OK)[self.record_row] & self.read_value)
+        """Mask by row: a send whose value is in a successful read."""
+        return self._sends_of_records((self.ops.status == Status.OK)[self.record_row] & self.read_value)
 
     @cached_property
     def in_committed_read(self) -> Mask:
-        """Of each row: a send whose value a successful read told that was, or may have been, read_committed."""
-        return self._told(self.committed_read)
+        """Mask by row: a send whose value is in a successful read that is, or may be, read_committed."""
+        return self._sends_of_records(self.committed_read)
 
-    def _told(self, records: Mask) -> Mask:
-        """Of each row: a send of a value among these records, whoever sent it; of a tombstone its place counts."""
-        ops, told = self.ops, np.zeros(len(self.ops), bool)
-        told[self.writer[records & (self.writer != NOBODY)]] = True
-        told[self.sent_again] = np.isin(ops.value[self.sent_again], ops.record_value[records])
+    def _sends_of_records(self, records: Mask) -> Mask:
+        """Return a mask by row: every send of a value among `records`; tombstones are matched by offset."""
+        ops, mask = self.ops, np.zeros(len(self.ops), bool)
+        mask[self.writer[records & (self.writer != NO_ROW)]] = True
+        mask[self.resent_sends] = np.isin(ops.value[self.resent_sends], ops.record_value[records])
         dead = self.acked[ops.value[self.acked] == TOMBSTONE]
-        told[dead] = np.isin(ops.offset[dead], ops.record_offset[records & (ops.record_value == TOMBSTONE)])
-        return told
+        mask[dead] = np.isin(ops.offset[dead], ops.record_offset[records & (ops.record_value == TOMBSTONE)])
+        return mask
 
     @cached_property
-    def solid(self) -> Mask:
-        """Records of successful reads that every other reader must meet too, of whatever isolation."""
+    def durable(self) -> Mask:
+        """Mask by record: it is in a successful read, and readers of either isolation level must see it."""
         ops = self.ops
-        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value & self.spanned(ops.record_offset)
-        if not self.told_txn:
+        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value & self.in_span(ops.record_offset)
+        if not self.has_transactions:
             return good
         writer = self.writer
-        outside = (writer == NOBODY) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
+        outside = (writer == NO_ROW) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
         certain = (ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
-        solid: Mask = good & (outside | certain | self.in_committed_read[writer] & (writer != NOBODY))
-        return solid
+        durable: Mask = good & (outside | certain | self.in_committed_read[writer] & (writer != NO_ROW))
+        return durable
 
     @cached_property
-    def solid_offsets(self) -> Ints:
-        return distinct(self.ops.record_offset[self.solid])
+    def durable_offsets(self) -> Ints:
+        """Offsets of durable records, strictly increasing."""
+        return distinct(self.ops.record_offset[self.durable])
 
     @cached_property
     def log_start(self) -> int:
-        """The largest log start that anybody told or asked for: nothing below it need be there."""
+        """Largest log start that was reported or requested by DeleteRecords: records below it may be missing."""
         ops = self.ops
-        asked = ops.offset[(ops.kind == Kind.DELETE) & (ops.status != Status.FAIL)]
-        told = ops.log_start_offset if ops.tells("log_start_offset") else NOTHING
-        return max(int(told.max(initial=0)), int(asked.max(initial=0)))
+        requested = ops.offset[(ops.kind == Kind.DELETE) & (ops.status != Status.FAIL)]
+        reported = ops.log_start_offset if ops.has_values("log_start_offset") else NOTHING
+        return max(int(reported.max(initial=0)), int(requested.max(initial=0)))
 
     @cached_property
     def reading(self) -> Reading:
+        """Successful reads with records, with the position at which each began."""
         ops = self.ops
         rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0))
-        # A process does one thing at a time, so its rows stand in order already.
+        # A process has one operation open at a time, so its rows are in order already.
         rows = rows[np.lexsort((ops.run[rows], ops.process[rows]))]
         start = self.record_start[rows]
         first = ops.record_offset[start]
         last = ops.record_offset[start + ops.record_count[rows] - 1]
         begins = ops.position[rows].copy()
-        before = np.full(len(rows), NOBODY)
+        before = np.full(len(rows), NO_ROW)
         goes_on = (ops.process[rows[1:]] == ops.process[rows[:-1]]) & (ops.run[rows[1:]] == ops.run[rows[:-1]])
         before[1:][goes_on] = rows[:-1][goes_on]
-        follows = np.flatnonzero((before != NOBODY) & (begins == UNKNOWN))
+        follows = np.flatnonzero((before != NO_ROW) & (begins == UNKNOWN))
         begins[follows] = last[follows - 1] + 1
+        assert np.all(before < rows), "a read continues one that comes after it"
         return Reading(rows, begins, first, last, before, start)
 
     @cached_property
-    def silent(self) -> Ints:
-        """Successful reads from a position that found nothing."""
+    def empty_reads(self) -> Ints:
+        """Rows of successful reads from a known position that returned no record, increasing."""
         ops = self.ops
         rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count == 0))
-        told: Ints = rows[ops.position[rows] != UNKNOWN]
-        return told
+        empty: Ints = rows[ops.position[rows] != UNKNOWN]
+        return empty
 
     @cached_property
-    def falls(self) -> Ints:
-        """Records after which, in the same read, comes one that is no further."""
+    def offset_decreases(self) -> Ints:
+        """Positions of records whose successor in the same read has no larger offset."""
         same = self.read_value[1:] & (self.record_row[1:] == self.record_row[:-1])
         return np.flatnonzero(same & (np.diff(self.ops.record_offset) <= 0))
 
     @cached_property
-    def disordered(self) -> Ints:
-        """Rows of reads with such records."""
-        return distinct(self.record_row[self.falls])
+    def unordered_reads(self) -> Ints:
+        """Rows of reads whose offsets do not increase."""
+        return distinct(self.record_row[self.offset_decreases])
 
     @cached_property
     def early(self) -> tuple[Ints, Ints]:
-        """Records that a reader had before their transaction's commit was asked for: send and read, a pair for each."""
+        """Pairs (send, read): a read returned the record before its transaction's EndTxn request."""
         ops, row, writer = self.ops, self.record_row, self.writer
         may_commit = (ops.txn != UNKNOWN) & (ops.fate != Fate.ABORTED)
-        early = self.committed_read & (writer != NOBODY) & may_commit[writer] & (ops.txn[row] != ops.txn[writer])
-        early &= (ops.returned[row] < ops.ended[writer]) & self.spanned(ops.record_offset)
+        early = self.committed_read & (writer != NO_ROW) & may_commit[writer] & (ops.txn[row] != ops.txn[writer])
+        early &= (ops.returned[row] < ops.ended[writer]) & self.in_span(ops.record_offset)
         places = np.flatnonzero(early)
-        return in_order_of_reads(writer[places], row[places])
+        return sort_by_read(writer[places], row[places])
 
     @cached_property
     def covered(self) -> tuple[Ints, Ints, Ints]:
-        """Rows of reads, and from where (inclusive) to where (exclusive) each proves what there is.
+        """Rows of reads, and the range [start, end) of offsets whose content each read proves.
 
-        A quiet read (after healing, with nobody writing) that reached the reported end proves it for all beyond.
+        A read in the quiet phase (no faults, no writers) that reached the reported end proves all offsets beyond.
         """
         ops, reading = self.ops, self.reading
-        unknown = (reading.begins == UNKNOWN) | self.promise.retention  # who begins below the log start jumps to it
+        unknown = (reading.begins == UNKNOWN) | self.promise.retention  # a read below the log start is moved up to it
         start = np.where(unknown, reading.first, reading.begins)
-        rows = np.concatenate([reading.row, self.silent])
-        start = np.concatenate([start, ops.position[self.silent]])
-        end = np.concatenate([reading.last + 1, ops.position[self.silent]])
+        rows = np.concatenate([reading.row, self.empty_reads])
+        start = np.concatenate([start, ops.position[self.empty_reads]])
+        end = np.concatenate([reading.last + 1, ops.position[self.empty_reads]])
         reached = (ops.quiet[rows] == 1) & (ops.high_watermark[rows] != UNKNOWN) & (end >= ops.high_watermark[rows])
         return rows, start, np.where(reached, NEVER, end)
 
     @cached_property
     def cover(self) -> Cover:
+        """Offsets passed by any read."""
         return self.cover_of(np.ones(len(self.covered[0]), bool))
 
     def cover_of(self, chosen: Mask) -> Cover:
-        """Of the chosen among `covered`."""
+        """Return the offsets passed by the reads of `covered` that `chosen` masks."""
         rows, start, end = (column[chosen] for column in self.covered)
         if not len(rows):
             return Cover(NOTHING, NOTHING, NOTHING)
         order = np.argsort(start, kind="stable")
         furthest = np.maximum.accumulate(end[order])
-        who = np.maximum.accumulate(np.where(end[order] == furthest, np.arange(len(order)), 0))
-        return Cover(start[order], furthest, rows[order][who])
+        reached_by = np.maximum.accumulate(np.where(end[order] == furthest, np.arange(len(order)), 0))
+        cover = Cover(start[order], furthest, rows[order][reached_by])
+        assert np.all(cover.start[1:] >= cover.start[:-1]), "intervals are not sorted"
+        return cover
 
     def last_offset_of(self, values: Ints) -> Ints:
-        """For each value the largest offset that anybody was told, `UNKNOWN` if nobody was."""
-        seen = self.seen
-        order = np.lexsort((seen.offset, seen.value))
-        known = seen.value[order]
+        """Return for each value the largest acknowledged or read offset, `UNKNOWN` if there is none."""
+        observations = self.observations
+        order = np.lexsort((observations.offset, observations.value))
+        known = observations.value[order]
         if not len(known):
             return np.full(len(values), UNKNOWN)
         slot = np.searchsorted(known, values, "right") - 1
-        return np.where((slot >= 0) & (known[slot] == values), seen.offset[order][slot], UNKNOWN)
+        return np.where((slot >= 0) & (known[slot] == values), observations.offset[order][slot], UNKNOWN)
 
     @cached_property
     def send_offset(self) -> Ints:
-        """Of each row in `sends`: its offset, also where only who read it tells."""
+        """Offset of each row in `sends`, acknowledged or else read; `UNKNOWN` if neither."""
         offset = self.ops.offset[self.sends].copy()
-        untold = np.flatnonzero((offset == UNKNOWN) & (self.ops.value[self.sends] != TOMBSTONE))
-        if len(untold):
-            offset[untold] = self.last_offset_of(self.ops.value[self.sends[untold]])
+        unacknowledged = np.flatnonzero((offset == UNKNOWN) & (self.ops.value[self.sends] != TOMBSTONE))
+        if len(unacknowledged):
+            offset[unacknowledged] = self.last_offset_of(self.ops.value[self.sends[unacknowledged]])
         return offset
 
     @cached_property
     def stuck(self) -> tuple[Ints, Ints]:
-        """The last row that told an end when all was quiet, and what its leader had acknowledged beyond; if any."""
+        """Last row that reports an end in the quiet phase, and acknowledged rows of its leader beyond; or two empties.
+
+        Empty too if the leader changed in the quiet phase, or less than `patience_ms` passed without a fault.
+        """
         ops, patience = self.ops, self.promise.patience_ms
-        told = (ops.quiet == 1) & (ops.status == Status.OK) & (ops.kind != Kind.DUMP)
-        rows = np.flatnonzero(told & (ops.high_watermark != UNKNOWN) & (ops.leader_epoch != UNKNOWN))
+        reporting = (ops.quiet == 1) & (ops.status == Status.OK) & (ops.kind != Kind.DUMP)
+        rows = np.flatnonzero(reporting & (ops.high_watermark != UNKNOWN) & (ops.leader_epoch != UNKNOWN))
         if not len(rows) or patience < 0:
             return NOTHING, NOTHING
         last = rows[np.argmax(ops.returned[rows])]

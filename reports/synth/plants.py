@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from highwater.reports.rules.rule import Rule
 from highwater.reports.synth.context import Actor, Stage
 from highwater.reports.synth.scenario import Story
 
@@ -317,24 +318,50 @@ def topic_reborn(s: Story) -> Actor:
     yield from s.fetch(0, {0: b, 1: a})
 
 
-PLANTS: Final[dict[int, Callable[[Story], Actor]]] = dict(
-    enumerate(
-        (
-            inconsistent_offsets, duplicate, phantom_read, lost_write, unseen, truncated_after_read,
-            nonmonotonic_poll, poll_skip, int_nonmonotonic_poll, nonmonotonic_send, int_send_skip, producer_reorder,
-            append_inversion, stale_read, future_read, high_watermark_regression, aborted_read, precommitted_read,
-            early_read, torn_transaction, circle, double_processing, abort_rewind, commit_ahead,
-            committed_offset_regression, double_ownership, zombie_commit, epoch_safety, hanging_transaction, stuck,
-            duplicate_producer_id, forgotten_commit, silent_reset, early_retention, resurrected_record,
-            replica_divergence, aborted_offsets_visible, topic_reborn,
-        ),
-        1,
-    )
-)  # fmt: skip
-"""By the number of the rule."""
+PLANTS: Final[dict[int, Callable[[Story], Actor]]] = {
+    Rule.INCONSISTENT_OFFSETS: inconsistent_offsets,
+    Rule.DUPLICATE: duplicate,
+    Rule.PHANTOM_READ: phantom_read,
+    Rule.LOST_WRITE: lost_write,
+    Rule.UNSEEN: unseen,
+    Rule.TRUNCATED_AFTER_READ: truncated_after_read,
+    Rule.NONMONOTONIC_POLL: nonmonotonic_poll,
+    Rule.POLL_SKIP: poll_skip,
+    Rule.INT_NONMONOTONIC_POLL: int_nonmonotonic_poll,
+    Rule.NONMONOTONIC_SEND: nonmonotonic_send,
+    Rule.INT_SEND_SKIP: int_send_skip,
+    Rule.PRODUCER_REORDER: producer_reorder,
+    Rule.APPEND_INVERSION: append_inversion,
+    Rule.STALE_READ: stale_read,
+    Rule.FUTURE_READ: future_read,
+    Rule.HIGH_WATERMARK_REGRESSION: high_watermark_regression,
+    Rule.ABORTED_READ: aborted_read,
+    Rule.PRECOMMITTED_READ: precommitted_read,
+    Rule.EARLY_READ: early_read,
+    Rule.TORN_TRANSACTION: torn_transaction,
+    Rule.G1C: circle,
+    Rule.DOUBLE_PROCESSING: double_processing,
+    Rule.ABORT_REWIND: abort_rewind,
+    Rule.COMMIT_AHEAD: commit_ahead,
+    Rule.COMMITTED_OFFSET_REGRESSION: committed_offset_regression,
+    Rule.DOUBLE_OWNERSHIP: double_ownership,
+    Rule.ZOMBIE_COMMIT: zombie_commit,
+    Rule.EPOCH_SAFETY: epoch_safety,
+    Rule.HANGING_TRANSACTION: hanging_transaction,
+    Rule.STUCK: stuck,
+    Rule.DUPLICATE_PRODUCER_ID: duplicate_producer_id,
+    Rule.FORGOTTEN_COMMIT: forgotten_commit,
+    Rule.SILENT_RESET: silent_reset,
+    Rule.EARLY_RETENTION: early_retention,
+    Rule.RESURRECTED_RECORD: resurrected_record,
+    Rule.REPLICA_DIVERGENCE: replica_divergence,
+    Rule.ABORTED_OFFSETS_VISIBLE: aborted_offsets_visible,
+    Rule.TOPIC_REBORN: topic_reborn,
+}
+"""The scenario that plants each rule's anomaly."""
 
-SETTINGS: Final[dict[int, dict[str, Any]]] = {35: {"compaction": True}}
-"""What the header must say for a plant to be one."""
+SETTINGS: Final[dict[int, dict[str, Any]]] = {Rule.RESURRECTED_RECORD: {"compaction": True}}
+"""Header settings that a plant needs: without them its anomaly is none."""
 
 
 def plant(rule: int, number: int) -> Callable[[Stage], Actor]:

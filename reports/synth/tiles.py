@@ -76,7 +76,7 @@ def _operations(ops: Operations, tile: Tile, key: str, turn: int, copy: int) -> 
         "value": which * tile.values, "leader_epoch": turn * tile.epochs, "txn": which * tile.transactions,
         "at_ms": turn * tile.ms, "calm_ms": turn * tile.ms,
     }  # fmt: skip
-    told = {name: by for name, by in moves.items() if name not in OPTIONAL or ops.tells(name)}
+    told = {name: by for name, by in moves.items() if name not in OPTIONAL or ops.has_values(name)}
     return replace(
         ops,
         **{name: _moved(getattr(ops, name), by) for name, by in told.items()},

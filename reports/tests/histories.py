@@ -7,7 +7,7 @@ import msgspec
 
 from highwater.reports.columns import Operations
 from highwater.reports.ingest.events import Ingest
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.partition import check
 from highwater.spec.formats.history import NEMESIS, Config, Event, header
 
@@ -66,7 +66,7 @@ class History:
         reading.finish()
         return reading.build()["t-0"]
 
-    def found(self, *, acks_all: bool = True) -> list[Found]:
+    def found(self, *, acks_all: bool = True) -> list[RuleFindings]:
         return check(self.operations(), Promise(acks_all=acks_all))
 
     def rules(self, *, acks_all: bool = True) -> set[int]:

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import TOMBSTONE, Ints, Kind, Operations, Status
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.partition import check
 from highwater.reports.tests.brute import RULES, Brute
 from highwater.reports.tests.random_ops import operations, random_operations
 
 
-def _at_two_offsets(ops: Operations, found: Found) -> Ints:
+def _at_two_offsets(ops: Operations, found: RuleFindings) -> Ints:
     """Values that the second told of the offset, and the first of another."""
     values = []
     for first, second, offset in zip(found.first, found.second, found.offset, strict=True):
@@ -32,7 +32,7 @@ def _told(ops: Operations, row: int) -> list[tuple[int, int]]:
     return list(zip(ops.record_offset[mine].tolist(), ops.record_value[mine].tolist(), strict=True))
 
 
-CULPRITS: dict[int, Callable[[Operations, Found], Ints]] = {
+CULPRITS: dict[int, Callable[[Operations, RuleFindings], Ints]] = {
     1: lambda ops, found: found.offset,
     2: _at_two_offsets,
     34: lambda ops, found: ops.log_start_offset[found.first],

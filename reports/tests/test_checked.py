@@ -9,7 +9,7 @@ import pytest
 
 from highwater.reports.audit import audit
 from highwater.reports.execution import checkpoints as checked
-from highwater.reports.execution.partitions import Here
+from highwater.reports.execution.partitions import SameProcess
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.synth.write import synth_dataset
 
@@ -24,10 +24,12 @@ class Interrupted:
     def __init__(self, after: int | None = None) -> None:
         self.after, self.asked = after, list[str]()
 
-    def over(self, history: Ingested, work: Any, keys: Collection[str] | None = None) -> Iterable[tuple[str, Any]]:
-        if isinstance(work, checked.Keeping):
+    def map_partitions(
+        self, history: Ingested, work: Any, keys: Collection[str] | None = None
+    ) -> Iterable[tuple[str, Any]]:
+        if isinstance(work, checked.CheckpointedPass):
             self.asked = list(keys or ())
-        return self._some(Here().over(history, work, keys))
+        return self._some(SameProcess().map_partitions(history, work, keys))
 
     def _some(self, found: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
         yield from islice(found, self.after)
@@ -37,7 +39,7 @@ class Interrupted:
 
 @pytest.fixture
 def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(checked, "KEPT_FROM_ROWS", 0)
+    monkeypatch.setattr(checked, "CHECKPOINT_FROM_ROWS", 0)
     synth_dataset(tmp_path / "dataset", operations=200, seed=3, planted=PLANTED)
     return tmp_path / "dataset"
 
@@ -50,7 +52,7 @@ def interrupt(dataset: Path) -> list[Path]:
 
 
 def test_only_what_was_not_done_is_checked(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = audit(dataset, engine=Here())
+    whole = audit(dataset, engine=SameProcess())
     assert {finding.rule: finding.count for finding in whole.findings} == PLANTED
     before = set(dataset.iterdir())
     assert len(interrupt(dataset)) == DONE
@@ -58,7 +60,7 @@ def test_only_what_was_not_done_is_checked(dataset: Path, capsys: pytest.Capture
     rest = Interrupted()
     assert audit(dataset, engine=rest) == whole
     told = capsys.readouterr().err
-    assert told == f"going on: {DONE} of {DONE + len(rest.asked)} partitions were checked before\n"
+    assert told == f"resuming: {DONE} of {DONE + len(rest.asked)} partitions were checked before\n"
     assert set(dataset.iterdir()) == before
 
 
@@ -75,7 +77,7 @@ def test_what_was_found_under_another_promise_does_not_count(dataset: Path) -> N
     interrupt(dataset)
     other = Interrupted()
     assert audit(dataset, overrides={"acks": "1"}, engine=other) == audit(
-        dataset, overrides={"acks": "1"}, engine=Here()
+        dataset, overrides={"acks": "1"}, engine=SameProcess()
     )
     whole = Interrupted()
     audit(dataset, overrides={"acks": "0"}, engine=whole)

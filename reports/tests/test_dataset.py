@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing(path: Path, tmp_path: Pa
 
 def test_another_folder_is_not_overwritten(path: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(UsageError, match="something else"):
+    with pytest.raises(UsageError, match="other files"):
         ingest(path, out=tmp_path)
     assert (tmp_path / "mine").read_text() == "precious"
 

@@ -2,8 +2,8 @@
 
 import random
 
-from highwater.reports.execution.division.chunks import Parted
-from highwater.reports.execution.division.run import Divided
+from highwater.reports.execution.division.chunks import InMemoryChunks
+from highwater.reports.execution.division.run import DividedPartition
 from highwater.reports.rules.findings import Promise
 from highwater.reports.rules.partition import check
 from highwater.reports.tests.histories import PROMISED, History
@@ -35,7 +35,7 @@ def test_what_a_reader_was_given_last_is_carried_to_where_it_goes_on() -> None:
     history.poll(*((value, value) for value in range(6)), process=51)
     history.poll((1, 1), (2, 2), process=50)
     ops = history.operations()
-    divided = Divided.of(Parted(ops, [0, len(ops) - 1]), PROMISE)
+    divided = DividedPartition.of(InMemoryChunks(ops, [0, len(ops) - 1]), PROMISE)
     assert divided is not None
-    assert told(divided.look()) == told(check(ops, PROMISE))
-    assert 7 in {found.rule for found in divided.look()}
+    assert told(divided.check()) == told(check(ops, PROMISE))
+    assert 7 in {found.rule for found in divided.check()}

@@ -17,10 +17,10 @@ from highwater.reports.execution import partitions as spreading
 from highwater.reports.execution.division import kept_chunks as chunks
 from highwater.reports.execution.division import run as divided
 from highwater.reports.execution.engines import Pool, engine_for
-from highwater.reports.execution.partitions import Engine, Here
+from highwater.reports.execution.partitions import Engine, SameProcess
 from highwater.reports.ingest.history import Ingested
-from highwater.reports.rules.division import FirstLook, Look, OfColumns
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.view import View
 from highwater.reports.synth.write import synth_dataset
 from highwater.reports.verdicts import AuditResult
@@ -40,7 +40,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def here(dataset: Path) -> AuditResult:
-    result = audit(dataset, engine=Here())
+    result = audit(dataset, engine=SameProcess())
     assert {finding.rule: finding.count for finding in result.findings} == PLANTED
     return result
 
@@ -68,9 +68,11 @@ def small(monkeypatch: pytest.MonkeyPatch, dataset: Path) -> None:
 class InSlices:
     """Does what the others do with slices, in this process."""
 
-    def over(self, history: Ingested, work: Look[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]:
+    def map_partitions(
+        self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
+    ) -> Iterable[tuple[str, T]]:
         assert isinstance(history.partitions, Partitions)
-        return spreading.spread(map, history.partitions, Promise.of(history.config), work, keys)
+        return spreading.distribute(map, history.partitions, Promise.of(history.config), work, keys)
 
 
 def test_every_anomaly_is_found_in_slices(
@@ -119,7 +121,7 @@ def kill_myself(key: str, view: View) -> None:
 
 def test_a_worker_that_was_killed_is_told(dataset: Path, pool: Pool) -> None:
     with pytest.raises(UsageError, match="a worker was killed"):
-        list(pool.over(read_dataset(dataset), OfColumns(kill_myself, ())))
+        list(pool.map_partitions(read_dataset(dataset), ColumnTask(kill_myself, ())))
 
 
 @pytest.fixture(scope="module")
@@ -146,13 +148,13 @@ def test_spark_finds_the_same_in_divided_partitions(
     assert audit(dataset, engine=spark) == here
 
 
-class WorkerDies(FirstLook):
+class WorkerDies(FirstPass):
     """A look whose worker process is killed the first time."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
 
-    def __call__(self, key: str, view: View) -> list[Found]:
+    def __call__(self, key: str, view: View) -> list[RuleFindings]:
         if not self._mark.exists():
             self._mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -162,9 +164,9 @@ class WorkerDies(FirstLook):
 @pytest.mark.xdist_group("spark")
 def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_path: Path, spark: Engine) -> None:
     history = read_dataset(dataset)
-    found = dict(spark.over(history, WorkerDies(tmp_path / "killed")))
+    found = dict(spark.map_partitions(history, WorkerDies(tmp_path / "killed")))
     assert (tmp_path / "killed").exists()
-    assert rows(found) == rows(dict(Here().over(history, FirstLook())))
+    assert rows(found) == rows(dict(SameProcess().map_partitions(history, FirstPass())))
 
 
 @pytest.mark.parametrize(("name", "conf"), [("flink", ()), ("spark", ("colour",))])

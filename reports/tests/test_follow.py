@@ -13,7 +13,7 @@ from highwater.reports.audit import audit
 from highwater.reports.execution.engines import Pool
 from highwater.reports.execution.partitions import Engine
 from highwater.reports.execution.spark import Spark
-from highwater.reports.follow import END, Arrivals, follow, looked_for
+from highwater.reports.follow import END, Arrivals, follow, poll_folder
 from highwater.reports.streaming import Streamed
 from highwater.reports.synth.write import synth
 from highwater.reports.verdicts import AuditResult
@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def arrivals_of(engine: Engine) -> Arrivals:
-    return Streamed(engine) if isinstance(engine, Spark) else looked_for
+    return Streamed(engine) if isinstance(engine, Spark) else poll_folder
 
 
 def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path, engine: Engine) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from highwater.reports.anomalies import anomalies
-from highwater.reports.rules.findings import NOBODY
+from highwater.reports.rules.findings import NO_ROW
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.histories import History
 
@@ -105,7 +105,7 @@ def test_its_witnesses_are_operations_of_the_history(rule: int, plant: Callable[
     rows = len(history.operations())
     (found, *_) = [each for each in history.found() if each.rule == rule and not each.information]
     assert all(0 <= row < rows for row in found.first)
-    assert all(row == NOBODY or 0 <= row < rows for row in found.second)
+    assert all(row == NO_ROW or 0 <= row < rows for row in found.second)
     if rule != 3:
         assert all(found.first != found.second)
 

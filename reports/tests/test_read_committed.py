@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Operations, Status
 from highwater.reports.rules import committed, log, register
-from highwater.reports.rules.findings import Found, Promise
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.view import View
 from highwater.reports.tests.random_ops import operations
 
@@ -139,8 +139,8 @@ def violated(ops: list[Op], promise: Promise) -> set[int]:
     return {each.rule for each in told if len(each.first) and not each.information}
 
 
-def _findings(result: Found | tuple[Found, ...]) -> tuple[Found, ...]:
-    return (result,) if isinstance(result, Found) else result
+def _findings(result: RuleFindings | tuple[RuleFindings, ...]) -> tuple[RuleFindings, ...]:
+    return (result,) if isinstance(result, RuleFindings) else result
 
 
 @given(st.randoms(use_true_random=False))

@@ -1,21 +1,20 @@
-"""A partition that is too large for a worker, divided so that the findings are exactly those of the undivided.
+"""Divide a partition that is too large for a worker into slices, with exactly the findings of the whole.
 
-Operations stand in a dataset in the order of their completion; a *chunk* is a run of them that a worker can hold. Every
-slice below is an ordinary `Operations` with a `View`, and the rules are those that check whole partitions: a table
-lists for each rule how it may be divided (`highwater.reports.rules.partition`). Each finding of the whole partition is
-found in some slice, no slice finds another, and `highwater.reports.rules.merge` reports each once, in an order that
+Operations are in a dataset in the order of their completion; a *chunk* is a run of consecutive ones that a worker can
+hold. Every slice below is an ordinary `Operations` with a `View`, and the rules are those for whole partitions: a table
+lists for each rule how it may be divided (`highwater.reports.rules.partition`). Each slice yields a subset of the
+findings, together the slices yield all of them, and `highwater.reports.rules.merge` reports each once, in an order that
 does not depend on the slices.
 
-1. *Survey* (`survey`), chunk by chunk: which offsets and values it tells, and which few rows others must know of. Those
-   are carried on to all later chunks: what each process read and wrote last, and who proved the largest offset of
-   each kind in each leader epoch. The maximum is associative, so what is carried from the parts is what is carried
-   from the whole.
-2. *Spans of offsets* (`spans`): each read is cut to its records in the span, and comes also where it passed over it
-   without a record there; where it began and what it went on from was worked out before it was cut. A value that is
-   told in two spans, or sent without a told offset, comes whole to every span that has it. A finding counts where its
-   offset is; so it counts once, and all that bears on it is there.
-3. *Times* (`times`): a chunk, what was carried to it, and the few rows of later chunks that were invoked in its time.
-   Reads and sends of one process are judged where they stand, bounds where they were invoked.
-4. *Columns* (`columns`): what must see all operations reads no records but the first and the last of each, and only
-   the columns that it names; of a history that tells nothing in them, nothing.
+1. *Survey* (`survey`), chunk by chunk: its offsets and values, and the few rows that other chunks need. These rows are
+   carried over to all later chunks: the last read and send of each process, and the proof of the largest offset of each
+   kind in each leader epoch. The maximum is associative, so carrying over parts gives the same as the whole.
+2. *Spans of offsets* (`spans`): each read is restricted to its records in the span, and is also part of a span that it
+   passed without a record; where it began and which read it continues is derived before. A value that is observed in
+   two spans, or sent without an acknowledged offset, comes with all its observations to every span that has it. A
+   finding counts in the span of its offset, so it counts once, and everything that concerns it is in that span.
+3. *Times* (`times`): a chunk, the rows carried over to it, and the few rows of other chunks invoked in its window.
+   Reads and sends of one process are judged in their own chunk, bounds in the window of their invocation.
+4. *Columns* (`times`): rules that need all operations read only the first and last record of each, and only the columns
+   that they name; if these columns have no values, they are skipped.
 """

@@ -1,4 +1,4 @@
-"""A partition chunk by chunk, and operations that remember which rows they are."""
+"""Access to a partition by chunks of consecutive rows, and operations with their row numbers."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ import numpy as np
 from highwater.reports.columns import (
     NOTHING,
     OPTIONAL,
+    OUTCOME_COLUMNS,
     RECORDS,
     ROW_COLUMNS,
-    STAMPED,
     UNKNOWN,
     Ints,
     Operations,
-    joined,
-    picked,
-    with_ends,
+    concatenate_operations,
+    keep_end_records,
+    take_rows,
 )
 from highwater.reports.rules.findings import Mask
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Operations of a partition, and their numbers among all of it."""
+    """Operations with their row numbers in the whole partition (int64, of equal length)."""
 
     ops: Operations
     number: Ints
@@ -34,38 +34,40 @@ class Rows:
         return len(self.number)
 
     def pick(self, rows: Ints, kept: Mask | None = None) -> "Rows":
-        """These, which ascend, and of their records those that are `kept`."""
-        return Rows(picked(self.ops, rows, kept), self.number[rows])
+        """Return these rows (increasing), with the records that `kept` masks."""
+        return Rows(take_rows(self.ops, rows, kept), self.number[rows])
 
 
-def together(parts: Iterable[Rows]) -> Rows:
-    some = list(parts)
-    return Rows(joined([part.ops for part in some]), np.concatenate([part.number for part in some]))
+def concatenate_rows(parts: Iterable[Rows]) -> Rows:
+    present = list(parts)
+    return Rows(
+        concatenate_operations([part.ops for part in present]), np.concatenate([part.number for part in present])
+    )
 
 
-Chosen = Callable[[Operations], Mask]
+RowFilter = Callable[[Operations], Mask]
 
 
-def some(rows: Rows, chosen: Chosen | None) -> Rows:
+def filter_rows(rows: Rows, chosen: RowFilter | None) -> Rows:
     return rows if chosen is None else rows.pick(np.flatnonzero(chosen(rows.ops)))
 
 
 class Chunks(Protocol):
-    """What workers are given to read a partition with."""
+    """Reader of one partition; it is pickled and sent to workers."""
 
     def __len__(self) -> int: ...
 
     def read(self, chunk: int) -> Rows: ...
 
-    def columns(self, names: Collection[str], chosen: Chosen | None = None) -> Rows:
-        """Only these columns, of all operations or those that are chosen, and of their records the ends."""
+    def columns(self, names: Collection[str], chosen: RowFilter | None = None) -> Rows:
+        """Read only these columns, of all operations or of the `chosen`, with the first and last record of each."""
 
-    def tells(self, *names: str) -> bool:
-        """May any operation say something in all of these columns?"""
+    def has_values(self, *names: str) -> bool:
+        """Return whether all of these columns may have a known value."""
 
 
-class Parted:
-    """Operations that are in memory, from row to row."""
+class InMemoryChunks:
+    """Chunks of operations in memory; `rows` are the first rows of the chunks."""
 
     def __init__(self, ops: Operations, rows: list[int]) -> None:
         self._ops, self._rows = ops, list(pairwise([*rows, len(ops)]))
@@ -75,27 +77,32 @@ class Parted:
 
     def read(self, chunk: int) -> Rows:
         rows = np.arange(*self._rows[chunk])
-        return Rows(picked(self._ops, rows), rows)
+        return Rows(take_rows(self._ops, rows), rows)
 
-    def columns(self, names: Collection[str], chosen: Chosen | None = None) -> Rows:
-        return some(Rows(only(self._ops, names), np.arange(len(self._ops))), chosen)
+    def columns(self, names: Collection[str], chosen: RowFilter | None = None) -> Rows:
+        return filter_rows(Rows(select_columns(self._ops, names), np.arange(len(self._ops))), chosen)
 
-    def tells(self, *names: str) -> bool:
-        return all(self._ops.tells(name) for name in names)
+    def has_values(self, *names: str) -> bool:
+        return all(self._ops.has_values(name) for name in names)
 
 
 ALWAYS: Final = {"kind", "status"}
 
 
-def only(ops: Operations, names: Collection[str]) -> Operations:
-    """These columns, and what operations are; of their records the ends, or none. Other columns take no memory."""
-    chosen = {*ALWAYS, *names, *(STAMPED if "txn" in names else ()), *(RECORDS if "record_count" in names else ())}
-    ops = filled({name: getattr(ops, name) for name in chosen if ops.tells(name)}, len(ops))
-    return with_ends(ops) if "record_count" in chosen else ops
+def select_columns(ops: Operations, names: Collection[str]) -> Operations:
+    """Keep these columns, kind and status, and the first and last record of each row; others become unknown."""
+    chosen = {
+        *ALWAYS,
+        *names,
+        *(OUTCOME_COLUMNS if "txn" in names else ()),
+        *(RECORDS if "record_count" in names else ()),
+    }
+    ops = fill_missing_columns({name: getattr(ops, name) for name in chosen if ops.has_values(name)}, len(ops))
+    return keep_end_records(ops) if "record_count" in chosen else ops
 
 
-def filled(columns: dict[str, Ints], rows: int) -> Operations:
-    """With cells that take no memory where a column is not known."""
+def fill_missing_columns(columns: dict[str, Ints], rows: int) -> Operations:
+    """Return operations in which missing columns are one broadcast cell, which takes no memory."""
     zero, unknown = (np.broadcast_to(np.int64(cell), rows) for cell in (0, UNKNOWN))
     missing = {name: unknown for name in ROW_COLUMNS if name not in OPTIONAL} | {"record_count": zero}
     return Operations(**missing | dict.fromkeys(RECORDS, NOTHING) | columns)

@@ -1,22 +1,22 @@
-"""A span of offsets as a view: reads cut to it, and all that is told of the values in it."""
+"""Build the view of a span of offsets: reads restricted to it, and all observations of the values in it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from highwater.reports.columns import UNKNOWN, Ints, Kind, Status, picked
-from highwater.reports.execution.division.chunks import Chunks, Rows, together
+from highwater.reports.columns import UNKNOWN, Ints, Kind, Status, take_rows
+from highwater.reports.execution.division.chunks import Chunks, Rows, concatenate_rows
 from highwater.reports.execution.division.plan import Span
 from highwater.reports.execution.division.survey import SENDS, passed
-from highwater.reports.rules.findings import NOBODY, Mask, Promise, distinct
+from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
 from highwater.reports.rules.polls import Jumps
 from highwater.reports.rules.view import Reading, View
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What needs all operations and was worked out before, in numbers of rows."""
+    """Facts derived from all operations before the spans are checked, in row numbers of the partition."""
 
     stuck: tuple[Ints, Ints]
     jumps: Jumps
@@ -24,7 +24,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Of one chunk what bears on the span. Rows are those of `rows`, what a read went on from is a number."""
+    """The part of a chunk that concerns the span. Columns hold positions in `rows`; `before` holds row numbers."""
 
     rows: Rows
     read: Ints
@@ -32,38 +32,38 @@ class _Part:
     first: Ints
     last: Ints
     before: Ints
-    silent: Ints
-    disordered: Ints
+    empty_reads: Ints
+    unordered_reads: Ints
 
 
 class SpanView(View):
-    """`number` tells which row of the partition each row here is; some are only named."""
+    """A view with `number`, the partition row of each row; rows behind the last operation are only referred to."""
 
     number: Ints
 
-    def numbered(self, rows: Ints) -> Ints:
-        return np.where(rows == NOBODY, NOBODY, self.number[rows])
+    def to_partition_rows(self, rows: Ints) -> Ints:
+        return np.where(rows == NO_ROW, NO_ROW, self.number[rows])
 
 
 def span_view(chunks: Chunks, span: Span, facts: Facts, promise: Promise) -> SpanView:
     parts = [_part(chunks.read(chunk), known, span, promise) for chunk, known in span.chunks]
-    rows = together([*(part.rows for part in parts), _marked(span.neighbour)])
+    rows = concatenate_rows([*(part.rows for part in parts), _marked(span.neighbour)])
     starts = np.cumsum([0, *(len(part.rows) for part in parts)])[:-1].tolist()
 
     def local(name: str) -> Ints:
         return np.concatenate([getattr(part, name) + start for part, start in zip(parts, starts, strict=True)])
 
-    def told(name: str) -> Ints:
+    def column(name: str) -> Ints:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    ops, read, before = rows.ops, local("read"), told("before")
+    ops, read, before = rows.ops, local("read"), column("before")
     order = np.lexsort((read, ops.run[read], ops.process[read]))
     read, before = read[order], before[order]
-    named = distinct(np.concatenate([before[before != NOBODY], facts.jumps.row, facts.jumps.furthest]))
+    named = distinct(np.concatenate([before[before != NO_ROW], facts.jumps.row, facts.jumps.furthest]))
 
     def place(numbers: Ints) -> Ints:
-        """Of rows that are only named: behind all others."""
-        return np.where(numbers == NOBODY, NOBODY, len(rows) + np.searchsorted(named, numbers))
+        """Return positions behind all operations for rows that are only referred to."""
+        return np.where(numbers == NO_ROW, NO_ROW, len(rows) + np.searchsorted(named, numbers))
 
     start = np.cumsum(ops.record_count) - ops.record_count
     jumps = facts.jumps
@@ -72,34 +72,34 @@ def span_view(chunks: Chunks, span: Span, facts: Facts, promise: Promise) -> Spa
         "span": span.span,
         "neighbour": np.arange(len(rows) - len(span.neighbour), len(rows)),
         "log_start": span.log_start,
-        "silent": local("silent"),
-        "disordered": local("disordered"),
+        "empty_reads": local("empty_reads"),
+        "unordered_reads": local("unordered_reads"),
         "stuck": (facts.stuck[0][:0], np.flatnonzero(np.isin(rows.number, facts.stuck[1]))),
         "jumps": Jumps(place(jumps.row), place(jumps.furthest), jumps.due, jumps.first, jumps.who),
         "reading": Reading(
-            read, told("begins")[order], told("first")[order], told("last")[order], place(before), start[read]
+            read, column("begins")[order], column("first")[order], column("last")[order], place(before), start[read]
         ),
     }
     return SpanView(ops, promise, **known)
 
 
 def _marked(rows: Rows) -> Rows:
-    """As operations that no rule looks at by itself."""
+    """Return the rows with an unknown kind, so that no rule selects them."""
     return Rows(replace(rows.ops, kind=np.full(len(rows), UNKNOWN)), rows.number)
 
 
 def _part(own: Rows, known: Rows, span: Span, promise: Promise) -> _Part:
-    both = together([known, own])
+    both = concatenate_rows([known, own])
     view = View(both.ops, promise)
     ops, mine = view.ops, len(known)
-    kept = _within(ops.record_offset, span) | (view.read_value & np.isin(ops.record_value, span.values))
-    kept &= view.record_row >= mine
+    in_slice = _within(ops.record_offset, span) | (view.read_value & np.isin(ops.record_value, span.values))
+    in_slice &= view.record_row >= mine
     rows, first, last = passed(view)
     near = (rows >= mine) & (first <= span.span[1]) & (last >= span.span[0])
     reads = near[: len(view.reading.row)]
-    silent = rows[len(reads) :][near[len(reads) :]]
+    empty_reads = rows[len(reads) :][near[len(reads) :]]
     chosen = np.zeros(len(ops), bool)
-    chosen[view.record_row[kept]] = True
+    chosen[view.record_row[in_slice]] = True
     chosen[rows[near]] = True
     chosen |= (ops.kind == Kind.DUMP) & (ops.status == Status.OK)
     chosen |= (ops.kind == Kind.SEND) & (ops.offset != UNKNOWN) & _within(ops.offset, span)
@@ -107,15 +107,15 @@ def _part(own: Rows, known: Rows, span: Span, promise: Promise) -> _Part:
     chosen[:mine] = False
     here = np.flatnonzero(chosen)
     before = view.reading.before[reads]
-    slot = {"read": view.reading.row[reads], "silent": silent}
-    slot["disordered"] = view.disordered[np.isin(view.disordered, here)]
+    slot = {"read": view.reading.row[reads], "empty_reads": empty_reads}
+    slot["unordered_reads"] = view.unordered_reads[np.isin(view.unordered_reads, here)]
     return _Part(
-        rows=Rows(picked(ops, here, kept), both.number[here]),
+        rows=Rows(take_rows(ops, here, in_slice), both.number[here]),
         begins=view.reading.begins[reads],
         first=view.reading.first[reads],
         last=view.reading.last[reads],
-        before=np.where(before == NOBODY, NOBODY, both.number[before]),
-        **{name: np.searchsorted(here, each) for name, each in slot.items()},
+        before=np.where(before == NO_ROW, NO_ROW, both.number[before]),
+        **{name: np.searchsorted(here, places) for name, places in slot.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""What a chunk tells to the others: the offsets and values in it, and the few rows that they must know of."""
+"""Survey a chunk: its offsets and values, and the few rows that other chunks need."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Ints, Kind, Status, with_ends
+from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Ints, Kind, Status, keep_end_records
 from highwater.reports.execution.division.chunks import Chunks, Rows
-from highwater.reports.rules.findings import NOBODY, Bounds, Promise, distinct, first_of_each
+from highwater.reports.rules.findings import NO_ROW, Bounds, Promise, distinct, first_of_each
 from highwater.reports.rules.register import lower_bounds
 from highwater.reports.rules.view import View
 
@@ -17,73 +17,75 @@ SENDS: Final = (Kind.SEND, Kind.FORMER)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Of one chunk. Where nothing was returned, `first` and `last` are `NEVER`, and so on; see `survey`."""
+    """Summary of one chunk; `first` and `last` are `NEVER` and -1 if no operation of it returned."""
 
     rows: tuple[int, int]
     first: int
     last: int
-    ascends: bool
+    sorted_by_return: bool
     offsets: tuple[int, int]
     log_start: int
-    carried: Rows
-    heads: Rows  # the first read of each process and run: where it began others know
+    carry_over: Rows
+    first_reads: Rows  # first read of each process and run; where it began depends on earlier chunks
     senders: Ints  # processes
     epochs: Ints
-    astray: Rows  # invoked before anything here was returned, or after
-    neighbours: Rows  # of each span the last acknowledged send of a transaction
+    outside_window: Rows  # rows invoked before the first return in the chunk, or after the last
+    neighbours: Rows  # last acknowledged send of a transaction in each span
     values: Ints
-    spans: Ints  # in which span each of `values` is told; -1: sent, and no offset told
+    spans: Ints  # span of each of `values`; -1: sent without an acknowledged offset
 
 
-def offsets_told(chunks: Chunks, chunk: int, every: int) -> Ints:
-    """One in so many of them."""
+def sample_offsets(chunks: Chunks, chunk: int, every: int) -> Ints:
+    """Return every `every`-th acknowledged or read offset of a chunk."""
     ops = chunks.read(chunk).ops
     sent = ops.offset[(ops.kind == Kind.SEND) & (ops.offset != UNKNOWN)]
     return np.concatenate([sent, ops.record_offset])[::every]
 
 
 def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey:
-    """`bounds` are the first offsets of all spans but the first."""
+    """Survey a chunk. `bounds` are the first offsets of all spans but the first."""
     rows = chunks.read(chunk)
     view = View(rows.ops, promise)
     ops, reading = view.ops, view.reading
     returned = ops.returned[ops.returned < NEVER]
     first, last = int(returned.min(initial=NEVER)), int(returned.max(initial=-1))
     values, spans = _values(view, bounds)
-    ends = Rows(with_ends(ops), rows.number)
+    ends = Rows(keep_end_records(ops), rows.number)
     return Survey(
         rows=(int(rows.number[0]), int(rows.number[-1]) + 1),
         first=first,
         last=last,
-        ascends=bool(np.all(np.diff(returned) >= 0)),
+        sorted_by_return=bool(np.all(np.diff(returned) >= 0)),
         offsets=_extent(view),
         log_start=view.log_start,
-        carried=carried(ends, promise),
-        heads=ends.pick(distinct(reading.row[reading.before == NOBODY])),
+        carry_over=carry_over(ends, promise),
+        first_reads=ends.pick(distinct(reading.row[reading.before == NO_ROW])),
         senders=distinct(ops.process[view.acked]),
         epochs=distinct(ops.leader_epoch),
-        astray=ends.pick(np.flatnonzero((ops.invoked < first) | (ops.invoked > last))),
+        outside_window=ends.pick(np.flatnonzero((ops.invoked < first) | (ops.invoked > last))),
         neighbours=ends.pick(_neighbours(view, bounds)),
         values=values,
         spans=spans,
     )
 
 
-def carried(rows: Rows, promise: Promise) -> Rows:
-    """Of these rows those that matter to all that follow. Of what is carried from parts it gives that of the whole."""
+def carry_over(rows: Rows, promise: Promise) -> Rows:
+    """Return the rows that later chunks may need. Associative: it may be applied to the results of parts."""
     view = View(rows.ops, promise)
     ops, reading = view.ops, view.reading
-    last_read = np.append(reading.before[1:] == NOBODY, True)[: len(reading.row)]
+    last_read = np.append(reading.before[1:] == NO_ROW, True)[: len(reading.row)]
     largest = [_largest(bounds, ops.leader_epoch[bounds.row]) for bounds in lower_bounds(view)]
     return rows.pick(distinct(np.concatenate([reading.row[last_read], _last_sent(view), *largest])))
 
 
-def needed(rows: Rows, survey: Survey, astray: Rows, promise: Promise) -> Rows:
-    """Of what was carried to a chunk that which has to do with anything in it, or invoked in its time."""
+def select_carried(rows: Rows, survey: Survey, outside_window: Rows, promise: Promise) -> Rows:
+    """Return the carried-over rows that concern a chunk, or rows invoked in its window."""
     view = View(rows.ops, promise)
     ops, read, sent = view.ops, view.reading.row, _last_sent(view)
-    epochs = np.union1d(survey.epochs, astray.ops.leader_epoch)
-    goes_on = np.isin(_runs(ops.process[read], ops.run[read]), _runs(survey.heads.ops.process, survey.heads.ops.run))
+    epochs = np.union1d(survey.epochs, outside_window.ops.leader_epoch)
+    goes_on = np.isin(
+        _runs(ops.process[read], ops.run[read]), _runs(survey.first_reads.ops.process, survey.first_reads.ops.run)
+    )
     chosen = [read[goes_on], sent[np.isin(ops.process[sent], survey.senders)]]
     for bounds in lower_bounds(view):
         epoch = ops.leader_epoch[bounds.row]
@@ -99,7 +101,7 @@ def _runs(process: Ints, run: Ints) -> Ints:
 
 
 def _last_sent(view: View) -> Ints:
-    """Of each process."""
+    """Return the last acknowledged send of each process."""
     acked = view.acked[np.argsort(view.ops.process[view.acked], kind="stable")]
     process = view.ops.process[acked]
     last: Ints = acked[np.append(process[1:] != process[:-1], True)[: len(acked)]]
@@ -107,13 +109,13 @@ def _last_sent(view: View) -> Ints:
 
 
 def _largest(bounds: Bounds, epoch: Ints) -> Ints:
-    """The rows that came first to the largest of each epoch."""
+    """Return for each epoch the earliest row with the largest bound."""
     order = np.lexsort((bounds.time, -bounds.z, epoch))
     return bounds.row[order][first_of_each(epoch[order])]
 
 
 def _extent(view: View) -> tuple[int, int]:
-    """The first and the last offset that it has to do with; no offset lies in an empty one."""
+    """Return the first and last offset that the chunk concerns; (`NEVER`, `UNKNOWN`) if none."""
     low, high = [], []
     for first, last in _extents(view):
         low.append(int(first.min(initial=NEVER)))
@@ -133,7 +135,7 @@ def _extents(view: View) -> Iterator[tuple[Ints, Ints]]:
 
 
 def passed(view: View) -> tuple[Ints, Ints, Ints]:
-    """Rows of reads, and the first and last offset that each proves something of, or has a record at."""
+    """Return rows of reads, and the first and last offset that each covers or has a record at."""
     rows, start, end = view.covered
     reads = len(view.reading.row)
     first = np.concatenate([np.minimum(start[:reads], view.reading.first), start[reads:]])
@@ -141,7 +143,7 @@ def passed(view: View) -> tuple[Ints, Ints, Ints]:
 
 
 def _neighbours(view: View, bounds: Ints) -> Ints:
-    """Of each span the row with the largest offset."""
+    """Return for each span the transactional send with the largest offset."""
     ops = view.ops
     rows = view.acked[ops.txn[view.acked] != UNKNOWN]
     order = np.argsort(ops.offset[rows], kind="stable")[::-1]
@@ -150,13 +152,13 @@ def _neighbours(view: View, bounds: Ints) -> Ints:
 
 
 def _values(view: View, bounds: Ints) -> tuple[Ints, Ints]:
-    """Each value in each span once."""
+    """Return distinct (value, span) pairs, sorted."""
     ops = view.ops
-    told = view.read_value & (ops.record_value != TOMBSTONE)
+    read_values = view.read_value & (ops.record_value != TOMBSTONE)
     sent = np.flatnonzero(np.isin(ops.kind, SENDS) & (ops.value != TOMBSTONE))
     placed = np.where(ops.kind[sent] == Kind.SEND, ops.offset[sent], UNKNOWN)
-    value = np.concatenate([ops.value[sent], ops.record_value[told]])
-    offset = np.concatenate([placed, ops.record_offset[told]])
+    value = np.concatenate([ops.value[sent], ops.record_value[read_values]])
+    offset = np.concatenate([placed, ops.record_offset[read_values]])
     span = np.where(offset == UNKNOWN, UNKNOWN, np.searchsorted(bounds, offset, "right")).astype(np.int32)
     order = np.lexsort((span, value))
     value, span = value[order], span[order]

@@ -1,4 +1,4 @@
-"""A time as a view, and all operations by a few columns; both know what the spans told of values."""
+"""Build the view of a time window, and the view of all operations in a few columns; both use results of the spans."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,15 +7,15 @@ from typing import ClassVar
 import numpy as np
 
 from highwater.reports.columns import NOTHING, UNKNOWN, Ints
-from highwater.reports.execution.division.chunks import Chosen, Chunks, Rows, together
+from highwater.reports.execution.division.chunks import Chunks, RowFilter, Rows, concatenate_rows
 from highwater.reports.execution.division.plan import Time
-from highwater.reports.rules.findings import NOBODY, Mask, Promise
-from highwater.reports.rules.view import View, in_order_of_reads
+from highwater.reports.rules.findings import NO_ROW, Mask, Promise
+from highwater.reports.rules.view import View, sort_by_read
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What spans told of values, in numbers of rows: the offsets of sends that were told none, and early reads."""
+    """Results of the spans, in row numbers: read offsets of unacknowledged sends, and pairs of early reads."""
 
     sends: Ints
     offsets: Ints
@@ -25,38 +25,40 @@ class Values:
     EARLY: ClassVar = ("early_sends", "early_reads")
 
     def of(self, first: int, end: int, others: Ints) -> "Values":
-        """Of the sends in these rows, and of others."""
+        """Return the values of the sends in rows [first, end), and of the sends in `others`."""
         mine = ((self.sends >= first) & (self.sends < end)) | np.isin(self.sends, others)
         return Values(self.sends[mine], self.offsets[mine], NOTHING, NOTHING)
 
 
 class Slice(View):
+    """A view of some rows of a partition that uses results of the spans."""
+
     def __init__(self, rows: Rows, promise: Promise, values: Values) -> None:
         super().__init__(rows.ops, promise)
         self.number, self._values = rows.number, values
 
-    def numbered(self, rows: Ints) -> Ints:
-        return np.where(rows == NOBODY, NOBODY, self.number[rows])
+    def to_partition_rows(self, rows: Ints) -> Ints:
+        return np.where(rows == NO_ROW, NO_ROW, self.number[rows])
 
     @cached_property
     def send_offset(self) -> Ints:
         offset: Ints = self.ops.offset[self.sends].copy()
         known = self._values
         if len(known.sends):
-            untold = np.flatnonzero(offset == UNKNOWN)
-            number = self.number[self.sends[untold]]
+            unacknowledged = np.flatnonzero(offset == UNKNOWN)
+            number = self.number[self.sends[unacknowledged]]
             slot = np.minimum(np.searchsorted(known.sends, number), len(known.sends) - 1)
-            offset[untold] = np.where(known.sends[slot] == number, known.offsets[slot], UNKNOWN)
+            offset[unacknowledged] = np.where(known.sends[slot] == number, known.offsets[slot], UNKNOWN)
         return offset
 
     @cached_property
     def early(self) -> tuple[Ints, Ints]:
-        """Only where all rows are here, and so have their own numbers."""
-        return in_order_of_reads(self._values.early_sends, self._values.early_reads)
+        """Early reads of the whole partition; valid only in a view of all rows, where rows are their own numbers."""
+        return sort_by_read(self._values.early_sends, self._values.early_reads)
 
 
 class TimeView(Slice):
-    """`own` tells which rows stand in it, `invoked_here` which were invoked in its time."""
+    """A view of a chunk and related rows: `own` masks rows of the chunk, `invoked_here` those invoked in its window."""
 
     own: Mask
     invoked_here: Mask
@@ -64,10 +66,10 @@ class TimeView(Slice):
 
 def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise) -> TimeView:
     own = chunks.read(time.chunk)
-    number = time.astray.number
-    before = (number < own.number[0]) & ~np.isin(number, time.carried.number)
-    before, behind = (time.astray.pick(np.flatnonzero(mask)) for mask in (before, number > own.number[-1]))
-    rows = together([time.carried, before, own, behind])
+    number = time.outside_window.number
+    before = (number < own.number[0]) & ~np.isin(number, time.carry_over.number)
+    before, behind = (time.outside_window.pick(np.flatnonzero(mask)) for mask in (before, number > own.number[-1]))
+    rows = concatenate_rows([time.carry_over, before, own, behind])
     view = TimeView(rows, promise, values)
     first, end = time.window
     view.own = (rows.number >= own.number[0]) & (rows.number <= own.number[-1])
@@ -76,7 +78,7 @@ def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise) -> T
 
 
 def columns_view(
-    chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise, chosen: Chosen | None = None
+    chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise, chosen: RowFilter | None = None
 ) -> Slice:
-    """All operations, or those that are chosen, by these columns."""
+    """Return a view of all operations, or of the `chosen`, with these columns only."""
     return Slice(chunks.columns(names, chosen), promise, values)

@@ -35,7 +35,7 @@ def rule(number: int) -> Callable[[Callable[["Brute"], Iterator[int]]], Callable
 
 class Brute:
     def __init__(self, ops: Operations, promise: Promise) -> None:
-        self.promise, self.told_txn = promise, ops.tells("txn")
+        self.promise, self.has_transactions = promise, ops.has_values("txn")
         names = [name for name in Operations.__dataclass_fields__ if name not in {"record_offset", "record_value"}]
         ends = [0, *ops.record_count.cumsum().tolist()]
         pairs = list(zip(ops.record_offset.tolist(), ops.record_value.tolist(), strict=True))

@@ -13,7 +13,7 @@ def _(b: Brute) -> Iterator[int]:
     committed = [(r, z) for r, z in b.lower() if r.isolation == Isolation.READ_COMMITTED]
     yield from broken(committed, stable, epoch=True)
     first = {s.txn: min(o.offset for o in b.acked if o.txn == s.txn) for s in b.acked if s.txn != UNKNOWN}
-    free = {s.offset for s in b.acked} - set(first.values()) if b.told_txn else set()
+    free = {s.offset for s in b.acked} - set(first.values()) if b.has_transactions else set()
     yield from broken(b.lower(), [(r, z) for r, z in stable if z in free], epoch=True)
 
 

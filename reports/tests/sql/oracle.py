@@ -69,7 +69,7 @@ def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
     columns: dict[str, Any] = {name: joined(name) for name in ROW_COLUMNS}
     columns["history"] = np.repeat(np.arange(len(views)), sizes)
     columns["row"] = np.concatenate([np.arange(size) for size in sizes])
-    columns["told_txn"] = np.repeat([view.told_txn for view in views], sizes)
+    columns["told_txn"] = np.repeat([view.has_transactions for view in views], sizes)
     columns |= {name: np.repeat([getattr(view.promise, name) for view in views], sizes) for name in PROMISED + LIMITS}
     ends = pa.array(np.concatenate([[0], np.cumsum(columns["record_count"])]).astype(np.int32))
     columns |= {name: pa.ListArray.from_arrays(ends, pa.array(joined(name))) for name in RECORDS}
