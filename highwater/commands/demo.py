@@ -184,7 +184,7 @@ class Demo:
         return f"{len(steps):,} steps {whole_run}; with line {dropped + 1} dropped {cut_run} at line {at}"
 
     def conform(self) -> str:
-        from highwater.conformance.runner import run_suite
+        from highwater.conformance.runner import Options, run_suite
 
         with self.console.status("raw frames, clause by clause") as status:
             done: list[str] = []
@@ -193,7 +193,7 @@ class Demo:
                 done.append(target)
                 status.update(f"raw frames, clause by clause: {len(done)} cases")
 
-            told = run_suite(["reference:3"], on_progress=on_progress)
+            told = run_suite(["reference:3"], Options(no_slow=True), on_progress)
         write_json(self.folder / "conform.json", told)
         verdicts = told["targets"][0]["verdicts"]
         self._expect(not verdicts.get("fail") and not verdicts.get("error"), "the reference broker breaks a clause")

@@ -17,7 +17,7 @@ from highwater.reports.synth.write import synth_dataset
 from highwater.reports.tests.random_ops import random_operations
 from highwater.reports.tests.sql.oracle import RULES, kernel_findings, sql_findings
 
-RANDOM = 1_000
+RANDOM = 400
 PLANTED = [{rule: 2 for rule in PLANTS if rule not in SETTINGS}, *({rule: 2} for rule in SETTINGS)]
 
 SMALL = (
