@@ -1,4 +1,4 @@
-"""The promise of the whole: a cluster of the reference broker keeps every clause that the suite knows."""
+"""A cluster of the reference broker keeps every clause."""
 
 from highwater.conformance.runner import run_suite
 from highwater.conformance.verdicts import exit_code
