@@ -10,7 +10,7 @@ from highwater.spec.guards import NONE_BECAUSE, Guard, load_guards
 
 
 def guards_with_cases() -> Iterator[tuple[str, str]]:
-    """Yield guards in `@defect(GuardOff(...))` with case ids; parsed, since only the suite's pytest can import cases."""
+    """Yield guards in `@defect(GuardOff(...))` with case ids; parsed, as only the suite's pytest can import cases."""
     for path in CASES.glob("test_*.py"):
         for case in ast.parse(path.read_text()).body:
             if isinstance(case, ast.FunctionDef):
