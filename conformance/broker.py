@@ -1,10 +1,10 @@
-"""A connection that knows what the broker advertises and how to ask the everyday things of one partition."""
+"""A connection that chooses versions by ApiVersions, with helpers for the usual requests on one partition."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from highwater.conformance.connection import OPEN, Access, Connection, Patience
+from highwater.conformance.connection import OPEN, Access, Connection, WaitLimit
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -30,27 +30,28 @@ from highwater.reference.wire.records import NewRecord, Record, batch_headers, b
 from highwater.reference.wire.registry import APIS, api_of
 
 T = TypeVar("T")
-Advertised = Mapping[int, tuple[int, int]]
+AdvertisedVersions = Mapping[int, tuple[int, int]]
 
-EVERYDAY: Final = {0: 12, 1: 12, 3: 8, 8: 9, 9: 9}
-"""The newest version that helpers use unless a case needs more. From the next one on Produce, Fetch and committed
-offsets name topics by id only (KIP-516), and a flexible Metadata that is wrong should fail its own cases, not all."""
-NEEDED: Final = {0: 3, 1: 4}
-"""What helpers write and read are record batches, which Produce and Fetch carry from here on (KIP-98)."""
+NEWEST_HELPER_VERSIONS: Final = {0: 12, 1: 12, 3: 8, 8: 9, 9: 9}
+"""By API key, the newest version that helpers use unless a case needs a newer one. Newer versions of Produce, Fetch and
+committed offsets name topics by id only (KIP-516). Metadata stays below its first flexible version, so that an error in
+the flexible format fails the cases about Metadata only."""
+OLDEST_HELPER_VERSIONS: Final = {0: 3, 1: 4}
+"""By API key, the oldest version that helpers use: Produce and Fetch have record batches since then (KIP-98)."""
 CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
 FEATURES_SINCE: Final = 3
-ASKS_BEFORE_IT_CREATES: Final = 4
+AUTO_CREATION_FLAG_SINCE: Final = 4
 SHORT_WAIT_MS: Final = 5
-"""Not 0, which has a case of its own: a broker that then reads nothing should not fail all others."""
+"""Not 0: a broker that returns nothing for max_wait_ms 0 should fail only the case about it."""
 NOW_MS: Final = 1_700_000_000_000
-"""A timestamp for records whose time does not matter."""
+"""A fixed timestamp for records, 14 November 2023."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One partition of a topic, and where its leader listens."""
+    """One partition of a topic and the address of its leader."""
 
     name: str
     leader: str
@@ -60,53 +61,55 @@ class Topic:
 
 
 def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> bytes:
-    """A record batch with keys `k0`, `k1`, ...; `fields` as in `build_batch`."""
+    """Build a record batch with keys `k0`, `k1`, ...; `fields` as in `build_batch`."""
     records: list[NewRecord] = [(timestamp_ms, b"k%d" % number, value, ()) for number, value in enumerate(values)]
     return build_batch(records, **fields)
 
 
 def records_of(data: bytes | None) -> list[Record]:
-    """All whole batches of a fetch, record by record."""
+    """Decode the records of all complete batches in the data of a Fetch."""
     return [record for position, _ in batch_headers(data or b"") for record in decode_records(data or b"", position)[1]]
 
 
 class Broker(Connection):
+    """A connection to a broker whose supported versions are known."""
+
     def __init__(
-        self, address: str, advertised: Advertised, *, timeout_s: float = 5.0, log: ExchangeLog | None = None,
-        patience: Patience | None = None, access: Access = OPEN,
+        self, address: str, advertised: AdvertisedVersions, *, timeout_s: float = 5.0, log: ExchangeLog | None = None,
+        wait_limit: WaitLimit | None = None, access: Access = OPEN,
     ) -> None:  # fmt: skip
-        super().__init__(address, timeout_s=timeout_s, log=log, patience=patience, access=access)
+        super().__init__(address, timeout_s=timeout_s, log=log, wait_limit=wait_limit, access=access)
         self.advertised = advertised
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:
-        """The newest version that both sides know; `Unsupported` without one."""
+        """Return the newest version that both sides support; raises Unsupported if there is none."""
         api = api_of(request)
         lowest, highest = self.advertised.get(api.key, (0, -1))
-        everyday = EVERYDAY.get(api.key, api.max_version)
-        needed = max(at_least, NEEDED.get(api.key, 0))
+        everyday = NEWEST_HELPER_VERSIONS.get(api.key, api.max_version)
+        needed = max(at_least, OLDEST_HELPER_VERSIONS.get(api.key, 0))
         newest = min(highest, api.max_version, everyday if needed <= everyday else api.max_version)
         if newest < max(lowest, api.min_version, needed):
             raise Unsupported(f"{api.name} v{needed} or newer is not advertised")
         return newest
 
     def need(self, request: type[Any], version: int) -> None:
-        """`Unsupported` unless this very version is advertised."""
+        """Raise Unsupported unless the broker advertises this version."""
         api = api_of(request)
         lowest, highest = self.advertised.get(api.key, (0, -1))
         if not lowest <= version <= highest:
             raise Unsupported(f"{api.name} v{version} is not advertised")
 
     def call(self, request: object, version: int | None = None, timeout_s: float | None = None) -> Any:
-        """One request and its reply, by default in the newest version."""
+        """Send a request and return the reply, by default in the newest common version."""
         chosen = self.version_of(type(request)) if version is None else version
         self.need(type(request), chosen)
         return self.exchange(request, chosen, timeout_s)
 
     def metadata(self, *names: str, version: int | None = None) -> MetadataResponse:
-        """Without creating them, where the version can say so."""
+        """Describe topics, without auto-creation from version 4 on."""
         chosen = self.version_of(MetadataRequest) if version is None else version
         topics = tuple(MetadataRequestTopic(name=name) for name in names)
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=chosen < ASKS_BEFORE_IT_CREATES)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=chosen < AUTO_CREATION_FLAG_SINCE)
         reply: MetadataResponse = self.call(request, chosen)
         return reply
 
@@ -115,8 +118,8 @@ class Broker(Connection):
         timeout_ms: int = 4000, partition: int | None = None,
     ) -> PartitionProduceResponse:  # fmt: skip
         reply = self.call(produce_request(topic, records, acks, timeout_ms, partition), version, timeout_ms / 1000 + 5)
-        answer: PartitionProduceResponse = only(only(reply.responses).partition_responses)
-        return answer
+        result: PartitionProduceResponse = only(only(reply.responses).partition_responses)
+        return result
 
     def fetch(
         self, topic: Topic, offset: int, *, max_wait_ms: int = SHORT_WAIT_MS, min_bytes: int = 1,
@@ -134,8 +137,8 @@ class Broker(Connection):
         reply = self.call(request, version, timeout_s)
         if reply.error_code:
             raise TargetFailure("error code of Fetch", expected="0", actual=str(reply.error_code))
-        answer: PartitionData = only(only(reply.responses).partitions)
-        return answer
+        result: PartitionData = only(only(reply.responses).partitions)
+        return result
 
     def list_offset(
         self, topic: Topic, timestamp: int, *, version: int | None = None, leader_epoch: int = -1
@@ -146,13 +149,13 @@ class Broker(Connection):
         request = ListOffsetsRequest(
             replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),)
         )
-        answer: ListOffsetsPartitionResponse = only(only(self.call(request, version).topics).partitions)
-        return answer
+        result: ListOffsetsPartitionResponse = only(only(self.call(request, version).topics).partitions)
+        return result
 
     def end_offset(self, topic: Topic) -> int:
-        answer = self.list_offset(topic, LATEST)
-        expect("error code of ListOffsets", 0, answer.error_code)
-        return answer.offset
+        result = self.list_offset(topic, LATEST)
+        expect("error code of ListOffsets", 0, result.error_code)
+        return result.offset
 
 
 def produce_request(
@@ -164,32 +167,34 @@ def produce_request(
 
 
 def only(items: tuple[T, ...]) -> T:
-    """The one thing that was asked for must be the one thing that is answered."""
+    """Return the only element; raises TargetFailure for any other number."""
     if len(items) != 1:
         raise TargetFailure("entries in the reply", expected="exactly 1", actual=str(len(items)))
     return items[0]
 
 
 def expect(what: str, expected: object, actual: object) -> None:
-    """`expected` may be a set of allowed values."""
+    """Raise TargetFailure unless `actual` equals `expected`, or is in it if it is a set."""
     allowed: Collection[object] = expected if isinstance(expected, set | frozenset) else (expected,)
     if actual not in allowed:
         raise TargetFailure(what, expected=" or ".join(sorted(map(str, allowed))), actual=str(actual))
 
 
-def advertised_by(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:
-    """What a broker says that it speaks, by key."""
+def advertised_versions(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:
+    """Return the version ranges of ApiVersions by API key, unknown keys left out."""
     with Connection(address, timeout_s=timeout_s, access=access) as connection:
         reply = connection.exchange(ApiVersionsRequest(), 0)
-    return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys if each.api_key in APIS}
+    return {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys if api.api_key in APIS}
 
 
-def features_of(address: str, access: Access = OPEN) -> dict[str, tuple[int, int]]:
-    """The feature levels that the cluster has settled on (KIP-584), lowest and highest; none before ApiVersions 3."""
+def read_finalized_features(address: str, access: Access = OPEN) -> dict[str, tuple[int, int]]:
+    """Return the finalised feature levels (KIP-584), lowest and highest; empty if ApiVersions 3 is not supported."""
     request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1")
     try:
         with Connection(address, access=access) as connection:
             reply = connection.exchange(request, FEATURES_SINCE)
     except TargetFailure:
         return {}
-    return {each.name: (each.min_version_level, each.max_version_level) for each in reply.finalized_features}
+    return {
+        feature.name: (feature.min_version_level, feature.max_version_level) for feature in reply.finalized_features
+    }

@@ -1,9 +1,9 @@
-"""Writes down on which releases of Apache Kafka each clause was seen to hold: `calibration.toml`.
+"""Record in `calibration.toml` on which releases of Apache Kafka each clause held or was broken.
 
     highwater conform apache-kafka:4.3.1:3 --json > run.json
     python -m highwater.conformance.calibrate run.json...
 
-No clause is a MUST that no real Apache Kafka of its era was seen to keep, or that one of them was seen to break.
+A clause may be a MUST only if it held on a release of Apache Kafka of its era and no such release broke it.
 """
 
 import json
@@ -27,7 +27,7 @@ HEAD: Final = """\
 # Written by `python -m highwater.conformance.calibrate`. `runs` lists the finalised feature levels and broker counts.
 """
 
-Seen = Literal["held", "broken"]
+Observation = Literal["held", "broken"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """`held` and `broken`: clause to releases."""
+    """Contents of `calibration.toml`; `held` and `broken` map clauses to releases."""
 
     runs: dict[str, Run] = {}
     held: dict[str, list[str]] = {}
@@ -52,31 +52,31 @@ def read_calibration(path: Path = CALIBRATION) -> Calibration:
     return msgspec.convert(tomllib.loads(path.read_text()), Calibration) if path.exists() else Calibration()
 
 
-def seen(cases: Iterable[CaseResult]) -> dict[str, Seen]:
-    """A clause is held when at least one of its cases passed and none failed; a flaky one is neither."""
+def observe_clauses(cases: Iterable[CaseResult]) -> dict[str, Observation]:
+    """Return what a run observed of each clause: held if a case passed and none failed, neither if one was flaky."""
     found: dict[str, set[CaseVerdict]] = {}
     for case in cases:
         found.setdefault(case.clause, set()).add(case.verdict)
-    told: dict[str, Seen] = {}
+    observations: dict[str, Observation] = {}
     for clause, verdicts in found.items():
         if verdicts & BROKEN:
-            told[clause] = "broken"
+            observations[clause] = "broken"
         elif CaseVerdict.PASS in verdicts and not verdicts & {CaseVerdict.FLAKY, CaseVerdict.ERROR}:
-            told[clause] = "held"
-    return told
+            observations[clause] = "held"
+    return observations
 
 
-def calibrated(before: Calibration, reports: Iterable[Report]) -> Calibration:
-    """A new run of a release takes the place of the one before."""
+def merge_reports(before: Calibration, reports: Iterable[Report]) -> Calibration:
+    """Merge reports into a calibration; a new run of a release replaces the earlier one."""
     runs = dict(before.runs)
-    by_release: dict[str, Mapping[str, Seen]] = {}
+    by_release: dict[str, Mapping[str, Observation]] = {}
     for report in reports:
         for target in report.targets:
             release = _release(target)
             runs[release] = Run(
                 target=target.target, started=report.run.started, suite=report.run.suite, features=target.features
             )
-            by_release[release] = seen(target.cases)
+            by_release[release] = observe_clauses(target.cases)
     return Calibration(
         runs=dict(sorted(runs.items())),
         held=_merged(before.held, by_release, "held"),
@@ -91,11 +91,14 @@ def _release(target: TargetReport) -> str:
 
 
 def _merged(
-    before: Mapping[str, list[str]], by_release: Mapping[str, Mapping[str, Seen]], kind: Seen
+    before: Mapping[str, list[str]], by_release: Mapping[str, Mapping[str, Observation]], kind: Observation
 ) -> dict[str, list[str]]:
-    merged = {clause: {each for each in releases if each not in by_release} for clause, releases in before.items()}
-    for release, told in by_release.items():
-        for clause, verdict in told.items():
+    merged = {
+        clause: {release_name for release_name in releases if release_name not in by_release}
+        for clause, releases in before.items()
+    }
+    for release, observations in by_release.items():
+        for clause, verdict in observations.items():
             if verdict == kind:
                 merged.setdefault(clause, set()).add(release)
     return {clause: sorted(merged[clause], key=_numbers) for clause in sorted(merged, key=_natural) if merged[clause]}
@@ -127,7 +130,7 @@ def write_calibration(found: Calibration, path: Path = CALIBRATION) -> None:
 
 def main() -> None:
     reports = [read_report(Path(name)) for name in sys.argv[1:]]
-    write_calibration(found := calibrated(read_calibration(), reports))
+    write_calibration(found := merge_reports(read_calibration(), reports))
     print(f"{len(found.held)} clauses held, {len(found.broken)} broken, on {', '.join(found.runs)}")
 
 

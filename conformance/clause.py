@@ -1,4 +1,4 @@
-"""What a case module needs to say: which clause a case holds a target to, and over which versions it sweeps."""
+"""Decorators for cases: the clause that a case checks, its Kafka versions, and the API versions that it covers."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -12,12 +12,12 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def clause(clause_id: str, variant: str = "") -> Callable[[F], F]:
-    """Mark a case. `variant` tells several cases of one clause apart: `FRM-3[split]`."""
+    """Mark a case with its clause; `variant` distinguishes several cases of one clause: `FRM-3[split]`."""
     return pytest.mark.clause(clause_id, variant)
 
 
 def era(since: str = "", until: str = "") -> pytest.MarkDecorator:
-    """Narrow the era of one case, or with `marks=` of one of its parameters, within that of its clause."""
+    """Limit a case, or with `marks=` one of its parameters, to fewer Kafka versions than its clause."""
     return pytest.mark.era(since, until)
 
 
@@ -25,13 +25,15 @@ CODECS: Final = [
     pytest.param(codec, id=codec.name.lower(), marks=[era(since="2.1")] if codec is Compression.ZSTD else [])
     for codec in Compression
 ]
-"""Parameters of a case that goes through every compression; zstd came with KIP-110."""
+"""Parameters of a case that runs with every codec; zstd exists since KIP-110."""
 KRAFT: Final = era(since="3.3")
-"""The quorum's controller tells apart what the one that kept its state in ZooKeeper did not, or told otherwise."""
+"""For cases in which the KRaft controller returns other errors than the one that used ZooKeeper."""
 
 
 def sweep(request: type[Any], first: int = 0, last: int | None = None) -> Callable[[F], F]:
-    """Run a case once for each version; those that the target does not advertise are `unsupported`."""
+    """Run a case once for each API version; versions that the target does not advertise are `unsupported`."""
     api = api_of(request)
     versions = range(max(first, api.min_version), (api.max_version if last is None else last) + 1)
-    return pytest.mark.parametrize("version", [pytest.param(each, id=f"{api.name} v{each}") for each in versions])
+    return pytest.mark.parametrize(
+        "version", [pytest.param(version, id=f"{api.name} v{version}") for version in versions]
+    )

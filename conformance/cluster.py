@@ -1,4 +1,4 @@
-"""The target as a case sees it: connections to the right broker, topics and groups of its own, and their removal."""
+"""The cluster that a case tests: connects to brokers, creates topics and groups, and deletes them afterwards."""
 
 import itertools
 import time
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from highwater.conformance.broker import LATEST, Advertised, Broker, Topic, expect, only
-from highwater.conformance.connection import Patience, access_of
+from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, only
+from highwater.conformance.connection import WaitLimit, access_of
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import Target
@@ -33,8 +33,8 @@ T = TypeVar("T")
 POLL_S: Final = 0.05
 INVALID_CONFIG: Final = 40
 NOT_CONTROLLER: Final = 41
-DELETION_MS: Final = 3_000
-"""Sooner than we give up: a deletion that waits for a broker is answered in time."""
+DELETION_TIMEOUT_MS: Final = 3_000
+"""Shorter than the reply timeout: the controller answers even if it waits for a stopped broker."""
 NOT_YET_LEADER: Final = (3, 6)
 NOT_COORDINATING: Final = (14, 15, 16)
 DESCRIBE_GROUPS: Final = 15
@@ -43,32 +43,32 @@ TOPICS_BY_STATE: Final = 6
 
 
 class Cluster:
-    """One for each case. `close` removes what the case made, unless it is to be kept."""
+    """The target of one case; `close` restarts stopped nodes and deletes topics and groups, unless `keep` is set."""
 
     def __init__(
-        self, target: Target, advertised: Advertised, *, timeout_s: float = 5.0, keep: bool = False,
-        patience: Patience | None = None,
+        self, target: Target, advertised: AdvertisedVersions, *, timeout_s: float = 5.0, keep: bool = False,
+        wait_limit: WaitLimit | None = None,
     ) -> None:  # fmt: skip
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
-        self.patience = patience or Patience()
+        self.wait_limit = wait_limit or WaitLimit()
         self.log = ExchangeLog()
         self._prefix = f"hw-{uuid.uuid4().hex[:10]}"
         self._counter = itertools.count(1)
-        self._open: list[Broker] = []
+        self._connections: list[Broker] = []
         self._topics: list[str] = []
         self._groups: list[str] = []
-        self._down: set[int] = set()
-        self._paused: set[int] = set()
+        self._stopped_nodes: set[int] = set()
+        self._paused_nodes: set[int] = set()
 
     # -- brokers -------------------------------------------------------------------------------------
 
     def connect(self, address: str | None = None, timeout_s: float | None = None) -> Broker:
-        """A new connection, closed at the end of the case; by default to the first broker that is up."""
+        """Open a connection, by default to the first broker that is up; it is closed at the end of the case."""
         broker = Broker(
             address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log,
-            patience=self.patience, access=access_of(self.target.command_config),
+            wait_limit=self.wait_limit, access=access_of(self.target.command_config),
         )  # fmt: skip
-        self._open.append(broker)
+        self._connections.append(broker)
         return broker
 
     def any_address(self) -> str:
@@ -76,11 +76,11 @@ class Cluster:
 
     def need_brokers(self, count: int) -> None:
         if len(self.target.addresses) < count:
-            raise Unsupported(f"needs {count} brokers, the target has {len(self.target.addresses)}")
+            raise Unsupported(f"the case needs {count} brokers, the target has {len(self.target.addresses)}")
 
     def need(self, capability: str) -> None:
         if capability not in self.target.capabilities:
-            raise Unsupported(f"the target offers no {capability}")
+            raise Unsupported(f"the target has no {capability} capability")
 
     def setting(self, name: str) -> int:
         if name not in self.target.settings:
@@ -88,36 +88,36 @@ class Cluster:
         return self.target.settings[name]
 
     def stop(self, node: int) -> None:
-        self._down.add(node)
+        self._stopped_nodes.add(node)
         self.target.stop_node(node)
 
     def kill(self, node: int) -> None:
-        self._down.add(node)
+        self._stopped_nodes.add(node)
         self.target.kill_node(node)
 
     def start(self, node: int) -> None:
-        """Back, and known to the others again."""
+        """Start the node and wait until all brokers that are up list it in Metadata."""
         self.target.start_node(node)
-        self.eventually(f"broker {node} to be known to all", lambda: self._is_back(node), 20.0)
-        self._down.discard(node)
+        self.eventually(f"broker {node} in the Metadata of every broker", lambda: self._is_back(node), 20.0)
+        self._stopped_nodes.discard(node)
 
     def _is_back(self, node: int) -> bool:
         access = access_of(self.target.command_config)
-        asked = [address for each, address in self.target.addresses.items() if each == node or self.is_up(each)]
+        addresses = [address for other, address in self.target.addresses.items() if other == node or self.is_up(other)]
         with suppress(TargetFailure):
-            return all(node in brokers_of(address, access) for address in asked)
+            return all(node in brokers_of(address, access) for address in addresses)
         return False
 
     def pause(self, node: int) -> None:
-        self._paused.add(node)
+        self._paused_nodes.add(node)
         self.target.pause_node(node)
 
     def resume(self, node: int) -> None:
         self.target.resume_node(node)
-        self._paused.discard(node)
+        self._paused_nodes.discard(node)
 
     def is_up(self, node: int) -> bool:
-        return node not in self._down and node not in self._paused
+        return node not in self._stopped_nodes and node not in self._paused_nodes
 
     # -- topics --------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Cluster:
         return f"{self._prefix}-{what}{next(self._counter)}"
 
     def topic_name(self) -> str:
-        """Of a topic that the case makes by itself, and that goes with the others."""
+        """Return a name for a topic that the case creates itself; `close` deletes the topic."""
         name = self.name()
         self._topics.append(name)
         return name
@@ -134,26 +134,26 @@ class Cluster:
         self, *, partitions: int = 1, replicas: int | None = None, configs: dict[str, str] | None = None,
         assignment: Sequence[int] | None = None, name: str | None = None,
     ) -> Topic:  # fmt: skip
-        """A new topic with its leader in place; a target without CreateTopics makes it on demand."""
+        """Create a topic and wait for its leader; without CreateTopics, Metadata creates it."""
         name = name or self.name()
         if 19 in self.advertised:
             request = _create_request(name, partitions, self._replicas(replicas), configs or {}, assignment)
-            created = only(self.ask_controller(request).topics)
+            created = only(self.call_controller(request).topics)
             if configs and created.error_code == INVALID_CONFIG:
-                raise Unsupported(f"the target refuses a topic with {configs}")
+                raise Unsupported(f"the target rejects a topic with {configs}")
             expect("error code of CreateTopics", 0, created.error_code)
         elif configs or assignment:
-            raise Unsupported("CreateTopics is not advertised, and the topic needs settings")
+            raise Unsupported("the topic needs settings, and CreateTopics is not advertised")
         else:
-            asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
-            self.connect().call(asked)
+            requested = (MetadataRequestTopic(name=name),)
+            self.connect().call(MetadataRequest(topics=requested, allow_auto_topic_creation=True))
         self._topics.append(name)
         topic = self.topic(name)
-        self.eventually(f"{name} to be known to all", lambda: self._is_served(topic))
+        self.eventually(f"{name} in the Metadata of every broker", lambda: self._is_served(topic))
         return topic
 
     def _is_served(self, topic: Topic) -> bool:
-        """Metadata may name a leader a moment before that one knows, and brokers hear of a topic one by one."""
+        """Metadata may name a leader before that broker leads, and brokers learn of a new topic one after another."""
         with self.leader(topic) as leader:
             if leader.list_offset(topic, LATEST).error_code in NOT_YET_LEADER:
                 return False
@@ -165,21 +165,21 @@ class Cluster:
         return not found.error_code and all(part.leader_id >= 0 for part in found.partitions)
 
     def delete_topics(self, *names: str) -> None:
-        """`Unsupported` where topics cannot be deleted."""
+        """Delete topics; raises Unsupported if DeleteTopics is not advertised."""
         lowest, newest = self.advertised.get(20, (0, -1))
         if newest < lowest:
             raise Unsupported("DeleteTopics is not advertised")
         by_state = tuple(DeleteTopicState(name=name) for name in names)
-        asked = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": names}
-        self.ask_controller(DeleteTopicsRequest(timeout_ms=DELETION_MS, **asked))
+        request = {"topics": by_state} if newest >= TOPICS_BY_STATE else {"topic_names": names}
+        self.call_controller(DeleteTopicsRequest(timeout_ms=DELETION_TIMEOUT_MS, **request))
 
-    def ask_controller(self, request: object) -> Any:
-        """CreateTopics and DeleteTopics go to the controller, which may just be changing."""
+    def call_controller(self, request: object) -> Any:
+        """Send a request to the controller, again while the controller is changing, and return the reply."""
 
         with self.connect() as broker:
             broker.version_of(type(request))
 
-        def ask() -> Any:
+        def send_to_controller() -> Any:
             with self.connect() as broker:
                 controller = broker.call(MetadataRequest(topics=()), 1).controller_id
             if controller not in self.target.addresses or not self.is_up(controller):
@@ -187,30 +187,30 @@ class Cluster:
             with self.connect(self.target.addresses[controller]) as broker:
                 reply = broker.call(request)
             results = getattr(reply, "topics", ()) or getattr(reply, "responses", ())
-            return None if any(each.error_code == NOT_CONTROLLER for each in results) else reply
+            return None if any(result.error_code == NOT_CONTROLLER for result in results) else reply
 
-        return self.eventually("an answer of the controller", ask)
+        return self.eventually("a reply of the controller", send_to_controller)
 
-    def _replicas(self, asked: int | None) -> int:
-        return asked or min(3, len(self.target.addresses))
+    def _replicas(self, request: int | None) -> int:
+        return request or min(3, len(self.target.addresses))
 
-    def topic(self, name: str, *, than_leader: int | None = None, timeout_s: float = 15.0) -> Topic:
-        """Wait for a leader (another one than `than_leader`) and say who and where it is."""
+    def topic(self, name: str, *, excluded_leader: int | None = None, timeout_s: float = 15.0) -> Topic:
+        """Wait until partition 0 has a leader other than `excluded_leader`, and return its id, address and epoch."""
 
-        def look() -> Topic | None:
+        def poll() -> Topic | None:
             found = self.describe(name)
             if found is None or found.error_code or not found.partitions:
                 return None
-            part = next(each for each in found.partitions if each.partition_index == 0)
-            if part.error_code or part.leader_id in (-1, than_leader):
+            part = next(partition for partition in found.partitions if partition.partition_index == 0)
+            if part.error_code or part.leader_id in (-1, excluded_leader):
                 return None
             address = self.target.addresses[part.leader_id]
             return Topic(name, address, part.leader_id, part.leader_epoch)
 
-        return self.eventually(f"a leader of {name}", look, timeout_s)
+        return self.eventually(f"a leader of {name}", poll, timeout_s)
 
     def describe(self, name: str) -> MetadataResponseTopic | None:
-        """The topic as a broker that is up tells it; None when that broker does not answer."""
+        """Return the topic from the Metadata of a broker that is up; None if that broker does not answer."""
         with suppress(NoReply), self.connect() as broker:
             topic: MetadataResponseTopic = only(broker.metadata(name).topics)
             return topic
@@ -231,50 +231,50 @@ class Cluster:
         return name
 
     def coordinator(self, group: str) -> Broker:
-        """A connection to the group's coordinator, once there is one."""
+        """Wait for the group's coordinator and return a connection to it."""
 
-        def look() -> str | None:
+        def poll() -> str | None:
             with self.connect() as broker:
                 found = find_coordinator(broker, group)
             address = f"{found.host}:{found.port}"
             return address if found.error_code not in NOT_COORDINATING and self._coordinates(address, group) else None
 
-        return self.connect(self.eventually(f"a coordinator of {group}", look, 15.0))
+        return self.connect(self.eventually(f"a coordinator of {group}", poll, 15.0))
 
     def _coordinates(self, address: str, group: str) -> bool:
-        """It may still be loading what it is to coordinate."""
+        """A new coordinator answers with an error while it loads the groups."""
         if DESCRIBE_GROUPS not in self.advertised:
             return True
         with self.connect(address) as broker:
             found = only(broker.call(DescribeGroupsRequest(groups=(group,))).groups)
         return found.error_code not in NOT_COORDINATING
 
-    # -- waiting and the end -------------------------------------------------------------------------
+    # -- polling and clean-up ------------------------------------------------------------------------
 
-    def eventually(self, what: str, look: Callable[[], T | None], timeout_s: float = 10.0) -> T:
-        """Ask until the answer is neither None nor False."""
-        deadline = time.monotonic() + self.patience.of_polling(timeout_s)
+    def eventually(self, what: str, poll: Callable[[], T | None], timeout_s: float = 10.0) -> T:
+        """Call `poll` until it returns neither None nor False; raises TargetFailure after `timeout_s`."""
+        deadline = time.monotonic() + self.wait_limit.cap_polling(timeout_s)
         while True:
-            found = look()
+            found = poll()
             if found is not None and found is not False:
                 return found
             if time.monotonic() > deadline:
-                raise TargetFailure("the wait", expected=f"{what} within {timeout_s:g} s", actual="none")
+                raise TargetFailure("polling", expected=f"{what} within {timeout_s:g} s", actual="none")
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        for node in list(self._paused):
+        for node in list(self._paused_nodes):
             self.resume(node)
-        for node in list(self._down):
+        for node in list(self._stopped_nodes):
             self.start(node)
         if not self.keep:
             with suppress(TargetFailure, Unsupported):
                 self._clean_up()
-        for broker in self._open:
+        for broker in self._connections:
             broker.close()
 
     def _clean_up(self) -> None:
-        """Removal is a courtesy: it is judged by cases of its own, not here."""
+        """Delete groups and topics; errors are ignored, because deletion has cases of its own."""
         for group in self._groups:
             if 42 in self.advertised:
                 self.coordinator(group).call(DeleteGroupsRequest(groups_names=(group,)))
@@ -283,7 +283,7 @@ class Cluster:
 
 
 def find_coordinator(broker: Broker, group: str, version: int | None = None) -> Any:
-    """The reply, or its one coordinator: both have `error_code`, `node_id`, `host` and `port`."""
+    """Return the reply, or from version 4 on its only coordinator; the relevant fields have the same names."""
     chosen = broker.version_of(FindCoordinatorRequest) if version is None else version
     if chosen >= BATCHED_COORDINATORS:
         return only(broker.call(FindCoordinatorRequest(coordinator_keys=(group,)), chosen).coordinators)

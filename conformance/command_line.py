@@ -1,4 +1,4 @@
-"""`highwater conform`: which clauses a broker keeps, breaks or lacks."""
+"""`highwater conform` checks brokers against the clauses of the protocol; `highwater diff` compares two runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,7 +15,7 @@ PAGE: Final = "results/conformance.html"
 
 
 class ConformCommand(TyperCommand):
-    """`--html` may stand without a file."""
+    """Accept `--html` without a file: the page is then written to `PAGE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for at, argument in enumerate(args):
@@ -30,43 +30,47 @@ def conform_command(
         list[str] | None,
         typer.Argument(
             help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi, HOST:PORT or "
-            "FILE.toml; several make a matrix."
+            "FILE.toml; several targets give a matrix."
         ),
     ] = None,
-    area: Annotated[list[str] | None, typer.Option(help="Only this area, e.g. FRM; repeatable.")] = None,
-    clause: Annotated[list[str] | None, typer.Option(help="Only this clause or case; repeatable.")] = None,
-    level: Annotated[str, typer.Option(help="Leave out what is below: must, should or may.")] = "may",
-    strict: Annotated[bool, typer.Option("--strict", help="A broken SHOULD counts.")] = False,
-    kafka_version: Annotated[str, typer.Option(help="The target's era, e.g. 2.8.")] = "",
+    area: Annotated[list[str] | None, typer.Option(help="Run only this area, e.g. FRM; repeatable.")] = None,
+    clause: Annotated[list[str] | None, typer.Option(help="Run only this clause or case; repeatable.")] = None,
+    level: Annotated[str, typer.Option(help="Run clauses of this level and above: must, should or may.")] = "may",
+    strict: Annotated[bool, typer.Option("--strict", help="Count a broken SHOULD as a failure.")] = False,
+    kafka_version: Annotated[str, typer.Option(help="Kafka version whose rules the target follows, e.g. 2.8.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
-    self_test: Annotated[bool, typer.Option("--self-test", help="Plant each defect that a case says it sees.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Cases that run side by side; those that stop nodes run alone.")] = 4,
+    self_test: Annotated[bool, typer.Option("--self-test", help="Check that cases detect their defects.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Cases to run in parallel; those that stop nodes run alone.")] = 4,
     no_slow: Annotated[bool, typer.Option("--no-slow", help="Leave out cases that wait for time-outs.")] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="Run each case so often: other verdicts are `flaky`.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each case; differing verdicts give `flaky`.")] = 1,
     command_config: Annotated[
-        Path | None, typer.Option(help="Client properties of TLS and SASL, as Apache Kafka's tools take.")
+        Path | None, typer.Option(help="Client properties for TLS and SASL, as for Apache Kafka's tools.")
     ] = None,
     guard_off: Annotated[
-        list[str] | None, typer.Option(help="A guard that the reference is to lack, see highwater guards; repeatable.")
+        list[str] | None, typer.Option(help="Switch off this guard of the reference, see highwater guards; repeatable.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups that were made.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups of the cases.")] = False,
     html: Annotated[
-        Path | None, typer.Option(help=f"Write a page with the bytes behind each verdict; {PAGE} without a file.")
+        Path | None, typer.Option(help=f"Write an HTML page with the bytes behind each verdict; default {PAGE}.")
     ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown here.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    badge: Annotated[Path | None, typer.Option(help="Write an SVG badge here; one target.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the matrix as Markdown to this file.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
+    badge: Annotated[
+        Path | None, typer.Option(help="Write an SVG badge to this file; needs exactly one target.")
+    ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="List the clauses: id, level and sentence; run nothing.")
+        bool, typer.Option("--list", help="List id, level and sentence of every clause, and run nothing.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every case, with its clause's sentence.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every case with the sentence of its clause.")
+    ] = False,
 ) -> None:
-    """Hold brokers to the clauses of the protocol; several targets make a matrix.
+    """Check brokers against the clauses of the protocol; several targets give a matrix.
 
-    Exit code 1 for a broken MUST (or an expectation that no longer holds), 3 when something could not be decided.
-    With --self-test it is the cases that are tried: 1 when one passes a broker with a defect that it must see.
+    Exit code 1 for a broken MUST or an expectation that no longer holds, 3 for a case without a verdict.
+    With --self-test the cases are tested: exit code 1 if a case passes on a broker with a defect that it declares.
 
     Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
     """
@@ -81,9 +85,9 @@ def conform_command(
     from highwater.conformance.runner import Options
 
     if level not in ("must", "should", "may"):
-        raise UsageError(f"expected must, should or may, not {level!r}", where="--level")
+        raise UsageError(f"the level must be must, should or may, not {level!r}", where="--level")
     options = Options(
-        areas=[each.upper() for each in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
+        areas=[name.upper() for name in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
         dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
         command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
@@ -94,7 +98,7 @@ def conform_command(
     if self_test:
         raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
     if not targets:
-        raise UsageError("no target", where="conform", hint="say which broker, e.g. reference:3")
+        raise UsageError("no target", where="conform", hint="name a broker, e.g. reference:3")
     files = ReportFiles(html=html, markdown=markdown, junit=junit, badge=badge)
     raise typer.Exit(_run(targets, options, files, strict, json_, verbose))
 
@@ -115,16 +119,16 @@ def _check_target(name: str) -> None:
 
 
 def _check(areas: list[str], clauses: list[str]) -> None:
-    """An area or clause that nobody wrote down would select nothing, and nothing is not a pass."""
+    """Raise UsageError for an unknown area or clause: it would select no case, and an empty run looks like a pass."""
     from highwater.errors import UsageError
     from highwater.spec.clauses import find_clause, load_clauses
 
-    known = sorted({each.area for each in load_clauses().values()})
+    known = sorted({clause.area for clause in load_clauses().values()})
     for area in areas:
         if area not in known:
             raise UsageError(f"no area {area!r}", where="--area", hint=f"one of: {', '.join(known)}")
-    for each in clauses:
-        find_clause(each.partition("[")[0])
+    for clause_or_case in clauses:
+        find_clause(clause_or_case.partition("[")[0])
 
 
 def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: bool, json_: bool, verbose: bool) -> int:
@@ -161,7 +165,7 @@ def _self_test(targets: list[str], options: "Options", json_: bool, verbose: boo
     from highwater.signals import interruptible
 
     if len(targets) != 1:
-        raise UsageError("expected one target whose brokers are spoiled", where="--self-test")
+        raise UsageError("the self-test needs exactly one target", where="--self-test")
     with interruptible(), progress("planting", 0, quiet=json_) as step:
         report = run_self_test(targets[0], options, step)
     if json_:
@@ -188,20 +192,16 @@ def _list_cases(options: "Options", json_: bool) -> None:
     typer.echo(f"{len(cases)} cases of {len({case['clause'] for case in cases})} clauses")
 
 
-# --------------------------------------------------------------------------------------------------
-# `highwater diff`: what changed from one run of the suite to another.
-
-
 def diff_command(
-    before: Annotated[Path, typer.Argument(help="What highwater conform --json printed.")],
-    after: Annotated[Path, typer.Argument(help="The same, later.")],
-    strict: Annotated[bool, typer.Option("--strict", help="A broken SHOULD counts.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Write what changed as Markdown here.")] = None,
+    before: Annotated[Path, typer.Argument(help="Output of highwater conform --json.")],
+    after: Annotated[Path, typer.Argument(help="Output of a later run.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Count a broken SHOULD as a failure.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison as Markdown to this file.")] = None,
 ) -> None:
-    """Compare two runs: what broke, what was mended, what is no longer tried, what is new.
+    """Compare two runs of the suite: cases that broke, were fixed, were skipped or are new.
 
-    Exit code 1 when something broke that was kept, 3 when something could not be decided.
+    Exit code 1 if a case that passed now fails, 3 if a case has no verdict.
 
     Example: highwater conform localhost:9092 --json > new.json; highwater diff old.json new.json
     """

@@ -1,4 +1,4 @@
-"""One TCP connection to a broker on which every byte can be seen, and every wait has a deadline."""
+"""A TCP connection to a broker that logs every frame and limits every wait."""
 
 import math
 import time
@@ -14,55 +14,53 @@ from highwater.reference.wire.errors import DecodeError, WireError
 from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.registry import Api
 
-# --------------------------------------------------------------------------------------------------
-# How a connection gets in: the client properties that Apache Kafka's own tools take (`--command-config`).
-
-
-__all__ = ["OPEN", "Access", "access_of"]
+__all__ = ["OPEN", "Access", "Connection", "WaitLimit", "access_of"]
+CLIENT_ID: Final = "highwater-conform"
+MAX_REPLY: Final = 64 * 1024 * 1024
 OPEN: Final = PLAINTEXT
+"""Access without TLS and SASL."""
 
 
 @cache
 def access_of(command_config: Path | None) -> Access:
-    """Without a file neither TLS nor SASL. UsageError for what is missing or unknown in it."""
+    """Read the client properties that Apache Kafka's own tools take (`--command-config`); None gives plaintext.
+
+    Raises UsageError for a missing or unknown property.
+    """
     return Access.from_file(command_config) if command_config is not None else OPEN
 
 
-CLIENT_ID: Final = "highwater-conform"
-MAX_REPLY: Final = 64 * 1024 * 1024
+class WaitLimit:
+    """Upper limits in seconds for timeouts, short where the suite knows that no reply will come."""
 
+    def __init__(self, max_s: float = math.inf, max_polling_s: float = math.inf) -> None:
+        self.max_s, self.max_polling_s = max_s, max_polling_s
 
-class Patience:
-    """How long a wait may last at most, whatever was asked for: little where it is known that nothing will come."""
+    def cap(self, seconds: float) -> float:
+        return min(seconds, self.max_s)
 
-    def __init__(self, most_s: float = math.inf, polling_s: float = math.inf) -> None:
-        self.most_s, self.polling_s = most_s, polling_s
-
-    def of(self, seconds: float) -> float:
-        return min(seconds, self.most_s)
-
-    def of_polling(self, seconds: float) -> float:
-        """For what is asked again and again, each time with an answer."""
-        return min(seconds, self.most_s, self.polling_s)
+    def cap_polling(self, seconds: float) -> float:
+        """Limit the timeout of a loop that polls a broker which answers each request."""
+        return min(seconds, self.max_s, self.max_polling_s)
 
 
 class Connection(client.Connection):
-    """A connection that logs every frame, and reports what the target fails to do as the failure of a case.
+    """A connection that logs every frame and raises failures of the case for errors of the target.
 
     Raises `Disconnected`, `NoReply` and `TargetFailure` where the client raises its own errors.
     """
 
     def __init__(
-        self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None, patience: Patience | None = None,
-        access: Access = OPEN,
+        self, address: str, *, timeout_s: float = 5.0, log: ExchangeLog | None = None,
+        wait_limit: WaitLimit | None = None, access: Access = OPEN,
     ) -> None:  # fmt: skip
-        self.log, self._patience = log or ExchangeLog(), patience or Patience()
+        self.log, self._wait_limit = log or ExchangeLog(), wait_limit or WaitLimit()
         self._latest = b""
-        self._is_open = False  # no case is about the frames of TLS and SASL, so they are not logged
+        self._is_open = False  # frames of the TLS and SASL login are not logged
         try:
             super().__init__(address, timeout_s=timeout_s, access=access, client_id=CLIENT_ID, max_frame=MAX_REPLY)
         except client.AccessError as error:
-            raise AccessRefused(f"{address} refuses the login: {error}") from error
+            raise AccessRefused(f"{address} rejects the login: {error}") from error
         except OSError as error:
             raise Disconnected(f"{address} accepts no connection: {error}") from error
         self._is_open = True
@@ -74,7 +72,7 @@ class Connection(client.Connection):
         try:
             super().send_bytes(data)
         except (client.ConnectionClosedError, client.ReplyTimeoutError) as error:
-            raise Disconnected(f"{self.address} closed while being written to: {error}") from error
+            raise Disconnected(f"{self.address} closed the connection during a write: {error}") from error
 
     def receive_frame(self, timeout_s: float | None = None) -> bytes:
         """Return the next frame without its size."""
@@ -87,7 +85,7 @@ class Connection(client.Connection):
             raise NoReply(self.address, expected="a reply in time", actual="silence") from None
         except WireError as error:
             self.log.add(Event(self.address, f"-> {self._latest[:64].hex(' ')}"))
-            raise TargetFailure(f"{self.address} sent no frame ({error}): {self._latest[:16]!r}") from error
+            raise TargetFailure(f"{self.address} sent an invalid frame ({error}): {self._latest[:16]!r}") from error
 
     def receive_bytes(self, deadline: float) -> bytes:
         try:
@@ -99,17 +97,19 @@ class Connection(client.Connection):
             raise
 
     def expect_disconnect(self, timeout_s: float | None = None) -> None:
-        """The other side must close without another byte."""
+        """Fail unless the target closes the connection without sending another byte."""
         try:
             data = b"".join(self._frames) or self.receive_bytes(self._deadline(timeout_s))
         except client.ReplyTimeoutError:
-            raise NoReply(self.address, expected="a disconnect", actual="it stayed open and silent") from None
+            raise NoReply(
+                self.address, expected="a disconnect", actual="no byte, and the connection stayed open"
+            ) from None
         self.log.add(Event(self.address, f"-> {data[:64].hex(' ') or 'disconnected'}"))
         if data:
-            raise TargetFailure(self.address, expected="a disconnect", actual=f"an answer of {len(data)} bytes")
+            raise TargetFailure(self.address, expected="a disconnect", actual=f"{len(data)} bytes")
 
     def expect_silence(self, timeout_s: float) -> None:
-        """No byte may come, and the connection must stay open, for this long."""
+        """Fail if the target sends a byte or closes the connection within `timeout_s`."""
         try:
             frame = self.receive_frame(timeout_s)
         except NoReply:
@@ -118,12 +118,12 @@ class Connection(client.Connection):
         raise TargetFailure(self.address, expected="no reply", actual=actual)
 
     def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + self._patience.of(self.timeout_s if timeout_s is None else timeout_s)
+        return time.monotonic() + self._wait_limit.cap(self.timeout_s if timeout_s is None else timeout_s)
 
     # -- messages ------------------------------------------------------------------------------------
 
     def receive(self, api: Api, version: int, correlation_id: int | None = None, timeout_s: float | None = None) -> Any:
-        """Return the reply, strictly decoded, to exactly that request."""
+        """Return the next reply; raises TargetFailure if it does not decode or has another correlation id."""
         frame = self.receive_frame(timeout_s)
         self.log.add(Event(self.address, "-> reply", len(frame).to_bytes(4, "big") + frame, api, version))
         try:

@@ -1,10 +1,10 @@
-"""What a broker may get wrong, said beside the case that sees it; `highwater conform --self-test` plants each.
+"""Broker defects that a case declares to detect; `highwater conform --self-test` plants each of them.
 
     @clause("PRD-7")
     @defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
     def test_a_batch_with_a_bad_checksum_is_refused(...)
 
-A case with several defects must see each of them. A path goes through every element of the tuples on its way.
+A case must detect each of its defects. A path visits every element of the tuples along it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The broker says something else: `value`, or what it makes of the true one, in a field of the reply."""
+    """The broker returns another value in a field: `value`, or its result for the true value if it is callable."""
 
     request: type[Any]
     path: str
@@ -27,7 +27,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The broker acts as if it had been asked something else: it ignores or misreads a field."""
+    """The broker ignores or misreads a field: the request is changed before it arrives."""
 
     request: type[Any]
     path: str
@@ -36,7 +36,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The broker takes this request and never answers it."""
+    """The broker never replies to this request, nor to later ones on the connection."""
 
     request: type[Any]
 
@@ -50,17 +50,17 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class StaysOpen:
-    """Where the broker had to close the connection it sends a few bytes and leaves it open."""
+    """Instead of closing the connection, the broker sends a few bytes and leaves it open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where the broker had to close one connection it takes none any more (CVE-2022-34917)."""
+    """When it closes one connection, the broker stops accepting others (CVE-2022-34917)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
-    """The broker writes other bytes: `change` makes them of the whole frame of its reply, size included."""
+    """The broker sends other bytes: `change` maps the reply's frame, size included."""
 
     request: type[Any]
     change: Callable[[bytes], bytes]
@@ -68,51 +68,51 @@ class Garbled:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTurn:
-    """The broker answers this request after the next one on its connection."""
+    """The broker replies to this request after the next one on its connection."""
 
     request: type[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class OneSegment:
-    """The broker takes each TCP segment for whole frames, and hangs up when one is not."""
+    """The broker expects complete frames in each TCP segment, and else closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardOff:
-    """The reference broker without one rule of `spec/guards.toml`."""
+    """The reference broker with one guard of `spec/guards.toml` switched off."""
 
     guard: str
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The reference broker with a setting that it hides: the target goes on to claim the usual value."""
+    """The reference broker with another value of a setting, while the target still reports the usual value."""
 
     name: str
     value: Any
 
 
-OnTheWire = Reply | Request | Silence | HangUp | StaysOpen | Crash | Garbled | OutOfTurn | OneSegment
-OfTheBroker = GuardOff | Setting
-Defect = OnTheWire | OfTheBroker
+WireDefect = Reply | Request | Silence | HangUp | StaysOpen | Crash | Garbled | OutOfTurn | OneSegment
+BrokerDefect = GuardOff | Setting
+Defect = WireDefect | BrokerDefect
 
 
 def defect(*planted: Defect) -> Callable[[F], F]:
-    """Mark a case with the defects that it sees."""
+    """Mark a case with the defects that it detects."""
     return pytest.mark.defect(*planted)
 
 
-def one_more(value: int) -> int:
+def increment(value: int) -> int:
     return value + 1
 
 
-def one_less(value: int) -> int:
+def decrement(value: int) -> int:
     return value - 1
 
 
-def forgives(error: int) -> Callable[[int], int]:
-    """The value of a `Reply` that leaves out one error and tells every other."""
+def without_error(error: int) -> Callable[[int], int]:
+    """Return a value for `Reply` that replaces one error code by 0 and keeps all others."""
 
     def without(code: int) -> int:
         return 0 if code == error else code

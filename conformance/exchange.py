@@ -1,4 +1,4 @@
-"""What went over the wire in one case, for the reader of a failure: bytes, and the same decoded."""
+"""The log of the frames of one case, as bytes and decoded, for reports of failures."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from highwater.reference.wire.framing import decode_request, decode_response
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import Api
 
-KEPT: Final = 40
-KEPT_BYTES: Final = 16 * 1024
-"""Of a whole exchange as characters of a report: what goes beyond is the oldest, and is told."""
-SHOWN_BYTES: Final = 512
-SHOWN_CHARACTERS: Final = 3000
+MAX_EVENTS: Final = 40
+MAX_REPORT_CHARACTERS: Final = 16 * 1024
+"""Limit of an exchange in a report, in characters; the oldest events are dropped and counted."""
+MAX_DATA_BYTES: Final = 512
+MAX_DECODED_CHARACTERS: Final = 3000
 
 
-class KeptEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One frame or happening in a report; `data` holds the first of its `size` bytes in hexadecimal."""
+class ReportedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One frame or event in a report; `data` holds the first of `size` bytes in hexadecimal."""
 
     address: str
     what: str
@@ -32,7 +32,7 @@ class KeptEvent(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([f"{self.address} {self.what}", *self.body()])
 
     def body(self) -> list[str]:
-        """Hexdump and fields."""
+        """Return the lines of the hexdump and the decoded fields."""
         if not self.size:
             return []
         shown = bytes.fromhex(self.data)
@@ -45,7 +45,7 @@ class KeptEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One frame (size included), or a happening when `data` is empty. `api` and `version` are those of a reply."""
+    """One frame, size included, or another event if `data` is empty; `api` and `version` are set for replies."""
 
     address: str
     what: str
@@ -53,14 +53,14 @@ class Event:
     api: Api | None = None
     version: int = 0
 
-    def kept(self) -> KeptEvent:
+    def to_report(self) -> ReportedEvent:
         if not self.data:
-            return KeptEvent(address=self.address, what=self.what)
+            return ReportedEvent(address=self.address, what=self.what)
         decoded = self._decoded()
-        if len(decoded) > SHOWN_CHARACTERS:
-            decoded = f"{decoded[:SHOWN_CHARACTERS]}\n... {len(decoded) - SHOWN_CHARACTERS} characters more"
-        shown = self.data[:SHOWN_BYTES].hex()
-        return KeptEvent(address=self.address, what=self.what, size=len(self.data), data=shown, decoded=decoded)
+        if len(decoded) > MAX_DECODED_CHARACTERS:
+            decoded = f"{decoded[:MAX_DECODED_CHARACTERS]}\n... {len(decoded) - MAX_DECODED_CHARACTERS} characters more"
+        shown = self.data[:MAX_DATA_BYTES].hex()
+        return ReportedEvent(address=self.address, what=self.what, size=len(self.data), data=shown, decoded=decoded)
 
     def _decoded(self) -> str:
         try:
@@ -72,14 +72,14 @@ class Event:
             return f"does not decode: {error}"
 
 
-def newest_within(events: Sequence[KeptEvent], budget: int) -> list[KeptEvent]:
-    """The newest events that fit, oldest first, and a line for those that do not."""
-    fitting: list[KeptEvent] = []
+def newest_events(events: Sequence[ReportedEvent], budget: int) -> list[ReportedEvent]:
+    """Return the newest events within `budget` characters, oldest first, preceded by the number of dropped ones."""
+    fitting: list[ReportedEvent] = []
     for event in reversed(events):
         budget -= event.weight()
         if budget < 0:
             left = len(events) - len(fitting)
-            fitting.append(KeptEvent(address="", what=f"... {left} earlier events left out"))
+            fitting.append(ReportedEvent(address="", what=f"... {left} earlier events left out"))
             break
         fitting.append(event)
     return fitting[::-1]
@@ -89,14 +89,14 @@ class ExchangeLog:
     """The last events of a case, oldest first."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def add(self, event: Event) -> None:
         self._events.append(event)
 
-    def kept(self) -> list[KeptEvent]:
-        """For a report: at most `KEPT_BYTES`."""
-        return newest_within([event.kept() for event in self._events], KEPT_BYTES)
+    def to_report(self) -> list[ReportedEvent]:
+        """Convert the events for a report: at most `MAX_REPORT_CHARACTERS` characters."""
+        return newest_events([event.to_report() for event in self._events], MAX_REPORT_CHARACTERS)
 
-    def text(self, last: int = KEPT) -> str:
-        return "\n".join(event.kept().text() for event in list(self._events)[-last:])
+    def text(self, last: int = MAX_EVENTS) -> str:
+        return "\n".join(event.to_report().text() for event in list(self._events)[-last:])

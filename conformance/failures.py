@@ -1,8 +1,8 @@
-"""Why a case ends: what the target did, what it lacks, or what is not of its era; the plugin makes verdicts of it."""
+"""Exceptions that end a case: failures of the target, missing features, clauses that do not apply."""
 
 
 class TargetFailure(AssertionError):
-    """The target broke the clause. `expected` and `actual` are short, and empty where the sentence says it all."""
+    """The target broke the clause; `expected` and `actual` are empty if the message alone describes the failure."""
 
     def __init__(self, what: str, *, expected: str = "", actual: str = "") -> None:
         self.expected, self.actual = expected, actual
@@ -10,20 +10,20 @@ class TargetFailure(AssertionError):
 
 
 class NoReply(TargetFailure):
-    """It neither answered nor disconnected before the deadline."""
+    """The target neither replied nor disconnected before the deadline."""
 
 
 class Disconnected(TargetFailure):
-    """It closed the connection where it had to answer."""
+    """The target closed the connection instead of replying."""
 
 
 class AccessRefused(TargetFailure):
-    """It did not take our certificate, our name or our password, or wants none of them."""
+    """The TLS or SASL login failed."""
 
 
 class Unsupported(Exception):
-    """The target says that it lacks this: a key, a version or a capability."""
+    """The target lacks an API key, a version or a capability that the case needs."""
 
 
 class NotApplicable(Exception):
-    """The clause is not of the target's era."""
+    """The clause does not apply to the target's Kafka version."""

@@ -1,4 +1,4 @@
-"""From runs of a case to its verdict: a failure is looked at once more, alone with the target."""
+"""The verdict of a case from its runs: a failure is repeated with exclusive use of the target."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from highwater.conformance.broker import advertised_by
+from highwater.conformance.broker import advertised_versions
 from highwater.conformance.connection import access_of
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import Target
@@ -15,85 +15,99 @@ from highwater.errors import UsageError
 
 ALIVE_TIMEOUT_S: Final = 3.0
 T = TypeVar("T")
-Ended = tuple[CaseResult, T]
-"""A result and what else the run left, which is handed back with it."""
+RunOutcome = tuple[CaseResult, T]
+"""A result, and data of the run that is returned with it."""
 
 
-class Turn(Protocol):
-    def __call__(self, *, alone: bool) -> AbstractContextManager[int | None]:
-        """How often the target was brought back until now; None where nobody else uses it."""
+class AcquireTarget(Protocol):
+    """Acquires the target for one run of a case."""
+
+    def __call__(self, *, exclusive: bool) -> AbstractContextManager[int | None]:
+        """Yield how often the target was restarted so far; None if no other worker uses it."""
         ...
 
 
 class TargetGone(Exception):
-    """It died, and is not ours to bring back, or does not come back."""
+    """The target died and cannot be restarted."""
 
     def __init__(self, result: CaseResult) -> None:
-        super().__init__(f"{result.message} (after {result.case}, or a case beside it)")
+        super().__init__(f"{result.message} (after {result.case}, or a case in parallel)")
         self.result = result
 
 
-def judge(target: Target, turn: Turn, run: Callable[[], Ended[T]], *, alone: bool = False, repeat: int = 1) -> Ended[T]:
-    """Run a case `repeat` times; a failure once more, `alone` with the target.
+def judge(
+    target: Target,
+    acquire: AcquireTarget,
+    run: Callable[[], RunOutcome[T]],
+    *,
+    exclusive: bool = False,
+    repeat: int = 1,
+) -> RunOutcome[T]:
+    """Run a case `repeat` times, after a failure once more with exclusive use of the target.
 
-    A verdict that changes is `flaky`. Whoever leaves the target dead when nobody else is there is charged with it; who
-    was only beside is judged by the second run. Raises TargetGone.
+    Differing verdicts give `flaky`. A case that kills the target during its exclusive run fails. If the target died
+    before that run, another case may have killed it, so the second run alone decides. Raises TargetGone.
     """
-    with turn(alone=alone) as revivals:
-        first = run()
-    if first[0].verdict in BROKEN:
-        return _judge_again(target, turn, run, first, revivals)
+    with acquire(exclusive=exclusive) as revivals:
+        first_run = run()
+    if first_run[0].verdict in BROKEN:
+        return _judge_again(target, acquire, run, first_run, revivals)
     for _ in range(repeat - 1):
-        with turn(alone=alone):
+        with acquire(exclusive=exclusive):
             other = run()
-        if other[0].verdict != first[0].verdict:
-            return _flaky(first, other[0])
-    return first
+        if other[0].verdict != first_run[0].verdict:
+            return _flaky(first_run, other[0])
+    return first_run
 
 
 def _judge_again(
-    target: Target, turn: Turn, run: Callable[[], Ended[T]], first: Ended[T], revivals: int | None
-) -> Ended[T]:
-    """What failed beside a death, whoever found it dead first, says nothing."""
-    with turn(alone=True) as revivals_now:
-        was_dead = who_is_dead(target)
-        if was_dead:
-            _revive(target, _charged(first[0], was_dead))
-        second = run()
-        is_dead = who_is_dead(target)
-        if is_dead:
-            charged = _charged(second[0], is_dead)
-            _revive(target, charged)
-            return charged, second[1]
-    was_beside = was_dead or revivals != revivals_now
-    return second if was_beside or second[0].verdict == first[0].verdict else _flaky(first, second[0])
+    target: Target,
+    acquire: AcquireTarget,
+    run: Callable[[], RunOutcome[T]],
+    first_run: RunOutcome[T],
+    revivals: int | None,
+) -> RunOutcome[T]:
+    """Run the case exclusively; the first failure does not count if the target died or was restarted meanwhile."""
+    with acquire(exclusive=True) as revivals_now:
+        dead_before = find_dead_broker(target)
+        if dead_before:
+            _revive(target, _charge_death(first_run[0], dead_before))
+        second_run = run()
+        dead_after = find_dead_broker(target)
+        if dead_after:
+            result = _charge_death(second_run[0], dead_after)
+            _revive(target, result)
+            return result, second_run[1]
+    was_disturbed = dead_before or revivals != revivals_now
+    is_reproduced = second_run[0].verdict == first_run[0].verdict
+    return second_run if was_disturbed or is_reproduced else _flaky(first_run, second_run[0])
 
 
-def _flaky(first: Ended[T], second: CaseResult) -> Ended[T]:
-    result = first[0]
-    message = f"{result.verdict}, then {second.verdict}: {result.message or second.message}"
-    return msgspec.structs.replace(result, verdict=CaseVerdict.FLAKY, message=message), first[1]
+def _flaky(first_run: RunOutcome[T], second_run: CaseResult) -> RunOutcome[T]:
+    result = first_run[0]
+    message = f"{result.verdict}, then {second_run.verdict}: {result.message or second_run.message}"
+    return msgspec.structs.replace(result, verdict=CaseVerdict.FLAKY, message=message), first_run[1]
 
 
-def _charged(result: CaseResult, dead: str) -> CaseResult:
+def _charge_death(result: CaseResult, dead: str) -> CaseResult:
     verdict = result.verdict if result.verdict in BROKEN else CaseVerdict.FAIL
     return msgspec.structs.replace(result, verdict=verdict, message=f"{dead}; {result.message}".rstrip("; "))
 
 
-def _revive(target: Target, charged: CaseResult) -> None:
+def _revive(target: Target, result: CaseResult) -> None:
     try:
         is_back = target.revive()
     except (UsageError, RuntimeError) as error:
-        raise TargetGone(msgspec.structs.replace(charged, message=f"{charged.message}; {error}")) from error
+        raise TargetGone(msgspec.structs.replace(result, message=f"{result.message}; {error}")) from error
     if not is_back:
-        raise TargetGone(charged)
+        raise TargetGone(result)
 
 
-def who_is_dead(target: Target) -> str:
-    """Empty when all brokers answer."""
+def find_dead_broker(target: Target) -> str:
+    """Return why a broker counts as dead; empty if all brokers answer ApiVersions."""
     for address in target.addresses.values():
         try:
-            advertised_by(address, ALIVE_TIMEOUT_S, access_of(target.command_config))
+            advertised_versions(address, ALIVE_TIMEOUT_S, access_of(target.command_config))
         except TargetFailure as error:
             return f"the target died or hangs ({error})"
     return ""

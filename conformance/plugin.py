@@ -1,9 +1,9 @@
-"""The pytest plugin: a target for the cases, a verdict for each, and a line for each verdict.
+"""The pytest plugin of the suite: opens the target, gives each case a verdict and reports it as a line of JSON.
 
     pytest -p highwater.conformance.plugin --pyargs highwater.conformance.cases --hw-target reference:3
 
-A failure is run once more: another outcome then is `flaky`. After a failure the target must still be alive; one that
-is dead or hangs is charged to the case that left it so, and is revived where we launched it.
+A case that fails is run a second time; a different outcome gives `flaky`. After a failure all brokers must answer. If
+one is dead or hangs, the case that ran fails, and the target is restarted if the suite launched it.
 """
 
 import os
@@ -16,12 +16,12 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-from highwater.conformance.broker import Advertised, Broker, Topic, advertised_by, features_of
+from highwater.conformance.broker import AdvertisedVersions, Broker, Topic, advertised_versions, read_finalized_features
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import Patience, access_of
+from highwater.conformance.connection import WaitLimit, access_of
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.judging import TargetGone, Turn, judge
-from highwater.conformance.selection import case_of, check_era, needs_all, selected
+from highwater.conformance.judging import AcquireTarget, TargetGone, judge
+from highwater.conformance.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.sharing import SharedTarget, TargetServer
 from highwater.conformance.targets import KNOWN, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
@@ -34,41 +34,43 @@ pytest_plugins = ["highwater.pytest_imports", "highwater.conformance.cases.fixtu
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
 EXCHANGES_SHOWN: Final = 8
-PROMPT_S: Final = 4.0
-AGAIN_S: Final = 1.0
+POLLING_LIMIT_S: Final = 4.0
+POLLING_LIMIT_AFTER_FAILURE_S: Final = 1.0
 
 TARGET: Final = pytest.StashKey[Target]()
 SERVER: Final = pytest.StashKey[TargetServer]()
-TURN: Final = pytest.StashKey[Turn]()
-ADVERTISED: Final = pytest.StashKey[Advertised]()
+ACQUIRE_TARGET: Final = pytest.StashKey[AcquireTarget]()
+ADVERTISED_VERSIONS: Final = pytest.StashKey[AdvertisedVersions]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
-PATIENCE: Final = pytest.StashKey[Patience]()
+WAIT_LIMIT: Final = pytest.StashKey[WaitLimit]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("highwater", "conformance of a Kafka broker")
     group.addoption("--hw-target", help=KNOWN)
-    group.addoption("--hw-command-config", help="client properties of TLS and SASL, as Apache Kafka's tools take")
-    group.addoption("--hw-guard-off", action="append", default=[], help="a guard that the reference is to lack")
+    group.addoption("--hw-command-config", help="client properties for TLS and SASL, as for Apache Kafka's tools")
+    group.addoption("--hw-guard-off", action="append", default=[], help="switch off this guard of the reference")
     group.addoption("--hw-area", action="append", default=[], help="only this area, e.g. FRM; repeatable")
     group.addoption("--hw-clause", action="append", default=[], help="only this clause or case; repeatable")
     group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
-    group.addoption("--hw-kafka-version", default="", help="the target's era, e.g. 2.8")
+    group.addoption("--hw-kafka-version", default="", help="Kafka version whose rules the target follows, e.g. 2.8")
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
     group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
-    group.addoption("--hw-repeat", type=int, default=1, help="run each case so often: other verdicts make it flaky")
-    group.addoption("--hw-keep", action="store_true", help="do not delete what cases made")
+    group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
+    group.addoption("--hw-keep", action="store_true", help="do not delete the topics and groups of the cases")
     group.addoption("--hw-dry-run", action="store_true", help="report the cases without running them")
-    group.addoption("--hw-report-fd", type=int, default=-1, help="write a line of JSON for each verdict here")
+    group.addoption(
+        "--hw-report-fd", type=int, default=-1, help="write a line of JSON for each verdict to this descriptor"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "clause(id, variant): the clause that a case holds the target to")
-    config.addinivalue_line("markers", "defect(planted, ...): what a broker may get wrong that the case sees")
-    config.addinivalue_line("markers", "era(since, until): the Kafka versions that a case holds for")
+    config.addinivalue_line("markers", "clause(id, variant): the clause that a case checks")
+    config.addinivalue_line("markers", "defect(planted, ...): broker defects that the case detects")
+    config.addinivalue_line("markers", "era(since, until): the Kafka versions to which a case applies")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
-    config.addinivalue_line("markers", "slow: the case waits for longer than a second")
+    config.addinivalue_line("markers", "slow: the case waits longer than a second")
     descriptor = config.getoption("hw_report_fd")
     if descriptor >= 0 and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(descriptor), REPORTER)
@@ -78,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
         return
-    chosen = selected(config, items)
+    chosen = select_cases(config, items)
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
 
@@ -88,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """With workers (pytest-xdist), who starts them launches the target and serves it."""
+    """With pytest-xdist workers, launch the target in the controller process and serve it to the workers."""
     config = session.config
     if _wants_target(config) and _has_workers(config):
         _open_target(config)
@@ -103,7 +105,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """A dry run reports every case; a run alone opens its target here, a worker asks for the one that is served."""
+    """Report every case of a dry run; else open the target, which a worker gets from the controller process."""
     config = session.config
     if config.getoption("hw_dry_run"):
         for item in session.items:
@@ -129,16 +131,22 @@ def _open_target(config: pytest.Config) -> None:
     try:
         target = SharedTarget(server) if server else _launch(config)
         config.stash[TARGET] = target
-        config.stash[ADVERTISED] = advertised_by(
+        config.stash[ADVERTISED_VERSIONS] = advertised_versions(
             target.bootstrap.split(",")[0], access=access_of(target.command_config)
         )
     except (UsageError, TargetFailure) as error:
         _write(config, "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-    config.stash[TURN] = target.turn if isinstance(target, SharedTarget) else lambda alone: nullcontext()
+    config.stash[ACQUIRE_TARGET] = (
+        target.acquire if isinstance(target, SharedTarget) else lambda exclusive: nullcontext()
+    )
     _write(config, "target", target.version)
     if not server:
-        _write(config, "features", features_of(target.bootstrap.split(",")[0], access_of(target.command_config)))
+        _write(
+            config,
+            "features",
+            read_finalized_features(target.bootstrap.split(",")[0], access_of(target.command_config)),
+        )
 
 
 def _launch(config: pytest.Config) -> Target:
@@ -158,41 +166,41 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     config = request.config
     if TARGET not in config.stash:
-        pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is gone")
+        pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is closed")
     check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
-        config.stash[TARGET], config.stash[ADVERTISED], timeout_s=config.getoption("hw_timeout"),
+        config.stash[TARGET], config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"),
-        patience=config.stash.get(PATIENCE, None) or _patience(config.stash[TARGET], request.node),
+        wait_limit=config.stash.get(WAIT_LIMIT, None) or _wait_limit(config.stash[TARGET], request.node),
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
     cluster.close()
 
 
-def _patience(target: Target, item: pytest.Item) -> Patience:
-    """What a prompt target did not come to while it was polled is not awaited as long again."""
+def _wait_limit(target: Target, item: pytest.Item) -> WaitLimit:
+    """Return shorter polling limits for an in-memory target, and again shorter ones after the case has failed."""
     if PROMPT not in target.capabilities:
-        return Patience()
+        return WaitLimit()
     has_failed = RESULT in item.stash and item.stash[RESULT].verdict in BROKEN
-    return Patience(PROMPT_S, AGAIN_S if has_failed else PROMPT_S)
+    return WaitLimit(POLLING_LIMIT_S, POLLING_LIMIT_AFTER_FAILURE_S if has_failed else POLLING_LIMIT_S)
 
 
 @pytest.fixture
 def broker(cluster: Cluster) -> Broker:
-    """A connection to some broker."""
+    """Return a connection to any broker that is up."""
     return cluster.connect()
 
 
 @pytest.fixture
 def topic(cluster: Cluster) -> Topic:
-    """A fresh topic of one partition (more where the target decides)."""
+    """Create a topic of one partition; a target without CreateTopics chooses the number."""
     return cluster.create_topic()
 
 
 @pytest.fixture
 def leader(cluster: Cluster, topic: Topic) -> Broker:
-    """A connection to the topic's leader."""
+    """Return a connection to the topic's leader."""
     return cluster.leader(topic)
 
 
@@ -208,7 +216,7 @@ def pytest_runtest_makereport(
         return report
     exception = call.excinfo.value if call.excinfo else None
     if call.when == "setup":
-        _forget(item)
+        _clear_result(item)
     if call.when == "call" or exception is not None:
         result = _judge(item, call, exception)
         if RESULT not in item.stash or result.verdict is not CaseVerdict.PASS:
@@ -230,12 +238,12 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], exception: BaseExcept
         case=case, clause=clause.id, level=clause.level, verdict=verdict, seconds=round(call.duration, 3),
         message=_message(exception) if exception else "",
         expected=getattr(exception, "expected", ""), actual=getattr(exception, "actual", ""),
-        exchange=item.stash[CLUSTER].log.kept() if is_shown else [],
+        exchange=item.stash[CLUSTER].log.to_report() if is_shown else [],
     )  # fmt: skip
 
 
-def _forget(item: pytest.Item) -> None:
-    """The verdict of an earlier run of the same case."""
+def _clear_result(item: pytest.Item) -> None:
+    """Delete the verdict of an earlier run of the same case."""
     if RESULT in item.stash:
         del item.stash[RESULT]
 
@@ -262,7 +270,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     try:
         result, reports = judge(
-            config.stash[TARGET], config.stash[TURN], run, alone=needs_all(item), repeat=config.getoption("hw_repeat")
+            config.stash[TARGET],
+            config.stash[ACQUIRE_TARGET],
+            run,
+            exclusive=needs_exclusive_target(item),
+            repeat=config.getoption("hw_repeat"),
         )
     except TargetGone as gone:
         result, item.session.shouldstop = gone.result, str(gone)
@@ -275,14 +287,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 class Reporter:
-    """Writes what happens to a pipe, a line of JSON each: `{"target"}`, `{"result"}` or `{"usage"}`."""
+    """Write events to a pipe, one JSON object a line with the key `target`, `features`, `result` or `usage`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def write(self, kind: str, value: object) -> None:
         line = memoryview(msgspec.json.encode({kind: value}) + b"\n")
-        while line:  # a pipe may take less than an exchange at once
+        while line:  # os.write may write only part of the line when the pipe is full
             line = line[os.write(self._descriptor, line) :]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

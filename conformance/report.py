@@ -1,4 +1,4 @@
-"""The `conform` object of design.md, section 4, as a type: what every report is made of."""
+"""The object that `highwater conform --json` prints, as types; every report is rendered from it."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -12,17 +12,13 @@ from highwater.conformance.verdicts import CaseResult
 from highwater.errors import UsageError
 from highwater.reference.wire.registry import APIS
 
-# --------------------------------------------------------------------------------------------------
-# What a run says of itself, so that its verdicts can be compared with another's.
-
-
 SCHEMA: Final = "Apache Kafka 4.3"
-"""The release whose newest versions the wire tables describe; a test holds them to that release's own definitions."""
+"""The release whose newest versions the wire tables describe; a test compares both."""
 SHOWN_DIGITS: Final = 8
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """`run` of the `conform` object; `started` is UTC, `options` are those that differ from the usual ones."""
+    """Properties of a run; `started` is UTC, `options` has those that differ from the defaults."""
 
     suite: str = ""
     schema: str = ""
@@ -31,14 +27,14 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stamp_now(options: msgspec.Struct) -> Stamp:
-    chosen, usual = (
-        msgspec.json.decode(msgspec.json.encode(each, enc_hook=str)) for each in (options, type(options)())
+    used, defaults = (
+        msgspec.json.decode(msgspec.json.encode(values, enc_hook=str)) for values in (options, type(options)())
     )
     return Stamp(
         suite=suite_version(),
         schema=f"{SCHEMA}, {len(APIS)} APIs, {schema_digest()}",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        options={name: value for name, value in chosen.items() if value != usual[name]},
+        options={name: value for name, value in used.items() if value != defaults[name]},
     )
 
 
@@ -50,16 +46,17 @@ def suite_version() -> str:
 
 
 def schema_digest() -> str:
-    """Tells two wire tables apart: other keys, versions or flexible versions, another digest."""
+    """Return a digest of keys, versions and first flexible versions, which identifies the wire tables."""
     ranges = [f"{key}:{api.min_version}-{api.max_version}/{api.flexible_from}" for key, api in sorted(APIS.items())]
     return hashlib.sha256(";".join(ranges).encode()).hexdigest()[:SHOWN_DIGITS]
 
 
 LIMIT: Final = 512 * 1024 * 1024
+"""Largest report file to read, in bytes."""
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`features` are the finalised feature levels that the target tells (KIP-584): name to lowest and highest."""
+    """Results of one target; `features` maps each finalised feature (KIP-584) to its lowest and highest level."""
 
     target: str
     version: str
@@ -77,17 +74,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     run: Stamp = Stamp()
 
 
-def report_of(told: dict[str, Any]) -> Report:
-    """Of what `run_suite` returns."""
-    return msgspec.convert(told, Report)
+def report_of(report_object: dict[str, Any]) -> Report:
+    """Convert the object that `run_suite` returns."""
+    return msgspec.convert(report_object, Report)
 
 
 def read_report(path: Path) -> Report:
-    """Of what `highwater conform --json` printed; UsageError names a file that is something else."""
-    hint = "give what highwater conform --json printed"
+    """Read the output of `highwater conform --json`; raise UsageError for any other file."""
+    hint = "give a file with the output of highwater conform --json"
     try:
         if path.stat().st_size > LIMIT:
-            raise UsageError(f"more than {LIMIT >> 20} MiB", where=str(path), hint=hint)
+            raise UsageError(f"the file is larger than {LIMIT >> 20} MiB", where=str(path), hint=hint)
         return msgspec.json.decode(path.read_bytes(), type=Report)
     except OSError as error:
         raise UsageError(f"cannot be read ({error.strerror})", where=str(path), hint=hint) from error

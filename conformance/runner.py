@@ -1,4 +1,4 @@
-"""Runs the cases against one target in a pytest of its own, and hands on each verdict as it comes."""
+"""Run the cases against each target in a separate pytest process and collect the verdicts as they arrive."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ CASES: Final = Path(__file__).with_name("cases")
 STOP_TIMEOUT_S: Final = 20.0
 TAIL: Final = 2000
 ENDED: Final = (0, 1, 5)
-"""pytest's codes for all passed, some failed, none chosen."""
+"""pytest's exit codes for all passed, some failed, none selected."""
 
 OnProgress = Callable[[str, CaseResult], None]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run, as on the command line."""
+    """Options of `highwater conform` that decide what is run."""
 
     areas: Sequence[str] = ()
     clauses: Sequence[str] = ()
@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []
         found += [f"--hw-guard-off={guard}" for guard in self.guards_off]
-        # One case at a time to each worker, since some take a thousand times as long as others.
+        # Workers get one case at a time, because durations differ by a factor of a thousand.
         side_by_side = ["-n", str(self.jobs), "--dist=load", "--maxschedchunk=1"]
         return found + (side_by_side if self.jobs > 1 and not self.dry_run else ["-p", "no:xdist"])
 
@@ -61,10 +61,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def run_suite(
     targets: Sequence[str], options: Options | None = None, on_progress: OnProgress | None = None
 ) -> dict[str, Any]:
-    """The `conform` object of design.md, section 4. `on_progress` gets the target and each result.
+    """Run the suite and return the object of `highwater conform --json`; `on_progress` gets target and result.
 
-    UsageError for a target that is unknown, or the only one and cannot be had; of several it is told as an error row.
-    `Interrupted` on Ctrl-C.
+    Raises UsageError for an unknown target, or if the only target cannot be reached; one of several that cannot be
+    reached gets an error as its result. Raises Interrupted on Ctrl-C.
     """
     from highwater.conformance.targets import check_reachable, check_target
 
@@ -72,24 +72,24 @@ def run_suite(
         check_target(name)
         read_expectations(name)
     options = options or Options()
-    told: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
+    report_object: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:
         try:
             if not options.dry_run:
                 check_reachable(name)
-            entry, is_whole = _run_target(name, options, on_progress)
+            entry, is_complete = _run_target(name, options, on_progress)
         except UsageError as error:
             if len(targets) == 1:
                 raise
-            entry, is_whole = _entry(name, "unknown", {}, [_suite_error(f"unsupported: {error}")]), True
-        told["targets"].append(entry)
-        if not is_whole:
-            raise Interrupted(told)
-    return told
+            entry, is_complete = _entry(name, "unknown", {}, [_suite_error(f"unsupported: {error}")]), True
+        report_object["targets"].append(entry)
+        if not is_complete:
+            raise Interrupted(report_object)
+    return report_object
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; `report` is the `conform` object of what was run until then."""
+    """Raised on Ctrl-C; `report` has the results so far."""
 
     def __init__(self, report: dict[str, Any]) -> None:
         super().__init__()
@@ -97,10 +97,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> tuple[dict[str, Any], bool]:
-    """The entry of one target, and whether it was let end."""
-    with tempfile.TemporaryFile() as output:  # a pipe that nobody reads would stop pytest when it is full
+    """Run one target; return its report entry and whether the run was completed."""
+    with tempfile.TemporaryFile() as output:  # pytest would block on a full pipe that is not read
         process, reader = _start(name, options, output)
-        version, results, is_whole = "unknown", [], True
+        version, results, is_complete = "unknown", [], True
         features: dict[str, list[int]] = {}
         try:
             with os.fdopen(reader, "rb") as lines:
@@ -115,19 +115,19 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                             on_progress(name, results[-1])
             process.wait()
         except KeyboardInterrupt:
-            is_whole = False
-            results.append(_suite_error("interrupted: what follows was not run"))
+            is_complete = False
+            results.append(_suite_error("interrupted: the remaining cases were not run"))
         finally:
             _end(process)
         output.seek(0)
-        if is_whole and process.returncode not in ENDED:
+        if is_complete and process.returncode not in ENDED:
             tail = output.read().decode(errors="replace").strip()[-TAIL:]
-            results.append(_suite_error(f"the suite ended with pytest's code {process.returncode}: {tail}"))
-    return _entry(name, version, features, results), is_whole
+            results.append(_suite_error(f"pytest ended with exit code {process.returncode}: {tail}"))
+    return _entry(name, version, features, results), is_complete
 
 
 def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.Popen[bytes], int]":
-    """A pytest of its own, and where to read what it tells."""
+    """Start pytest; return the process and the descriptor from which to read its events."""
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
     command += [
@@ -156,7 +156,7 @@ def _entry(name: str, version: str, features: dict[str, list[int]], results: lis
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """On Ctrl-C pytest ends the target that it launched; one that does not listen is killed."""
+    """Interrupt pytest, which then ends the target that it launched; kill it if it does not end in time."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -167,5 +167,5 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _suite_error(message: str) -> CaseResult:
-    """A suite that broke off is an error of ours, and must not look like a short run."""
+    """Return an error result for a run that was cut short, which otherwise would look complete."""
     return CaseResult(case="suite", clause="", level="MUST", verdict=CaseVerdict.ERROR, message=message)

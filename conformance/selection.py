@@ -1,4 +1,4 @@
-"""Which cases a run wants, in which order, and which are not of the target's era."""
+"""Selection and order of the cases of a run, and the check of their Kafka versions."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST"
 
 
 def case_of(item: pytest.Item) -> tuple[str, Clause]:
-    """`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`, and the clause."""
+    """Return the case id (`PRD-7`, `FRM-3[split]`, `API-1[ApiVersions v3]`) and the clause."""
     marker = item.get_closest_marker("clause")
     if marker is None:
         raise UsageError("a case without a clause", where=item.nodeid, hint="mark it with @clause")
@@ -22,21 +22,21 @@ def case_of(item: pytest.Item) -> tuple[str, Clause]:
     return clause_id + (f"[{' '.join(inside)}]" if inside else ""), find_clause(clause_id)
 
 
-def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
-    """By area, clause, level and pace. Slow ones begin first; those that stop nodes go last."""
-    chosen, seen = [], set()
+def select_cases(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+    """Select cases by area, clause, level and slowness; slow ones come first, those that stop nodes last."""
+    selected, case_ids = [], set()
     for item in items:
         case, clause = case_of(item)
-        if case in seen:
+        if case in case_ids:
             raise UsageError(f"two cases are called {case}", where=item.nodeid, hint="give one a variant")
-        seen.add(case)
+        case_ids.add(case)
         if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
-            chosen.append(item)
-    return sorted(chosen, key=lambda item: (needs_all(item), not _is_slow(item)))
+            selected.append(item)
+    return sorted(selected, key=lambda item: (needs_exclusive_target(item), not _is_slow(item)))
 
 
-def needs_all(item: pytest.Item) -> bool:
-    """It stops nodes, or does something else that all others would notice."""
+def needs_exclusive_target(item: pytest.Item) -> bool:
+    """Return whether the case stops nodes or otherwise disturbs the cases that run in parallel."""
     return item.get_closest_marker("cluster_fault") is not None
 
 
@@ -54,7 +54,7 @@ def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
 
 
 def check_era(version: str, item: pytest.Item) -> None:
-    """Of the clause, and of a case of it that came later or ended earlier. 2.8.2 is of an era that ends with 2.8."""
+    """Raise NotApplicable unless clause and case apply to `version`; an era until 2.8 includes 2.8.2."""
     clause = case_of(item)[1]
     for since, until in [(clause.since, clause.until), *(mark.args for mark in item.iter_markers("era"))]:
         if version and not _is_within(_numbers(version), since, until):

@@ -1,4 +1,4 @@
-"""One target for several pytest workers: the process that launched it serves it, the workers ask over a socket."""
+"""Share one target among pytest workers: the process that launched it serves it over a Unix socket."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,46 +12,46 @@ from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import SaslListener, Target
 from highwater.errors import UsageError
 
-# --------------------------------------------------------------------------------------------------
-# Who may use a target when: cases go together, but one that stops nodes, or is judged again, goes alone.
 
+class SharedExclusiveLock:
+    """A lock with many shared holders or one exclusive holder; a waiting exclusive request blocks new shared ones.
 
-class Turns:
-    """Many at once or one alone. Who waits to be alone goes before those who come after."""
+    Cases share the target. A case that stops nodes, or that is run again after a failure, holds it exclusively.
+    """
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._together = self._waiting = 0
-        self._alone = False
+        self._shared_holders = self._exclusive_waiters = 0
+        self._held_exclusively = False
 
     @contextmanager
-    def take(self, *, alone: bool) -> Iterator[None]:
-        self._begin_alone() if alone else self._begin()
+    def acquire(self, *, exclusive: bool) -> Iterator[None]:
+        self._acquire_exclusive() if exclusive else self._acquire_shared()
         try:
             yield
         finally:
             with self._changed:
-                if alone:
-                    self._alone = False
+                if exclusive:
+                    self._held_exclusively = False
                 else:
-                    self._together -= 1
+                    self._shared_holders -= 1
                 self._changed.notify_all()
 
-    def _begin(self) -> None:
+    def _acquire_shared(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._alone and not self._waiting)
-            self._together += 1
+            self._changed.wait_for(lambda: not self._held_exclusively and not self._exclusive_waiters)
+            self._shared_holders += 1
 
-    def _begin_alone(self) -> None:
+    def _acquire_exclusive(self) -> None:
         with self._changed:
-            self._waiting += 1
-            self._changed.wait_for(lambda: not self._alone and not self._together)
-            self._waiting -= 1
-            self._alone = True
+            self._exclusive_waiters += 1
+            self._changed.wait_for(lambda: not self._held_exclusively and not self._shared_holders)
+            self._exclusive_waiters -= 1
+            self._held_exclusively = True
 
 
 KEY: Final = b"highwater"
-"""The socket's file is its owner's alone; the key only tells a stray connection apart."""
+"""Rejects stray connections; the permissions of the socket file are what protects it."""
 GONE: Final = (EOFError, OSError)
 
 CALLS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -70,14 +70,14 @@ CALLS: Final[Mapping[str, Callable[..., Any]]] = {
     "resume_node": lambda target, node: target.resume_node(node),
     "revive": lambda target: target.revive(),
 }
-TAKE, GIVE = "take", "give"
+ACQUIRE, RELEASE = "acquire", "release"
 
 
 class TargetServer:
-    """Serves a target until it is closed; the target itself stays its owner's to close."""
+    """Serve a target until `close`; the owner closes the target itself."""
 
     def __init__(self, target: Target) -> None:
-        self._target, self._turns, self._one_at_a_time = target, Turns(), threading.Lock()
+        self._target, self._lock, self._one_at_a_time = target, SharedExclusiveLock(), threading.Lock()
         self._revivals = 0
         self._listener = Listener(family="AF_UNIX", authkey=KEY)
         self.address = str(self._listener.address)
@@ -92,15 +92,15 @@ class TargetServer:
                 threading.Thread(target=self._serve, args=(self._listener.accept(),), daemon=True).start()
 
     def _serve(self, worker: "Connection[Any, Any]") -> None:
-        """A worker that is gone gives its turn back."""
-        turn = ExitStack()
-        with worker, turn, suppress(*GONE):
+        """Serve one worker; the lock that it holds is released when it disconnects."""
+        held_lock = ExitStack()
+        with worker, held_lock, suppress(*GONE):
             while True:
                 name, arguments = worker.recv()
-                if name == TAKE:
-                    turn.enter_context(self._turns.take(alone=arguments[0]))
-                elif name == GIVE:
-                    turn.close()
+                if name == ACQUIRE:
+                    held_lock.enter_context(self._lock.acquire(exclusive=arguments[0]))
+                elif name == RELEASE:
+                    held_lock.close()
                 worker.send(self._answer(name, arguments) if name in CALLS else (self._revivals, None))
 
     def _answer(self, name: str, arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
@@ -115,7 +115,7 @@ class TargetServer:
 
 
 class SharedTarget:
-    """The target as a worker has it."""
+    """Client of a TargetServer; has the interface of Target."""
 
     def __init__(self, address: str) -> None:
         self._server = Client(address, "AF_UNIX", KEY)
@@ -128,14 +128,14 @@ class SharedTarget:
         self.addresses: Mapping[int, str] = self._call("addresses")
 
     @contextmanager
-    def turn(self, *, alone: bool) -> Iterator[int]:
-        """How often the target was brought back until then; addresses may be others than in the last turn."""
-        revivals: int = self._call(TAKE, alone)
+    def acquire(self, *, exclusive: bool) -> Iterator[int]:
+        """Hold the lock and yield how often the target was restarted so far; a restart may have changed addresses."""
+        revivals: int = self._call(ACQUIRE, exclusive)
         try:
             self.addresses = self._call("addresses")
             yield revivals
         finally:
-            self._call(GIVE)
+            self._call(RELEASE)
 
     @property
     def bootstrap(self) -> str:

@@ -1,4 +1,4 @@
-"""The verdict of a case, what was expected of a known target, and the exit code of it all."""
+"""Verdicts of cases, the expected deviations of known targets, and the exit code of a run."""
 
 import tomllib
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.exchange import KeptEvent
+from highwater.conformance.exchange import ReportedEvent
 from highwater.conformance.failures import NotApplicable, TargetFailure, Unsupported
 from highwater.errors import ExitCode, UsageError
 from highwater.reference.wire.errors import DecodeError
@@ -35,7 +35,7 @@ UNDECIDED: Final = frozenset({CaseVerdict.FLAKY, CaseVerdict.ERROR})
 
 
 def verdict_of(exception: BaseException | None, level: str) -> CaseVerdict:
-    """A failed assertion is the target's, and so is what does not decode; whatever else is raised is ours."""
+    """Return the verdict for an exception; failed assertions and undecodable replies are failures of the target."""
     if exception is None:
         return CaseVerdict.PASS
     if isinstance(exception, Unsupported):
@@ -48,7 +48,7 @@ def verdict_of(exception: BaseException | None, level: str) -> CaseVerdict:
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of `conform --json`; `case` is the clause id with the variant or version in brackets."""
+    """Result of one case; `case` is the clause id with the variant or version in brackets."""
 
     case: str
     clause: str
@@ -58,19 +58,19 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     expected: str = ""
     actual: str = ""
     seconds: float = 0.0
-    exchange: list[KeptEvent] = []
-    """The last events, where the verdict is not a pass."""
+    exchange: list[ReportedEvent] = []
+    """The last events, unless the verdict is `pass`."""
 
-    def told(self) -> str:
-        """The message and the clause behind it."""
+    def full_message(self) -> str:
+        """Return the message, for a failure with the sentence and source of the clause."""
         clause = find_clause(self.clause) if self.clause and self.verdict in BROKEN else None
         return self.message + (f" [{clause.sentence} {clause.source}]" if clause else "")
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`clause` is a clause id, or a whole case id when only that case deviates; `since` is a release of the target.
+    """A known deviation: `clause` is a clause id, or a case id if only that case deviates.
 
-    `flaky` is what fails in some runs only, and excuses a failure as well.
+    `since` is the first release of the target that deviates. An expected `flaky` also excuses a failure.
     """
 
     clause: str
@@ -88,23 +88,27 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectation]:
-    """Those of the launcher that a target's name begins with, for the release in it; none for somebody else's broker.
+    """Return the expectations for a target name such as `apache-kafka:4.0.0:3`; none for an external broker.
 
-    UsageError for a file that is no list of expectations, or that names a clause which does not exist.
+    Raises UsageError if the file is not a list of expectations or names a clause that does not exist.
     """
     launcher, _, release = target.partition(":")
     path = folder / f"{launcher}.toml"
     if not path.exists():
         return []
     try:
-        listed = msgspec.convert(tomllib.loads(path.read_text()).get("expectation", []), list[Expectation])
+        expectations = msgspec.convert(tomllib.loads(path.read_text()).get("expectation", []), list[Expectation])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"not a list of expectations: {error}", where=str(path)) from error
-    for each in listed:
-        if each.clause.partition("[")[0] not in load_clauses():
-            raise UsageError(f"no clause {each.clause!r}", where=str(path), hint="see spec/clauses")
+    for expectation in expectations:
+        if expectation.clause.partition("[")[0] not in load_clauses():
+            raise UsageError(f"no clause {expectation.clause!r}", where=str(path), hint="see spec/clauses")
     version = release.partition(":")[0] if "." in release else NEWEST
-    return [each for each in listed if not each.since or release_number(version) >= release_number(each.since)]
+    return [
+        expectation
+        for expectation in expectations
+        if not expectation.since or release_number(version) >= release_number(expectation.since)
+    ]
 
 
 def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expectation | None:
@@ -114,33 +118,33 @@ def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expe
 def unexpected(
     results: Sequence[CaseResult], expectations: Sequence[Expectation], *, strict: bool = False
 ) -> list[str]:
-    """New failures, and expectations that nothing bears out although one of their cases passed: one line each."""
+    """Return one line for each unexpected failure and each expectation that no case shows although one passed."""
     counted = BROKEN if strict else {CaseVerdict.FAIL}
     lines = [
-        f"{result.case}: {result.verdict}: {result.told()}"
+        f"{result.case}: {result.verdict}: {result.full_message()}"
         for result in results
         if result.verdict in counted and expected_by(result, expectations) is None
     ]
     for expectation in expectations:
-        seen = {result.verdict for result in results if expectation.covers(result)}
-        if expectation.verdict not in {*seen, CaseVerdict.FLAKY} and CaseVerdict.PASS in seen:
+        observed = {result.verdict for result in results if expectation.covers(result)}
+        if expectation.verdict not in {*observed, CaseVerdict.FLAKY} and CaseVerdict.PASS in observed:
             lines.append(f"{expectation.clause}: passes, but {expectation.verdict} was expected: {expectation.reason}")
     return lines
 
 
 def count_verdicts(results: Iterable[CaseResult]) -> dict[str, int]:
-    """Every verdict is there, in order, also at zero."""
+    """Count results by verdict, in the order of `CaseVerdict`, zeros included."""
     counted = Counter(result.verdict for result in results)
     return {verdict.value: counted[verdict] for verdict in CaseVerdict}
 
 
 def results_of(target: dict[str, Any]) -> list[CaseResult]:
-    """The rows of one entry of the `conform` object."""
+    """Return the results of one entry of `targets` in the report."""
     return msgspec.convert(target["cases"], list[CaseResult])
 
 
 def exit_code(report: dict[str, Any], *, strict: bool = False) -> ExitCode:
-    """Of the whole `conform` object: one violation decides, otherwise one that could not be decided, or no case."""
+    """Return VIOLATED for an unexpected failure, UNDECIDED for a case without verdict or an empty run, else HELD."""
     decided = ExitCode.HELD
     for target in report["targets"]:
         results, expectations = results_of(target), read_expectations(target["target"])

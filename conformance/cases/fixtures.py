@@ -1,4 +1,4 @@
-"""Fixtures that several modules of cases share."""
+"""Fixtures for several case modules."""
 
 import pytest
 
@@ -10,30 +10,33 @@ from highwater.conformance.cluster import Cluster
 
 @pytest.fixture
 def group(cluster: Cluster) -> str:
-    """The name of a group that nobody has used."""
+    """Return a new group id."""
     return cluster.group()
 
 
 @pytest.fixture
 def coordinator(cluster: Cluster, group: str) -> Broker:
-    """A connection to the group's coordinator."""
+    """Return a connection to the group's coordinator."""
     return cluster.coordinator(group)
 
 
 @pytest.fixture
 def driver(cluster: Cluster, group: str) -> GroupDriver:
-    """Makes members of that group."""
+    """Return a driver that creates members of `group`."""
     return GroupDriver(cluster, group)
 
 
 @pytest.fixture
 def producer(cluster: Cluster) -> Transactional:
-    """A transactional one, with its id and epoch."""
-    return Transactional.ready(cluster)
+    """Return a transactional producer that has its id and epoch."""
+    return Transactional.initialize(cluster)
 
 
 @pytest.fixture
 def new_producer(producer: Transactional) -> Transactional:
-    """Of a cluster where a batch takes its partition in, and every end bumps the epoch."""
+    """Return a producer of a cluster with transaction.version 2 (KIP-890).
+
+    There a Produce adds its partition to the transaction, and each EndTxn bumps the producer epoch.
+    """
     need_transaction_version(producer.coordinator, 2)
     return producer

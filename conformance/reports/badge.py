@@ -1,4 +1,4 @@
-"""A badge for a README: how many of the MUST cases a target keeps."""
+"""SVG badge with the number of MUST cases that a target passes."""
 
 from html import escape
 from typing import Final
@@ -16,7 +16,7 @@ PADDING: Final = 12
 
 
 def badge(target: TargetReport) -> str:
-    """SVG: red for a new failure, amber where all that is broken was expected or something stayed undecided."""
+    """Render the badge: red for an unexpected failure, amber for expected failures or undecided cases, else green."""
     must = [result for result in target.cases if result.level == MUST and result.verdict in DECIDED]
     kept = sum(result.verdict is CaseVerdict.PASS for result in must)
     return _svg(f"{kept} of {len(must)} MUST", _colour(target), f"{target.name}: {tally(target)}")
@@ -28,7 +28,8 @@ def _colour(target: TargetReport) -> str:
     if not any(result.verdict in DECIDED for result in target.cases):
         return GREY
     is_amber = any(
-        result.verdict in UNDECIDED or result.level == MUST for result in (each.result for each in deviations(target))
+        result.verdict in UNDECIDED or result.level == MUST
+        for result in (deviation.result for deviation in deviations(target))
     )
     return AMBER if is_amber else GREEN
 

@@ -1,4 +1,4 @@
-"""What changed from one run of the suite to another, case by case."""
+"""Comparison of two runs of the suite, case by case."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -12,32 +12,32 @@ from highwater.errors import ExitCode, UsageError
 
 
 class Change(StrEnum):
-    """In the order of a report: what matters first."""
+    """Kinds of changes, most important first; reports use this order."""
 
     BROKE = "broke"
     FAILING = "newly failing"
     UNDECIDED = "newly undecided"
     UNSUPPORTED = "newly unsupported"
     SKIPPED = "newly skipped"
-    MENDED = "mended"
-    GAINED = "newly kept"
+    FIXED = "mended"
+    NEWLY_PASSING = "newly kept"
     ADDED = "added"
     REMOVED = "removed"
 
 
 BECAME: Final = {
-    CaseVerdict.PASS: Change.GAINED,
+    CaseVerdict.PASS: Change.NEWLY_PASSING,
     CaseVerdict.UNSUPPORTED: Change.UNSUPPORTED,
     CaseVerdict.NOT_APPLICABLE: Change.SKIPPED,
     **dict.fromkeys(UNDECIDED, Change.UNDECIDED),
     **dict.fromkeys(BROKEN, Change.FAILING),
 }
 FROM_PASS: Final = {**BECAME, **dict.fromkeys(BROKEN, Change.BROKE)}
-FROM_BROKEN: Final = {**BECAME, CaseVerdict.PASS: Change.MENDED}
+FROM_BROKEN: Final = {**BECAME, CaseVerdict.PASS: Change.FIXED}
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One case of one target; a verdict that is None is one that this run did not have."""
+    """A changed case of a target; a verdict is None if that run did not have the case."""
 
     target: str
     case: str
@@ -48,7 +48,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """`remarks` are what a reader must know before he trusts the differences; `is_empty`: a run had no case."""
+    """Differences of two runs; `remarks` name other causes of differences, `is_empty` means a run without cases."""
 
     differences: list[Difference]
     remarks: list[str]
@@ -56,20 +56,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(before: Report, after: Report) -> Comparison:
-    """Targets are matched by name, or are the only one on each side; UsageError when none is in both."""
+    """Compare two runs. A single target on each side is a pair, else names are matched; UsageError without a pair."""
     pairs = _pairs(before.targets, after.targets)
     found = [difference for old, new in pairs for difference in _differences(old, new)]
     found.sort(key=lambda difference: list(Change).index(difference.change))
-    empty = [f"{target.target} has a run without a case" for pair in pairs for target in pair if not target.cases]
+    empty = [f"{target.target} has a run without cases" for pair in pairs for target in pair if not target.cases]
     return Comparison(differences=found, remarks=[*_remarks(before, after), *empty], is_empty=bool(empty))
 
 
 def exit_code(comparison: Comparison, *, strict: bool = False) -> ExitCode:
-    """Violated when something that was kept is broken, a SHOULD only under `strict`."""
+    """Return VIOLATED if a case that passed now fails; a SHOULD counts only with `strict`."""
     counted = BROKEN if strict else {CaseVerdict.FAIL}
-    if any(each.change is Change.BROKE and each.after in counted for each in comparison.differences):
+    if any(difference.change is Change.BROKE and difference.after in counted for difference in comparison.differences):
         return ExitCode.VIOLATED
-    if comparison.is_empty or any(each.after in UNDECIDED for each in comparison.differences):
+    if comparison.is_empty or any(difference.after in UNDECIDED for difference in comparison.differences):
         return ExitCode.UNDECIDED
     return ExitCode.HELD
 
@@ -88,20 +88,20 @@ def _pairs(before: Sequence[TargetReport], after: Sequence[TargetReport]) -> lis
 
 
 def _remarks(before: Report, after: Report) -> Iterator[str]:
-    """What else than the target may have made the difference."""
+    """Yield differences of the suite and its options, which may explain changed verdicts."""
     for name in ("suite", "schema", "options"):
         was, now = getattr(before.run, name), getattr(after.run, name)
         if was != now:
-            yield f"another {name}: {_told(was)}, then {_told(now)}"
+            yield f"different {name}: {_value_text(was)}, then {_value_text(now)}"
     old, new = ({target.target for target in report.targets} for report in (before, after))
     if len(old) > 1 or len(new) > 1:
         for name in sorted(old ^ new):
             yield f"{name} is only in the {'first' if name in old else 'second'} run"
 
 
-def _told(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in value.items()) or "none"
+        return " ".join(f"{name}={option_value}" for name, option_value in value.items()) or "none"
     return str(value or "none")
 
 

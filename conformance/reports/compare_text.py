@@ -1,35 +1,36 @@
-"""What changed, as lines for a terminal and as Markdown."""
+"""A comparison as lines for a terminal and as Markdown."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 from highwater.conformance.reports.compare import Comparison, Difference
-from highwater.conformance.reports.markdown import plain, table_head, table_line
+from highwater.conformance.reports.markdown import escape, table_head, table_line
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
-    """One line for each remark and difference, and the sum."""
+    """Yield a line for each remark and difference, then the totals."""
     yield from comparison.remarks
-    for each in comparison.differences:
-        yield f"{each.change} {each.case} ({each.target}): {_verdicts(each)} {each.message}".rstrip()
+    for difference in comparison.differences:
+        where = f"{difference.case} ({difference.target})"
+        yield f"{difference.change} {where}: {_verdicts(difference)} {difference.message}".rstrip()
     yield tally(comparison)
 
 
 def markdown(comparison: Comparison) -> str:
-    found = ["# What changed", "", plain(tally(comparison)), ""]
-    found += [f"- {plain(remark)}" for remark in comparison.remarks]
+    found = ["# What changed", "", escape(tally(comparison)), ""]
+    found += [f"- {escape(remark)}" for remark in comparison.remarks]
     if comparison.differences:
         found += ["", *table_head("change", "case", "target", "verdict", "message")]
         found += [
-            table_line(each.change, each.case, each.target, _verdicts(each), each.message)
-            for each in comparison.differences
+            table_line(difference.change, difference.case, difference.target, _verdicts(difference), difference.message)
+            for difference in comparison.differences
         ]
     return "\n".join(found) + "\n"
 
 
 def tally(comparison: Comparison) -> str:
-    """`2 broke, 1 mended`, in the order of `Change`."""
-    counted = Counter(each.change for each in comparison.differences)
+    """Return the number of each change, such as `2 broke, 1 added`."""
+    counted = Counter(difference.change for difference in comparison.differences)
     return ", ".join(f"{count} {change}" for change, count in counted.items()) or "nothing changed"
 
 

@@ -1,4 +1,4 @@
-"""The matrix on a terminal, and below it what was expected and what was not."""
+"""The matrix on a terminal, followed by expected and unexpected deviations."""
 
 from typing import Any, Final
 
@@ -53,5 +53,5 @@ def _show_target(console: Any, target: TargetReport, strict: bool, verbose: bool
 
 
 def _is_worth_a_line(result: CaseResult, strict: bool) -> bool:
-    """Under --strict a broken SHOULD is among what was not expected."""
+    """Return whether to print a line; with --strict a broken SHOULD is printed as unexpected instead."""
     return result.verdict in UNDECIDED or (result.verdict is CaseVerdict.NON_STRICT and not strict)

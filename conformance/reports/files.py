@@ -1,4 +1,4 @@
-"""The reports that are files: which were asked for, whether they can be written, and the writing."""
+"""Report files: HTML, Markdown, JUnit XML and badge."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +13,21 @@ from highwater.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
+    """Paths of the requested report files."""
+
     html: Path | None = None
     markdown: Path | None = None
     junit: Path | None = None
     badge: Path | None = None
 
     def check(self, targets: int) -> None:
-        """Before the run, with their folders made: a result that cannot be written is minutes lost."""
+        """Create the folders and raise UsageError for a path that cannot be written, before the run takes minutes."""
         for path in (self.html, self.markdown, self.junit, self.badge):
             if path is not None:
-                make_room(path)
+                make_parent_folder(path)
         if self.badge is not None and targets != 1:
             raise UsageError(
-                f"a badge tells of one target, not of {targets}", where="--badge", hint="run it for each alone"
+                f"a badge shows one target, not {targets}", where="--badge", hint="run each target separately"
             )
 
     def write(self, report: Report) -> None:
@@ -36,13 +38,13 @@ class ReportFiles:
             self.badge.write_text(badge(report.targets[0]), encoding="utf-8")
 
 
-def make_room(path: Path) -> None:
-    """Makes the folder that the file goes to, as pytest does for its own reports."""
+def make_parent_folder(path: Path) -> None:
+    """Create the parent folder of a report, as pytest does for its reports; raises UsageError if that fails."""
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"its folder cannot be made: {error.strerror}", where=str(path), hint="write elsewhere"
+            f"the folder cannot be created: {error.strerror}", where=str(path), hint="choose another path"
         ) from None
     if path.is_dir():
-        raise UsageError("is a folder", where=str(path), hint="name the file to write")
+        raise UsageError("the path is a folder", where=str(path), hint="give the path of a file")

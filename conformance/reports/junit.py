@@ -1,4 +1,4 @@
-"""JUnit XML: a test suite for each target, in the shape that Ant's schema and Jenkins' agree on."""
+"""JUnit XML with a test suite for each target, valid for the schemas of both Ant and Jenkins."""
 
 import re
 from datetime import datetime
@@ -17,15 +17,12 @@ from highwater.conformance.verdicts import (
     read_expectations,
 )
 
-# --------------------------------------------------------------------------------------------------
-# What XML 1.0 can hold.
-
-
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot represent."""
 
 
 def xml_text(text: str) -> str:
-    """Without control characters, which not even an escape lets in; a broker's error message may have them."""
+    """Replace characters that XML cannot represent even escaped; error messages of brokers may have them."""
     return FORBIDDEN.sub("\ufffd", text)
 
 
@@ -34,7 +31,7 @@ COUNTED: Final = {"failures": "failure", "errors": "error", "skipped": "skipped"
 
 
 def junit(report: Report) -> str:
-    """An expected deviation is skipped, with its reason; times are seconds."""
+    """Render the report; an expected deviation is skipped with its reason, times are in seconds."""
     root = ElementTree.Element("testsuites")
     root.extend(_suite(number, target, report.run) for number, target in enumerate(report.targets))
     ElementTree.indent(root)
@@ -48,8 +45,13 @@ def _suite(number: int, target: TargetReport, run: Stamp) -> ElementTree.Element
         hostname="localhost", timestamp=_local(run.started), tests=str(len(target.cases)),
     )  # fmt: skip
     properties = ElementTree.SubElement(suite, "properties")
-    said = {"version": target.version, "features": features_text(target), "suite": run.suite, "schema": run.schema}
-    for name, value in said.items():
+    suite_properties = {
+        "version": target.version,
+        "features": features_text(target),
+        "suite": run.suite,
+        "schema": run.schema,
+    }
+    for name, value in suite_properties.items():
         ElementTree.SubElement(properties, "property", name=name, value=xml_text(value))
     for result in target.cases:
         suite.append(_case(result, expected_by(result, expectations)))
@@ -73,15 +75,15 @@ def _case(result: CaseResult, known: Expectation | None) -> ElementTree.Element:
     elif result.verdict in BROKEN | UNDECIDED:
         tag = "failure" if result.verdict in BROKEN else "error"
         message = xml_text(f"{result.verdict}: {result.message}")
-        ElementTree.SubElement(case, tag, type=result.verdict, message=message).text = xml_text(_story(result))
+        ElementTree.SubElement(case, tag, type=result.verdict, message=message).text = xml_text(_failure_text(result))
     else:
         ElementTree.SubElement(case, "skipped", message=xml_text(f"{result.verdict}: {result.message}"))
     return case
 
 
-def _story(result: CaseResult) -> str:
+def _failure_text(result: CaseResult) -> str:
     compared = [f"expected: {result.expected}", f"actual: {result.actual}"] if result.expected else []
-    return "\n".join([result.told(), *compared, *(event.text() for event in result.exchange)])
+    return "\n".join([result.full_message(), *compared, *(event.text() for event in result.exchange)])
 
 
 def _seconds(value: float) -> str:
@@ -89,7 +91,7 @@ def _seconds(value: float) -> str:
 
 
 def _local(started: str) -> str:
-    """The schema wants no zone; ours is UTC."""
+    """Return the UTC time without zone, as the schema requires."""
     try:
         return datetime.fromisoformat(started).strftime("%Y-%m-%dT%H:%M:%S")
     except ValueError:

@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.matrix import Deviation, cell_text, deviations, features_text, rows_of, tally
-from highwater.conformance.reports.sources import linked
+from highwater.conformance.reports.sources import link_source
 from highwater.spec.clauses import load_clauses
 
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")
@@ -13,7 +13,7 @@ MATRIX_HEAD: Final = ("clause", "level")
 
 
 def markdown(report: Report) -> str:
-    """What was run, a line for each target, the matrix, and each deviation with its clause."""
+    """Render the run, a line for each target, the matrix, and each deviation with its clause."""
     lines = ["# Kafka conformance", "", *_stamp(report), *_summary(report)]
     lines += table_head(*MATRIX_HEAD, *(target.name for target in report.targets))
     for row in rows_of(report):
@@ -29,18 +29,18 @@ def table_head(*names: str) -> list[str]:
 
 
 def table_line(*cells: object) -> str:
-    return "| " + " | ".join(plain(str(cell)) for cell in cells) + " |"
+    return "| " + " | ".join(escape(str(cell)) for cell in cells) + " |"
 
 
-def plain(text: str) -> str:
-    """As it stands: nothing that a broker says becomes markup or breaks a table."""
+def escape(text: str) -> str:
+    """Escape Markdown and join lines, so that text of a broker cannot become markup or break a table."""
     return SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _stamp(report: Report) -> list[str]:
-    told = [f"{name} {value}" for name, value in report.run.options.items()]
-    parts = [report.run.suite, report.run.schema, report.run.started, *told]
-    return [plain(" · ".join(part for part in parts if part)), ""] if any(parts) else []
+    options = [f"{name} {value}" for name, value in report.run.options.items()]
+    parts = [report.run.suite, report.run.schema, report.run.started, *options]
+    return [escape(" · ".join(part for part in parts if part)), ""] if any(parts) else []
 
 
 def _summary(report: Report) -> list[str]:
@@ -53,16 +53,18 @@ def _summary(report: Report) -> list[str]:
 
 def _deviations(target: TargetReport) -> list[str]:
     found = deviations(target)
-    return ["", f"## {plain(target.name)}", "", *map(_deviation, found)] if found else []
+    return ["", f"## {escape(target.name)}", "", *map(_deviation, found)] if found else []
 
 
 def _deviation(deviation: Deviation) -> str:
     result, known = deviation.result, deviation.known
     clause = load_clauses().get(result.clause)
-    line = f"- **{plain(result.case)}** {result.verdict}: {plain(result.message)}"
+    line = f"- **{escape(result.case)}** {result.verdict}: {escape(result.message)}"
     if clause:
-        source = "".join(f"[{plain(text)}]({link})" if link else plain(text) for text, link in linked(clause.source))
-        line += f"  \n  {clause.level}: {plain(clause.sentence)} ({source})"
+        source = "".join(
+            f"[{escape(text)}]({link})" if link else escape(text) for text, link in link_source(clause.source)
+        )
+        line += f"  \n  {clause.level}: {escape(clause.sentence)} ({source})"
     if known:
-        line += f"  \n  Expected: {plain(known.reason)}" + (f" (<{known.link}>)" if known.link else "")
+        line += f"  \n  Expected: {escape(known.reason)}" + (f" (<{known.link}>)" if known.link else "")
     return line

@@ -1,4 +1,4 @@
-"""Clauses by targets: what the console, Markdown and the page have in common."""
+"""The matrix of clauses and targets, from which console, Markdown and HTML are rendered."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ from highwater.conformance.verdicts import (
 )
 from highwater.spec.clauses import Clause, load_clauses
 
-SIGN: Final = {
+VERDICT_SYMBOLS: Final = {
     CaseVerdict.PASS: "pass",
     CaseVerdict.FAIL: "FAIL",
     CaseVerdict.NON_STRICT: "non-strict",
@@ -32,83 +32,83 @@ WORST_FIRST: Final = (
     CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE,
 )  # fmt: skip
 DECIDED: Final = frozenset({CaseVerdict.PASS, *BROKEN, *UNDECIDED})
-"""What was really put to the target."""
+"""Verdicts of cases that were run to an end."""
 NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 UNKNOWN: Final = Clause(id="?", sentence="Not in the list of clauses.", level="MUST", source="")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One clause: for each target its cases."""
+    """One clause with its results for each target."""
 
     clause_id: str
     cells: list[list[CaseResult]]
 
     @property
     def clause(self) -> Clause:
-        """A report may be older or newer than our list."""
+        """Return the clause; a report of another version of the suite may have unknown ones."""
         return load_clauses().get(self.clause_id, UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A case that was not passed, and the expectation that covers it."""
+    """A broken or undecided case, and the expectation that covers it."""
 
     result: CaseResult
     known: Expectation | None
 
 
 def rows_of(report: Report) -> list[Row]:
-    """Areas by name, clauses by number, cases by version; what is of no clause (a suite that broke off) comes first."""
+    """Return rows sorted by area and number; results without a clause (a run that was cut short) come first."""
     by_target = [_by_clause(target.cases) for target in report.targets]
-    clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=natural)
+    clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=natural_key)
     return [Row(clause_id, [found.get(clause_id, []) for found in by_target]) for clause_id in clause_ids]
 
 
-def natural(name: str) -> list[tuple[str, int]]:
-    """A key that puts `Fetch v4` before `Fetch v12`: cases that run side by side come in any order."""
+def natural_key(name: str) -> list[tuple[str, int]]:
+    """Return a sort key that puts `Fetch v4` before `Fetch v12`; parallel cases arrive in any order."""
     return [(text, int(number or 0)) for text, number in NUMBERED.findall(name)]
 
 
 def _by_clause(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     found: dict[str, list[CaseResult]] = {}
-    for result in sorted(results, key=lambda result: natural(result.case)):
+    for result in sorted(results, key=lambda result: natural_key(result.case)):
         found.setdefault(result.clause, []).append(result)
     return found
 
 
 def worst(results: Sequence[CaseResult]) -> CaseVerdict | None:
-    seen = {result.verdict for result in results}
-    return next((verdict for verdict in WORST_FIRST if verdict in seen), None)
+    verdicts = {result.verdict for result in results}
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
 
 
-def cell_text(results: Sequence[CaseResult], sign: Mapping[CaseVerdict, str] = SIGN) -> str:
-    """The worst verdict, with how many of the decided cases have it: `FAIL 2/5`."""
+def cell_text(results: Sequence[CaseResult], symbols: Mapping[CaseVerdict, str] = VERDICT_SYMBOLS) -> str:
+    """Return the worst verdict and how many of the decided cases have it: `FAIL 2/5`."""
     verdict = worst(results)
     if verdict is None:
         return ""
     counted = Counter(result.verdict for result in results)
-    decided = sum(counted[each] for each in DECIDED)
-    return sign[verdict] + (f" {counted[verdict]}/{decided}" if decided > 1 and verdict in DECIDED else "")
+    decided = sum(counted[decided_verdict] for decided_verdict in DECIDED)
+    return symbols[verdict] + (f" {counted[verdict]}/{decided}" if decided > 1 and verdict in DECIDED else "")
 
 
 def deviations(target: TargetReport) -> list[Deviation]:
-    """Broken and undecided cases."""
+    """Return the broken and undecided cases, sorted."""
     expectations = read_expectations(target.target)
     return [
         Deviation(result, expected_by(result, expectations))
-        for result in sorted(target.cases, key=lambda result: natural(result.case))
+        for result in sorted(target.cases, key=lambda result: natural_key(result.case))
         if result.verdict in BROKEN | UNDECIDED
     ]
 
 
 def tally(target: TargetReport) -> str:
-    """`412 pass, 6 fail`, without what is zero."""
+    """Return the counts above zero, such as `412 pass, 6 fail`."""
     return ", ".join(f"{count} {verdict}" for verdict, count in target.verdicts.items() if count) or "no case"
 
 
 def features_text(target: TargetReport) -> str:
-    """`metadata.version 30, transaction.version 0-2`, or nothing where the target tells none."""
+    """Return the finalised features, such as `metadata.version 30, transaction.version 0-2`; empty without any."""
     return ", ".join(
         f"{name} {'-'.join(dict.fromkeys(map(str, levels)))}" for name, levels in sorted(target.features.items())
     )

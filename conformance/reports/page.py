@@ -1,4 +1,4 @@
-"""One self-contained page: the matrix, and under each clause what its cases expected, got and sent."""
+"""A self-contained HTML page: the matrix, and for each clause its cases with expected, actual and exchanged bytes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,24 +8,33 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from highwater.conformance.exchange import KeptEvent, newest_within
+from highwater.conformance.exchange import ReportedEvent, newest_events
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.matrix import DECIDED, Row, cell_text, features_text, natural, rows_of, tally, worst
-from highwater.conformance.reports.sources import linked
+from highwater.conformance.reports.matrix import (
+    DECIDED,
+    Row,
+    cell_text,
+    features_text,
+    natural_key,
+    rows_of,
+    tally,
+    worst,
+)
+from highwater.conformance.reports.sources import link_source
 from highwater.conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
 
 PAGE_CHARACTERS: Final = 1_500_000
-"""Of what is told of failures: what the stories themselves do not need is for their exchanges."""
-STORY_CHARACTERS: Final = 400
+"""Limit of the failure descriptions; what the texts leave of it is for exchanges."""
+CHARACTERS_PER_FAILURE: Final = 400
 HEXDUMP_FACTOR: Final = 2.5
-"""A hexdump is so much longer than the hexadecimal digits that an event is weighed by."""
-WORDS: Final = {verdict: verdict.value for verdict in CaseVerdict}
+"""Length of a rendered hexdump relative to the hexadecimal digits in `ReportedEvent.weight`."""
+VERDICT_TEXT: Final = {verdict: verdict.value for verdict in CaseVerdict}
 WEB: Final = re.compile(r"https?://")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One verdict on the page. `kind` is a CSS class, `anchor` where its story stands."""
+    """One verdict on the page; `kind` is a CSS class, `anchor` the id of the failure group."""
 
     text: str
     kind: str
@@ -33,15 +42,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """Why a target did not pass some cases of one clause: those that went wrong in the same way, the first in full."""
+class FailureGroup:
+    """Cases of one clause that failed on a target in the same way; the first one is shown in full."""
 
     anchor: str
     number: int
     target: str
     results: list[CaseResult]
     known: Expectation | None
-    exchange: list[KeptEvent]
+    exchange: list[ReportedEvent]
 
     @property
     def first(self) -> CaseResult:
@@ -49,12 +58,12 @@ class Story:
 
     @property
     def what(self) -> str:
-        """The message without what stands below it anyway."""
+        """Return the message without expected and actual, which the page shows separately."""
         return self.first.message.removesuffix(f": expected {self.first.expected}, actual {self.first.actual}")
 
     @property
     def link(self) -> str:
-        """Nothing but the web: an expectation file is somebody's input too."""
+        """Return the link of the expectation if it is HTTP; expectation files are untrusted input."""
         return self.known.link if self.known and WEB.match(self.known.link) else ""
 
 
@@ -74,9 +83,9 @@ def page(report: Report) -> str:
 
 
 def _exchange_budget(report: Report) -> int:
-    """For each clause that a target broke an equal part of the page, so that any run makes a page that opens."""
+    """Return an equal share of the page for each broken clause, so that a browser can open any report."""
     broken = [(target.target, result.clause) for target in report.targets for result in target.cases if result.exchange]
-    left = max(PAGE_CHARACTERS - STORY_CHARACTERS * len(broken), 0)
+    left = max(PAGE_CHARACTERS - CHARACTERS_PER_FAILURE * len(broken), 0)
     return int(left / HEXDUMP_FACTOR / max(len(set(broken)), 1))
 
 
@@ -98,42 +107,42 @@ def _clause(
     row: Row, targets: Sequence[TargetReport], expectations: Sequence[list[Expectation]], budget: int
 ) -> dict[str, Any]:
     clause = row.clause
-    stories = [
-        story for number, results in enumerate(row.cells)
-        for story in stories_of(number, targets[number].target, results, expectations[number], budget)
+    failures = [
+        failure for number, results in enumerate(row.cells)
+        for failure in failure_groups(number, targets[number].target, results, expectations[number], budget)
     ]  # fmt: skip
-    told = {(story.number, result.case): story for story in stories for result in story.results}
-    cases = sorted({result.case for results in row.cells for result in results}, key=natural)
+    failure_by_case = {(failure.number, result.case): failure for failure in failures for result in failure.results}
+    cases = sorted({result.case for results in row.cells for result in results}, key=natural_key)
     return {
         "id": row.clause_id or "suite",
         "area": clause.area if row.clause_id else "",
         "clause": clause,
-        "source": list(linked(clause.source)),
+        "source": list(link_source(clause.source)),
         "era": _era(clause.since, clause.until),
-        "cells": [_cell(number, results, told) for number, results in enumerate(row.cells)],
-        "cases": [(case, [_cell(number, [each for each in results if each.case == case], told)
+        "cells": [_cell(number, results, failure_by_case) for number, results in enumerate(row.cells)],
+        "cases": [(case, [_cell(number, [result for result in results if result.case == case], failure_by_case)
                           for number, results in enumerate(row.cells)]) for case in cases],
-        "stories": stories,
+        "failures": failures,
         "lacking": _lacking(row, targets),
         "verdicts": " ".join(sorted({_kind(result.verdict) for results in row.cells for result in results})),
         "differs": len({tuple(sorted((r.case, r.verdict) for r in results)) for results in row.cells}) > 1,
     }  # fmt: skip
 
 
-def stories_of(
+def failure_groups(
     number: int, target: str, results: list[CaseResult], expectations: list[Expectation], budget: int
-) -> Iterator[Story]:
-    """The first tell their exchanges in full; once the budget is spent the others tell none."""
-    alike: dict[tuple[str, ...], list[CaseResult]] = {}
+) -> Iterator[FailureGroup]:
+    """Group failures by verdict, message and reason; exchanges are added until `budget` is used up."""
+    groups: dict[tuple[str, ...], list[CaseResult]] = {}
     for result in results:
         if result.verdict in DECIDED and result.verdict is not CaseVerdict.PASS:
             known = expected_by(result, expectations)
             reason = known.reason if known else ""
-            alike.setdefault((result.verdict, result.message, result.actual, reason), []).append(result)
-    for group in alike.values():
-        exchange = newest_within(group[0].exchange, budget) if budget > 0 else []
+            groups.setdefault((result.verdict, result.message, result.actual, reason), []).append(result)
+    for group in groups.values():
+        exchange = newest_events(group[0].exchange, budget) if budget > 0 else []
         budget -= sum(event.weight() for event in exchange)
-        yield Story(
+        yield FailureGroup(
             _anchor(group[0].case, number), number, target, group, expected_by(group[0], expectations), exchange
         )
 
@@ -146,19 +155,19 @@ def _era(since: str, until: str) -> str:
     return f"up to Kafka {until}" if until else "every Kafka"
 
 
-def _cell(number: int, results: list[CaseResult], told: dict[tuple[int, str], Story]) -> Cell:
-    """Of a case or of a whole clause, whose worst verdict it shows."""
+def _cell(number: int, results: list[CaseResult], failure_by_case: dict[tuple[int, str], FailureGroup]) -> Cell:
+    """Return the cell of a case or of a clause, with the worst verdict."""
     verdict = worst(results)
     if verdict is None:
         return Cell("", "none")
-    stories = [told.get((number, result.case)) for result in results if result.verdict is verdict]
-    is_known = all(story is not None and story.known for story in stories)
+    failures = [failure_by_case.get((number, result.case)) for result in results if result.verdict is verdict]
+    is_known = all(failure is not None and failure.known for failure in failures)
     kind = _kind(verdict) + (" known" if is_known else "")
-    return Cell(cell_text(results, WORDS), kind, stories[0].anchor if stories[0] else "")
+    return Cell(cell_text(results, VERDICT_TEXT), kind, failures[0].anchor if failures[0] else "")
 
 
 def _lacking(row: Row, targets: Sequence[TargetReport]) -> list[str]:
-    """Why cases were not tried, each reason once for each target."""
+    """Return the reasons why cases were not run, each once for each target."""
     reasons = {
         f"{targets[number].target}: {result.verdict}: {result.message}"
         for number, results in enumerate(row.cells)
@@ -173,5 +182,5 @@ def _kind(verdict: CaseVerdict) -> str:
 
 
 def _anchor(case: str, number: int) -> str:
-    """A place to link to, the same in the next run's page."""
+    """Return an HTML id that is the same in later runs."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", case).strip("-") + f"-t{number + 1}"

@@ -1,18 +1,18 @@
-"""Where a clause's source can be read."""
+"""Links to the sources of clauses."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
 KIP: Final = "https://cwiki.apache.org/confluence/dosearchsite.action?where=KAFKA&queryString="
-"""A KIP's own page has its title in its address; a search for the number finds it."""
+"""A search, because the address of a KIP's page contains its title."""
 ISSUE: Final = "https://issues.apache.org/jira/browse/"
 GUIDE: Final = "https://kafka.apache.org/protocol"
 NAMED: Final = re.compile(r"(?P<kip>KIP-\d+)|(?P<issue>KAFKA-\d+)|(?P<guide>[Pp]rotocol guide)")
 
 
-def linked(source: str) -> Iterator[tuple[str, str]]:
-    """The source in pieces, each with its link or an empty one: `("KIP-101", "https://…"), (", ", "")`."""
+def link_source(source: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a source with their links, which may be empty: `("KIP-101", "https://…"), (", ", "")`."""
     position = 0
     for found in NAMED.finditer(source):
         if found.start() > position:

@@ -1,10 +1,10 @@
-"""What a defect makes of one request or reply; frames come and go whole, size included."""
+"""Apply a planted defect to the frames of requests and replies, size included."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
-from highwater.conformance.defects import Garbled, OnTheWire, Reply, Request
+from highwater.conformance.defects import Garbled, Reply, Request, WireDefect
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.framing import (
     decode_request,
@@ -20,8 +20,8 @@ SIZE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that went to the broker. `api` is None where it cannot be read; the broker is the one to judge it."""
+class SentRequest:
+    """A request that was sent to the broker; `api` is None if it does not decode."""
 
     api: Api | None = None
     version: int = 0
@@ -29,89 +29,91 @@ class Asked:
 
 
 class Fault:
-    """The defect that is planted in a cluster, and whether it came to anything."""
+    """The defect that is planted in a cluster, and whether it took effect."""
 
     def __init__(self) -> None:
-        self.defect: OnTheWire | None = None
+        self.defect: WireDefect | None = None
         self.taken_effect = False
-        self.complaint = ""
+        self.mutation_error = ""
 
-    def plant(self, defect: OnTheWire | None) -> None:
-        self.defect, self.taken_effect, self.complaint = defect, False, ""
+    def plant(self, defect: WireDefect | None) -> None:
+        self.defect, self.taken_effect, self.mutation_error = defect, False, ""
 
     def lift(self) -> None:
         self.defect = None
 
-    def meets(self, kind: type[Any], asked: Asked) -> bool:
-        """The planted defect is of this kind and about this request."""
-        return isinstance(self.defect, kind) and asked.api is not None and self.defect.request is asked.api.request
+    def matches(self, kind: type[Any], request: SentRequest) -> bool:
+        """Return whether the planted defect is of this kind and concerns this request."""
+        return isinstance(self.defect, kind) and request.api is not None and self.defect.request is request.api.request
 
-    def spoiled_request(self, frame: bytes) -> bytes:
-        asked = read_request(frame)
-        if not self.meets(Request, asked):
+    def mutate_request(self, frame: bytes) -> bytes:
+        request = read_request(frame)
+        if not self.matches(Request, request):
             return frame
-        return self._noted(frame, self._attempt(frame, _with_other_request))
+        return self._record_effect(frame, self._try_mutation(frame, _with_other_request))
 
-    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
-        if self.meets(Reply, asked):
-            return self._noted(frame, self._attempt(frame, lambda data, how: _with_other_reply(data, how, asked)))
-        if self.meets(Garbled, asked):
-            return self._noted(frame, self._attempt(frame, lambda data, how: how.change(data)))
+    def mutate_reply(self, frame: bytes, request: SentRequest) -> bytes:
+        if self.matches(Reply, request):
+            return self._record_effect(
+                frame, self._try_mutation(frame, lambda data, how: _with_other_reply(data, how, request))
+            )
+        if self.matches(Garbled, request):
+            return self._record_effect(frame, self._try_mutation(frame, lambda data, how: how.change(data)))
         return frame
 
-    def _attempt(self, frame: bytes, spoil: Callable[[bytes, Any], bytes]) -> bytes:
-        """A defect that is written down wrongly must show, and not end a thread in silence."""
+    def _try_mutation(self, frame: bytes, mutate: Callable[[bytes, Any], bytes]) -> bytes:
+        """Apply the mutation; record an exception from a wrong declaration, which else would only end the thread."""
         try:
-            return spoil(frame, self.defect)
+            return mutate(frame, self.defect)
         except Exception as error:
-            self.complaint = f"{type(error).__name__}: {error}"
+            self.mutation_error = f"{type(error).__name__}: {error}"
             return frame
 
-    def _noted(self, before: bytes, after: bytes) -> bytes:
+    def _record_effect(self, before: bytes, after: bytes) -> bytes:
         self.taken_effect |= before != after
         return after
 
 
-def read_request(frame: bytes) -> Asked:
+def read_request(frame: bytes) -> SentRequest:
     try:
         header, _ = decode_request_header(frame[SIZE:])
         api = APIS[header.api_key]
         has_reply = api is not PRODUCE or decode_request(frame[SIZE:])[1].acks != 0
     except WireError:
-        return Asked()
+        return SentRequest()
     known = api.min_version <= header.api_version <= api.max_version
-    return Asked(api, header.api_version if known or api is not API_VERSIONS else 0, has_reply)
+    return SentRequest(api, header.api_version if known or api is not API_VERSIONS else 0, has_reply)
 
 
-def changed_reply(frame: bytes, asked: Asked, change: Callable[[Any], Any]) -> bytes:
-    """The frame as it was where it cannot be read."""
-    assert asked.api is not None
+def rewrite_reply(frame: bytes, request: SentRequest, change: Callable[[Any], Any]) -> bytes:
+    """Decode the reply, apply `change` and encode it; return the frame unchanged if it does not decode."""
+    assert request.api is not None
     try:
-        correlation_id, message = decode_response(asked.api, asked.version, frame[SIZE:])
+        correlation_id, message = decode_response(request.api, request.version, frame[SIZE:])
     except WireError:
         return frame
-    return encode_response(change(message), asked.version, correlation_id)
+    return encode_response(change(message), request.version, correlation_id)
 
 
-def _with_other_reply(frame: bytes, defect: Reply, asked: Asked) -> bytes:
-    return changed_reply(frame, asked, lambda message: changed(message, defect.path, defect.value))
+def _with_other_reply(frame: bytes, defect: Reply, request: SentRequest) -> bytes:
+    return rewrite_reply(frame, request, lambda message: replace_field(message, defect.path, defect.value))
 
 
 def _with_other_request(frame: bytes, defect: Request) -> bytes:
     header, message = decode_request(frame[SIZE:])
-    other = changed(message, defect.path, defect.value)
+    other = replace_field(message, defect.path, defect.value)
     return encode_request(other, header.api_version, header.correlation_id, header.client_id)
 
 
-def changed(message: Any, path: str, value: Any) -> Any:
-    """`value`, or what it makes of the old one, at every place to which the path leads; null leads nowhere."""
+def replace_field(message: Any, path: str, value: Any) -> Any:
+    """Return a copy with `value`, or `value(old)`, at every field that `path` leads to; null fields are skipped."""
     if isinstance(message, tuple):
-        return tuple(changed(each, path, value) for each in message)
+        return tuple(replace_field(element, path, value) for element in message)
     if message is None:
         return None
     name, _, rest = path.partition(".")
     if not is_dataclass(message) or name not in {field.name for field in fields(message)}:
         raise AttributeError(f"{type(message).__name__} has no {name}")
     old = getattr(message, name)
-    new = changed(old, rest, value) if rest else value(old) if callable(value) else value
+    new = replace_field(old, rest, value) if rest else value(old) if callable(value) else value
     return replace(message, **{name: new})  # type: ignore[type-var]

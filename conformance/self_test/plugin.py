@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from highwater.conformance.broker import advertised_by
+from highwater.conformance.broker import advertised_versions
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.plugin import ADVERTISED, REPORTER, TARGET, Reporter
+from highwater.conformance.plugin import ADVERTISED_VERSIONS, REPORTER, TARGET, Reporter
 from highwater.conformance.self_test.attempts import SelfTest
 from highwater.conformance.self_test.targets import ProxiedTarget
 from highwater.conformance.self_test.trials import share_of
@@ -22,13 +22,13 @@ from highwater.errors import UsageError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("highwater").addoption("--hw-share", default="0/1", help="of the cases, share I of N: I/N")
+    parser.getgroup("highwater").addoption("--hw-share", default="0/1", help="run share I of N of the cases: I/N")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
     if session.testsfailed:
-        raise session.Interrupted("some cases could not be read")
+        raise session.Interrupted("some cases could not be collected")
     items = share_of(session.items, session.config.getoption("hw_share"))
     if not items:
         return True
@@ -46,7 +46,7 @@ def _self_test(config: pytest.Config) -> Iterator[SelfTest]:
     proxied = ProxiedTarget(target)
     config.stash[TARGET] = cast("Target", proxied)
     try:
-        config.stash[ADVERTISED] = advertised_by(proxied.bootstrap.split(",")[0])
+        config.stash[ADVERTISED_VERSIONS] = advertised_versions(proxied.bootstrap.split(",")[0])
         self_test = SelfTest(config, proxied, lambda trial: _report(config, "trial", trial))
         config.pluginmanager.register(self_test)
         yield self_test

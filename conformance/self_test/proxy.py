@@ -1,4 +1,4 @@
-"""A proxy before one broker: nothing differs but what the planted defect spoils, and where the brokers are."""
+"""A proxy for one broker that applies the planted defect and replaces broker addresses by those of the proxies."""
 
 import socket
 import struct
@@ -10,20 +10,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from highwater.conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
-from highwater.conformance.self_test.faults import Asked, Fault, changed_reply, read_request
+from highwater.conformance.self_test.faults import Fault, SentRequest, read_request, rewrite_reply
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
-
-# --------------------------------------------------------------------------------------------------
-# Takes connections on a port of its own, and gives each to a thread.
-
 
 BACKLOG: Final = 128
 
 
 class Listener:
-    """`serve` gets each connection, which is closed when it returns; that a connection breaks is no error."""
+    """Accepts connections and runs `serve` for each in a thread; connection errors are ignored."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve
@@ -51,18 +47,18 @@ class Listener:
 CHUNK: Final = 65536
 MAX_FRAME: Final = 1 << 26
 STRAY_BYTES: Final = struct.pack(">ii", 4, 7)
-NAMES_BROKERS: Final[Mapping[type[Any], tuple[str, ...]]] = {
+ADDRESS_FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
     MetadataRequest: ("brokers",),
     DescribeClusterRequest: ("brokers",),
     FindCoordinatorRequest: ("coordinators", ""),
     ProduceRequest: ("node_endpoints",),
     FetchRequest: ("node_endpoints",),
 }
-"""Where replies say a broker's host and port: whoever asks must hear of the proxies, or would find a way around."""
+"""By request, the fields of the reply with broker addresses; clients would bypass the proxies if they were kept."""
 
 
 class Proxy:
-    """`ports` leads from a broker's port to its proxy's; all proxies of a cluster share it and the fault."""
+    """Proxy of one broker; `ports` maps broker ports to proxy ports, and is shared by the cluster like `fault`."""
 
     def __init__(self, upstream: str, ports: dict[int, int], fault: Fault) -> None:
         host, _, port = upstream.rpartition(":")
@@ -75,35 +71,37 @@ class Proxy:
         if isinstance(self.fault.defect, Crash) and self.fault.taken_effect:
             return
         with socket.create_connection(self._upstream) as broker:
-            for each in (client, broker):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _Conversation(self, client, broker).run()
+            for connection in (client, broker):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _ProxiedConnection(self, client, broker).run()
 
-    def renamed(self, reply: bytes, asked: Asked) -> bytes:
-        places = NAMES_BROKERS.get(asked.api.request, ()) if asked.api else ()
-        return changed_reply(reply, asked, lambda message: self._with_my_ports(message, places)) if places else reply
+    def rewrite_addresses(self, reply: bytes, request: SentRequest) -> bytes:
+        fields = ADDRESS_FIELDS.get(request.api.request, ()) if request.api else ()
+        return (
+            rewrite_reply(reply, request, lambda message: self._with_proxy_ports(message, fields)) if fields else reply
+        )
 
-    def _with_my_ports(self, message: Any, places: tuple[str, ...]) -> Any:
-        for place in places:
-            if place:
-                named = tuple(replace(each, port=self._mine(each.port)) for each in getattr(message, place))
-                message = replace(message, **{place: named})
+    def _with_proxy_ports(self, message: Any, fields: tuple[str, ...]) -> Any:
+        for field in fields:
+            if field:
+                named = tuple(replace(broker, port=self._proxy_port(broker.port)) for broker in getattr(message, field))
+                message = replace(message, **{field: named})
             else:
-                message = replace(message, port=self._mine(message.port))
+                message = replace(message, port=self._proxy_port(message.port))
         return message
 
-    def _mine(self, port: int) -> int:
+    def _proxy_port(self, port: int) -> int:
         return self.ports.get(port, port)
 
 
-class _Conversation:
-    """A client's connection and its twin to the broker: requests in this thread, replies in another."""
+class _ProxiedConnection:
+    """A client connection and its broker connection: one thread forwards requests, another one replies."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, broker: socket.socket) -> None:
         self._proxy, self._fault, self._client, self._broker = proxy, proxy.fault, client, broker
-        self._asked: deque[Asked] = deque()
-        self._held = b""
-        self._is_mute = self._client_left = False
+        self._unanswered: deque[SentRequest] = deque()
+        self._delayed_reply = b""
+        self._drops_replies = self._client_left = False
 
     def run(self) -> None:
         replies = threading.Thread(target=self._pass_replies, daemon=True)
@@ -118,7 +116,10 @@ class _Conversation:
     # -- requests ------------------------------------------------------------------------------------
 
     def _pass_requests(self) -> None:
-        """The start of a frame goes on at once, for a broker may refuse it by its size, unless it may be spoiled."""
+        """Forward requests. Incomplete frames are forwarded at once, since a broker may reject a frame by its size.
+
+        They are held back only if the planted defect may change or drop the request.
+        """
         buffer, passed_on = bytearray(), 0
         while data := self._client.recv(CHUNK):
             buffer += data
@@ -134,21 +135,21 @@ class _Conversation:
                 passed_on = len(buffer)
 
     def _pass_request(self, frame: bytes, passed_on: int) -> bool:
-        """False: hang up. The first bytes may have been passed on before."""
-        asked = read_request(frame)
-        if self._fault.meets(HangUp, asked):
+        """Forward a request, without the `passed_on` bytes already sent; return False to close the connection."""
+        request = read_request(frame)
+        if self._fault.matches(HangUp, request):
             self._fault.taken_effect = True
             return False
         if not passed_on:
-            frame = self._fault.spoiled_request(frame)
-            asked = read_request(frame)
-        if asked.has_reply:
-            self._asked.append(asked)
+            frame = self._fault.mutate_request(frame)
+            request = read_request(frame)
+        if request.has_reply:
+            self._unanswered.append(request)
         self._send(frame[passed_on:])
         return True
 
     def _send(self, data: bytes | bytearray) -> None:
-        with suppress(OSError):  # a broker that has closed: its other half says so, or hides it
+        with suppress(OSError):  # the broker closed the connection; _pass_replies handles that
             self._broker.sendall(data)
 
     # -- replies -------------------------------------------------------------------------------------
@@ -162,23 +163,23 @@ class _Conversation:
                     for frame in _whole_frames(buffer):
                         self._pass_reply(frame)
             if not self._client_left:
-                self._say_goodbye()
+                self._forward_close()
 
     def _pass_reply(self, frame: bytes) -> None:
-        asked = self._asked.popleft() if self._asked else Asked()
-        if self._fault.meets(Silence, asked):
-            self._fault.taken_effect = self._is_mute = True
-        if self._is_mute:
+        request = self._unanswered.popleft() if self._unanswered else SentRequest()
+        if self._fault.matches(Silence, request):
+            self._fault.taken_effect = self._drops_replies = True
+        if self._drops_replies:
             return
-        frame = self._fault.spoiled_reply(self._proxy.renamed(frame, asked), asked)
-        if self._fault.meets(OutOfTurn, asked) and not self._held:
-            self._held, self._fault.taken_effect = frame, True
+        frame = self._fault.mutate_reply(self._proxy.rewrite_addresses(frame, request), request)
+        if self._fault.matches(OutOfTurn, request) and not self._delayed_reply:
+            self._delayed_reply, self._fault.taken_effect = frame, True
             return
-        self._client.sendall(frame + self._held)
-        self._held = b""
+        self._client.sendall(frame + self._delayed_reply)
+        self._delayed_reply = b""
 
-    def _say_goodbye(self) -> None:
-        """The broker has closed."""
+    def _forward_close(self) -> None:
+        """Close the client connection after the broker's, or keep it open if that is the defect."""
         self._fault.taken_effect |= isinstance(self._fault.defect, StaysOpen | Crash)
         if isinstance(self._fault.defect, StaysOpen):
             self._client.sendall(STRAY_BYTES)
@@ -187,7 +188,7 @@ class _Conversation:
 
 
 def _whole_frames(buffer: bytearray) -> list[bytes]:
-    """Taken off the buffer, sizes included; behind a size that is none, all that is there counts as one."""
+    """Remove complete frames from the buffer, size included; after an invalid size the rest is one frame."""
     frames = []
     while len(buffer) >= 4:
         size = int.from_bytes(buffer[:4], "big", signed=True)

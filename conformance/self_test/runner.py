@@ -1,4 +1,4 @@
-"""Runs the self-test: several pytests side by side, each with a cluster of its own and its share of the cases."""
+"""Run the self-test in parallel pytest processes, each with a separate cluster and a share of the cases."""
 
 import os
 import subprocess
@@ -21,19 +21,19 @@ TAIL: Final = 2000
 def run_self_test(
     target: str, options: Options, on_progress: Callable[[], None] = lambda: None, *, cases: Path = CASES
 ) -> dict[str, Any]:
-    """What `trials.summary` says; the cases are those that `options` selects. UsageError when a run breaks off."""
-    jobs, alone = options.jobs, msgspec.structs.replace(options, jobs=1)
+    """Run the self-test of the selected cases and return its summary; raises UsageError if pytest ends early."""
+    jobs, one_job = options.jobs, msgspec.structs.replace(options, jobs=1)
 
     def run(share: int) -> list[Trial]:
         trials = []
-        for trial in _trials(target, alone, f"{share}/{jobs}", cases):
+        for trial in _trials(target, one_job, f"{share}/{jobs}", cases):
             trials.append(trial)
             on_progress()
         return trials
 
     with ThreadPoolExecutor(jobs) as pool:
-        found = [trial for trials in pool.map(run, range(jobs)) for trial in trials]
-    return dict(summary(found))
+        trials = [trial for trials in pool.map(run, range(jobs)) for trial in trials]
+    return dict(summary(trials))
 
 
 def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[Trial]:
@@ -46,7 +46,7 @@ def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[
         "highwater.conformance.self_test.plugin",
         f"--hw-share={share}",
     ]
-    command += ["--tb=native"]  # nobody reads the tracebacks, and the others take longer than the cases
+    command += ["--tb=native"]  # tracebacks are not read, and rendering the default style takes longer than the cases
     command += [f"--hw-target={target}", f"--hw-report-fd={writer}", *options.arguments()]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -61,5 +61,5 @@ def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[
                     yield msgspec.convert(event["trial"], Trial)
         if process.wait() not in (0, 5):
             output.seek(0)
-            told = output.read().decode(errors="replace").strip()[-TAIL:]
-            raise UsageError(f"the self-test ended with pytest's code {process.returncode}: {told}")
+            tail = output.read().decode(errors="replace").strip()[-TAIL:]
+            raise UsageError(f"the self-test ended: pytest exit code {process.returncode}: {tail}")

@@ -1,4 +1,4 @@
-"""Targets of the self-test: an honest cluster behind proxies, and servers that only look like one."""
+"""Targets of the self-test: a correct cluster behind proxies, and fake servers."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -11,13 +11,15 @@ from highwater.conformance.targets.base import SaslListener, Target
 
 
 class ProxiedTarget:
-    """A target whose every address is a proxy's. What is not about addresses is the target's own."""
+    """A target with the addresses of proxies; all other attributes are those of the real target."""
 
     def __init__(self, target: Target) -> None:
         self._target, self.fault = target, Fault()
         self._ports: dict[int, int] = {}
         self._proxies: list[Proxy] = []
-        self.addresses: Mapping[int, str] = {node: self._proxy(each) for node, each in target.addresses.items()}
+        self.addresses: Mapping[int, str] = {
+            node: self._proxy(node_address) for node, node_address in target.addresses.items()
+        }
         self._sasl: SaslListener | None = None
 
     def _proxy(self, address: str) -> str:
@@ -43,8 +45,8 @@ class ProxiedTarget:
         return getattr(self._target, name)
 
 
-class DishonestTarget:
-    """It claims to be `target`, and every address leads to one server. Its nodes stop and start in name only."""
+class FakeServerTarget:
+    """A target whose addresses all lead to one fake server; starting and stopping nodes does nothing."""
 
     def __init__(self, target: Target, address: str) -> None:
         self._target, self._address = target, address
@@ -57,7 +59,7 @@ class DishonestTarget:
         return listener and replace(listener, address=self._address)
 
     def start_node(self, node: int | str) -> None:
-        """Nothing is there to start."""
+        """Do nothing: there is no process."""
 
     stop_node = kill_node = pause_node = resume_node = start_node
 
@@ -65,15 +67,11 @@ class DishonestTarget:
         return getattr(self._target, name)
 
 
-# --------------------------------------------------------------------------------------------------
-# Servers that are no brokers at all. A case that one of them passes says nothing about a broker.
-
-
 CHUNK: Final = 65536
 
 
 def _hang_up(client: socket.socket) -> None:
-    """At once."""
+    """Close the connection at once."""
 
 
 def _hang_up_after_the_first_bytes(client: socket.socket) -> None:
@@ -90,9 +88,10 @@ def _echo(client: socket.socket) -> None:
         client.sendall(data)
 
 
-BEHAVIOURS: Final[Mapping[str, Callable[[socket.socket], None]]] = {
+FAKE_SERVERS: Final[Mapping[str, Callable[[socket.socket], None]]] = {
     "closes every connection": _hang_up,
     "closes after the first bytes": _hang_up_after_the_first_bytes,
     "answers nothing": _say_nothing,
     "echoes what it gets": _echo,
 }
+"""Servers that are no brokers: a case that passes on one of them proves nothing."""

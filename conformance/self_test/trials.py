@@ -1,4 +1,4 @@
-"""What came of each trial of a case, and what that says of the case."""
+"""Results of the trials of the self-test, and the assessment of each case."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from highwater.conformance.defects import Defect, OfTheBroker
-from highwater.conformance.self_test.targets import BEHAVIOURS
+from highwater.conformance.defects import BrokerDefect, Defect
+from highwater.conformance.self_test.targets import FAKE_SERVERS
 from highwater.errors import ExitCode
 from highwater.reference.wire.registry import api_of
 
@@ -22,14 +22,14 @@ class Outcome(StrEnum):
     UNTESTED = "untested"
 
 
-HONEST: Final = "no defect"
-UNDEFENDED: Final = "says no defect"
-NOT_SAID: Final = frozenset({HONEST, UNDEFENDED, *BEHAVIOURS})
-NOTHING_SAID_AGAINST: Final = frozenset({Outcome.CAUGHT, Outcome.UNTESTED})
+NO_DEFECT: Final = "no defect"
+NO_DECLARED_DEFECT: Final = "declares no defect"
+UNDECLARED: Final = frozenset({NO_DEFECT, NO_DECLARED_DEFECT, *FAKE_SERVERS})
+ACCEPTED_OUTCOMES: Final = frozenset({Outcome.CAUGHT, Outcome.UNTESTED})
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a case. `item` is `case` with its version or parameters. The honest run is `caught` when it passes."""
+    """One run of a case; `item` is `case` with its parameters. A run without defect is `caught` if it passes."""
 
     case: str
     item: str
@@ -40,25 +40,25 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseSelfTest(msgspec.Struct, frozen=True, kw_only=True):
-    """All trials of a case, a swept one counted once; `complaints` is empty for a case that catches its defects."""
+    """Assessment of a case over all its parameters; `complaints` is empty if it detects its defects."""
 
     case: str
     tested: bool
     complaints: Sequence[Trial]
 
 
-def text_of(defect: Defect) -> str:
+def describe_defect(defect: Defect) -> str:
     """`Reply(Produce responses.base_offset = 7)`."""
-    said = []
+    parts = []
     for name in type(defect).__slots__:
         value = getattr(defect, name)
         if isinstance(value, type):
-            said.append(api_of(value).name)
+            parts.append(api_of(value).name)
         elif name == "value":
-            said.append(f"= {_value_text(value)}")
+            parts.append(f"= {_value_text(value)}")
         else:
-            said.append(_value_text(value))
-    return f"{type(defect).__name__}({' '.join(said)})"
+            parts.append(_value_text(value))
+    return f"{type(defect).__name__}({' '.join(parts)})"
 
 
 def _value_text(value: Any) -> str:
@@ -71,17 +71,17 @@ def judge(trials: Iterable[Trial]) -> list[CaseSelfTest]:
     by_case: dict[str, list[Trial]] = {}
     for trial in trials:
         by_case.setdefault(trial.case, []).append(trial)
-    return [_judge_case(case, found) for case, found in sorted(by_case.items())]
+    return [_judge_case(case, case_trials) for case, case_trials in sorted(by_case.items())]
 
 
 def _judge_case(case: str, trials: list[Trial]) -> CaseSelfTest:
-    """A defect may be out of reach of some of the versions that a case sweeps, as long as each version has one."""
+    """Assess one case; a defect may have no effect in some versions if each version detects another defect."""
     planted = {trial.defect for trial in trials if trial.outcome is Outcome.CAUGHT}
-    defended = {trial.item for trial in trials if trial.outcome is Outcome.CAUGHT and trial.defect not in NOT_SAID}
+    defended = {trial.item for trial in trials if trial.outcome is Outcome.CAUGHT and trial.defect not in UNDECLARED}
     complaints = [
         trial
         for trial in trials
-        if trial.outcome not in NOTHING_SAID_AGAINST
+        if trial.outcome not in ACCEPTED_OUTCOMES
         and not (trial.outcome is Outcome.NEVER_PLANTED and trial.defect in planted and trial.item in defended)
     ]
     tested = any(trial.outcome is not Outcome.UNTESTED for trial in trials)
@@ -89,36 +89,32 @@ def _judge_case(case: str, trials: list[Trial]) -> CaseSelfTest:
 
 
 def summary(trials: Sequence[Trial]) -> Mapping[str, Any]:
-    """The `self_test` object of `--json`; `planted` counts the defects that took effect, by kind."""
+    """Return the `self_test` object of `--json`; `planted` counts the defects that took effect, by kind."""
     cases = judge(trials)
-    tested = [each for each in cases if each.tested]
+    tested = [case for case in cases if case.tested]
     took_effect = [trial for trial in trials if trial.outcome in (Outcome.CAUGHT, Outcome.MISSED)]
-    kinds = Counter(trial.defect.partition("(")[0] for trial in took_effect if trial.defect not in NOT_SAID)
+    kinds = Counter(trial.defect.partition("(")[0] for trial in took_effect if trial.defect not in UNDECLARED)
     return {
-        "caught": sum(not each.complaints for each in tested),
+        "caught": sum(not case.complaints for case in tested),
         "total": len(tested),
         "planted": dict(sorted(kinds.items())),
-        "untested": [each.case for each in cases if not each.tested],
-        "complaints": [msgspec.to_builtins(trial) for each in tested for trial in each.complaints],
+        "untested": [case.case for case in cases if not case.tested],
+        "complaints": [msgspec.to_builtins(trial) for case in tested for trial in case.complaints],
     }
 
 
 def exit_code(report: Mapping[str, Any]) -> ExitCode:
-    """A defect that was missed decides; one that could not be tried, or no case at all, leaves it open."""
+    """Return VIOLATED for a missed defect, UNDECIDED for one that could not be planted or an empty run, else HELD."""
     outcomes = {trial["outcome"] for trial in report["complaints"]}
     if Outcome.MISSED in outcomes:
         return ExitCode.VIOLATED
     return ExitCode.UNDECIDED if outcomes or not report["total"] else ExitCode.HELD
 
 
-# --------------------------------------------------------------------------------------------------
-# What the self-test reads off the cases: their names, their defects, and who tries which.
-
-
 def case_name(item: pytest.Item) -> str:
-    """A sweep is one case."""
+    """Return clause id and variant, without parameters."""
     marker = item.get_closest_marker("clause")
-    assert marker is not None, "the suite's own plugin has seen to it"
+    assert marker is not None, "the plugin of the suite rejects items without a clause"
     clause_id, variant = marker.args
     return f"{clause_id}[{variant}]" if variant else str(clause_id)
 
@@ -128,27 +124,23 @@ def defects_of(item: pytest.Item) -> list[Defect]:
 
 
 def sweep_of(item: pytest.Item) -> tuple[object, ...]:
-    """The same for all versions of a case: where nobody speaks the protocol, they are one."""
+    """Return a key that is the same for all API versions of a case; fake servers are tried once for each key."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params.items() if callspec else ()
     return case_name(item), *(str(value) for name, value in parameters if name != "version")
 
 
 def share_of(items: list[pytest.Item], share: str) -> list[pytest.Item]:
-    """Share I of N, whole cases, of `I/N`. Those that take their time are dealt first, so that nobody gets them all."""
-    number, of = map(int, share.split("/"))
-    quick = {case_name(item): not _takes_its_time(item) for item in items}
-    mine = set(sorted(quick, key=lambda case: (quick[case], case))[number::of])
-    return [item for item in items if case_name(item) in mine]
+    """Return share `I/N` of the cases; slow cases are distributed first, so that shares take similar time."""
+    number, shares = map(int, share.split("/"))
+    quick = {case_name(item): not _is_slow_case(item) for item in items}
+    selected = set(sorted(quick, key=lambda case: (quick[case], case))[number::shares])
+    return [item for item in items if case_name(item) in selected]
 
 
-def _takes_its_time(item: pytest.Item) -> bool:
+def _is_slow_case(item: pytest.Item) -> bool:
     waits = any(item.get_closest_marker(name) for name in ("slow", "cluster_fault"))
-    return waits or any(isinstance(defect, OfTheBroker) for defect in defects_of(item))
-
-
-# --------------------------------------------------------------------------------------------------
-# The self-test for people: what was missed, and how many cases catch what they say.
+    return waits or any(isinstance(defect, BrokerDefect) for defect in defects_of(item))
 
 
 def show(report: Mapping[str, Any], *, verbose: bool = False) -> None:
@@ -159,16 +151,16 @@ def show(report: Mapping[str, Any], *, verbose: bool = False) -> None:
     if report["complaints"]:
         table = Table("case", "outcome", "defect", "message", box=None)
         for trial in report["complaints"]:
-            table.add_row(*(_plain(trial[column]) for column in ("item", "outcome", "defect", "message")))
+            table.add_row(*(_escape_markup(trial[column]) for column in ("item", "outcome", "defect", "message")))
         console.print(table)
     if report["untested"]:
-        named = f": {', '.join(report['untested'])}" if verbose else " (-v names them)"
-        console.print(f"{len(report['untested'])} cases ask for what the target lacks{named}", markup=False)
+        names = f": {', '.join(report['untested'])}" if verbose else " (-v names them)"
+        console.print(f"{len(report['untested'])} cases need features that the target lacks{names}", markup=False)
     planted = ", ".join(f"{count} {kind}" for kind, count in report["planted"].items())
     console.print(f"planted: {planted}", markup=False)
-    console.print(f"self-test: {report['caught']} of {report['total']} cases catch their defects", markup=False)
+    console.print(f"self-test: {report['caught']} of {report['total']} cases detect their defects", markup=False)
 
 
-def _plain(text: str) -> str:
-    """What stands in brackets is no style."""
+def _escape_markup(text: str) -> str:
+    """Escape brackets, which rich would read as markup."""
     return text.replace("[", r"\[")

@@ -1,4 +1,4 @@
-"""Targets by name: launchers, or the address of somebody's broker."""
+"""Targets by name: launched implementations, cluster files and addresses of external brokers."""
 
 import re
 import socket
@@ -57,11 +57,11 @@ LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
     "librdkafka-mock": _librdkafka_mock,
     "nisshi": _nisshi,
 }
-"""By name; each imports what it needs when it is asked for."""
+"""By name; each function imports its launcher when called."""
 
 
 def check_target(name: str) -> None:
-    """UsageError for a name that is no target."""
+    """Raise UsageError for a name that is not a target."""
     if name.endswith(".toml"):
         from highwater.conformance.targets.commands import read_cluster_file
 
@@ -96,9 +96,10 @@ def _launched(name: str) -> re.Match[str] | None:
 
 
 def launch_target(name: str, command_config: Path | None = None, guards_off: Sequence[str] = ()) -> Target:
-    """Start or find it; UsageError if it is unknown or cannot be reached. The caller closes it.
+    """Launch a target or connect to it; the caller closes it.
 
-    `guards_off` plants historical bugs, rules of `spec/guards.toml`, in the reference.
+    `guards_off` switches off guards of the reference (`spec/guards.toml`), which restores historical bugs. Raises
+    UsageError if the target is unknown or cannot be reached.
     """
     check_target(name)
     if guards_off:
@@ -127,7 +128,7 @@ def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
 
 @contextmanager
 def open_target(name: str) -> Iterator[Target]:
-    """Launch it, and end it however the block ends."""
+    """Launch a target and close it at the end of the block."""
     target = launch_target(name)
     try:
         yield target

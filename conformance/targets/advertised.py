@@ -1,4 +1,4 @@
-"""A target that is one process of ours: it says `ready ADDRESS,...` when it is, and ends with its input."""
+"""A target in a single launched process, which prints `ready ADDRESS,...` and ends when its standard input closes."""
 
 import contextlib
 import select
@@ -18,14 +18,14 @@ READY_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 5.0
 
 
-class SpokenTarget(ExternalTarget):
-    """It has no nodes that could be stopped one by one; brought back, it has forgotten everything."""
+class ProcessTarget(ExternalTarget):
+    """Target in a single process: nodes cannot be stopped separately, and a restart loses all data."""
 
     capabilities = frozenset({PROMPT})
 
     def __init__(self, name: str, version: str, command: Sequence[str]) -> None:
         self._own_name, self._command = name, command
-        self._log = NamedTemporaryFile(prefix=f"highwater-{name}-", suffix=".log")  # noqa: SIM115 - its last words
+        self._log = NamedTemporaryFile(prefix=f"highwater-{name}-", suffix=".log")  # noqa: SIM115 - lives as long as the target
         self._launch()
         super().__init__(self._first)
         self.name, self.version = name, version
@@ -38,11 +38,13 @@ class SpokenTarget(ExternalTarget):
             )  # fmt: skip
         assert self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], READY_TIMEOUT_S)
-        words = self._process.stdout.readline().split() if readable else []
-        if len(words) != 2 or words[0] != "ready":
+        ready_line = self._process.stdout.readline().split() if readable else []
+        if len(ready_line) != 2 or ready_line[0] != "ready":
             self.close()
-            raise UsageError(f"it did not start: {' '.join(words) or 'no word of it'}", where=self._own_name)
-        self._first = words[1].split(",")[0]
+            raise UsageError(
+                f"the process did not start: {' '.join(ready_line) or 'it printed nothing'}", where=self._own_name
+            )
+        self._first = ready_line[1].split(",")[0]
 
     def revive(self) -> bool:
         self.close()
@@ -54,7 +56,7 @@ class SpokenTarget(ExternalTarget):
         return True
 
     def close(self) -> None:
-        """The end of its input is its end."""
+        """Close the standard input, which ends the process; kill it if it does not end in time."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()

@@ -1,6 +1,6 @@
-"""Apache Kafka from Maven Central as a target: KRaft from 3.3 on, before with a ZooKeeper of its own jars.
+"""Apache Kafka from Maven Central as a target: KRaft from 3.3 on, older releases with the ZooKeeper of their jars.
 
-Small and quick to notice failures, as measured on two cores: heaps of 256 MB, few threads, sessions of seconds.
+Heaps of 256 MB, few threads and sessions of seconds: chosen for a machine with two cores and quick failure detection.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from typing import Final
 
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
 from highwater.conformance.targets.commands import QUICK_SETTINGS
-from highwater.conformance.targets.discovery import restart_dead, wait_until_coordinated, wait_until_whole
+from highwater.conformance.targets.discovery import restart_dead, wait_for_group_coordinator, wait_until_complete
 from highwater.conformance.targets.nodes import Nodes
 from highwater.errors import UsageError
 from highwater.ports import Ports
@@ -25,7 +25,7 @@ TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
-SCRAM_USERS_SINCE: Final = (3, 5)  # that the storage tool writes (KIP-900)
+SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
 PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
 JAVA_FLAGS: Final = (
     "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=128m", "-Xss512k",
@@ -60,15 +60,15 @@ REPLICATED: Final = (
 PLAIN_USER: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_USER: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NodeSettings = Callable[[int, Mapping[str, object]], Mapping[str, object]]
-"""What one node has otherwise, given its id and the settings that it would have."""
+"""Returns settings that differ for one node, from its id and its other settings."""
 NodeEnvironment = Callable[[int | str], Mapping[str, str]]
-"""What one node's environment has beside that of all."""
+"""Returns additional environment variables of one node."""
 
 
 class ApacheKafka:
-    """Brokers 1 to N, each a broker and a controller where there is no ZooKeeper, all ready.
+    """A running cluster of brokers 1 to N, which in KRaft are controllers too.
 
-    UsageError when Java or Maven is missing, or a node ends. `settings` are Kafka's own, by their dotted names.
+    `settings` are Kafka's, by their dotted names. Raises UsageError if Java or Maven is missing or a node ends.
     """
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
@@ -82,7 +82,7 @@ class ApacheKafka:
         self.name, self.version, self.era = f"apache-kafka:{version}", version, version
         self.settings = QUICK_SETTINGS
         self._kraft = release_number(version) >= KRAFT_SINCE
-        self._java, self._given = (str(java().executable), *java_flags), settings or {}
+        self._java, self._extra_settings = (str(java().executable), *java_flags), settings or {}
         self._node_settings, self._environment = node_settings, environment
         self._jars = fetch_release(version)
         self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
@@ -141,11 +141,11 @@ class ApacheKafka:
             self.nodes.start(ZOOKEEPER_NODE)
         for node in self.addresses:
             self.nodes.start(node)
-        wait_until_whole(self.addresses, self.nodes.check)
-        wait_until_coordinated(self.addresses)
+        wait_until_complete(self.addresses, self.nodes.check)
+        wait_for_group_coordinator(self.addresses)
 
     def _format_all(self) -> None:
-        """Kafka's own storage tool, which also writes the feature levels and the users; one beside the other."""
+        """Format all nodes in parallel with Kafka's storage tool, which also writes feature levels and users."""
         tools = []
         for node in self.addresses:
             line = self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node)))
@@ -153,9 +153,9 @@ class ApacheKafka:
                 line += ["--add-scram", f"{SCRAM}=[name={self._login.user},password={self._login.password}]"]
             tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for tool in tools:
-            said, _ = tool.communicate(timeout=TOOL_TIMEOUT_S)
+            output, _ = tool.communicate(timeout=TOOL_TIMEOUT_S)
             if tool.returncode:
-                raise UsageError(f"the storage could not be formatted: {said.strip()[-300:]}", where=self.name)
+                raise UsageError(f"the storage could not be formatted: {output.strip()[-300:]}", where=self.name)
 
     # -- configuration -------------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class ApacheKafka:
         return [*self._java, "-cp", f"{self._jars}/*", main, *arguments]
 
     def _start_command(self, node: int | str, main: str) -> list[str]:
-        own = [f"{name}={value}" for name, value in self._environment(node).items()]
-        return [*(["env", *own] if own else []), *self._command(main, str(self._config(node)))]
+        report_owned = [f"{name}={value}" for name, value in self._environment(node).items()]
+        return [*(["env", *report_owned] if report_owned else []), *self._command(main, str(self._config(node)))]
 
     def _config(self, node: int | str) -> Path:
         return self.folder / f"{node}.properties"
@@ -177,7 +177,7 @@ class ApacheKafka:
             commands[ZOOKEEPER_NODE] = self._start_command(ZOOKEEPER_NODE, main)
         for number, node in enumerate(self.addresses):
             role = self._kraft_role(number) if self._kraft else self._zookeeper_role(node)
-            settings = self._broker(node) | role | dict(self._given)
+            settings = self._broker(node) | role | dict(self._extra_settings)
             _write(self._config(node), settings | dict(self._node_settings(node, settings)))
             commands[node] = self._start_command(node, "kafka.Kafka")
         return commands
@@ -238,7 +238,7 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
 def apache_kafka(
     brokers: int = 1, settings: Mapping[str, object] | None = None, java_flags: Sequence[str] = JAVA_FLAGS
 ) -> Iterator[ApacheKafka]:
-    """The newest, ready, and ended however the block ends."""
+    """Start the newest release and close it at the end of the block."""
     cluster = ApacheKafka(brokers=brokers, settings=settings, java_flags=java_flags)
     try:
         yield cluster

@@ -1,4 +1,4 @@
-"""What the suite asks of a target, whoever runs it."""
+"""The interface of a target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Final, Protocol
 STOP_NODE: Final = "stop_node"
 PAUSE_NODE: Final = "pause_node"
 PROMPT: Final = "prompt"
-"""All is in memory, and nothing waits for another process: what does not come within seconds never comes."""
+"""Capability of in-memory implementations: a state that is not reached within seconds is never reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslListener:
-    """Where a client must log in before it is answered, without TLS; `mechanisms` are those of SaslHandshake."""
+    """A listener without TLS that requires a SASL login; `mechanisms` are the names in SaslHandshake."""
 
     address: str
     user: str
@@ -22,10 +22,10 @@ class SaslListener:
 
 
 class Target(Protocol):
-    """`addresses` by broker id; `settings` are the configuration values that a case may rely on.
+    """A cluster under test; `addresses` by broker id, `settings` the configuration values that cases may rely on.
 
-    `era` is the Kafka version whose rules it follows, empty where nobody said.
-    `command_config` names the client properties that its listeners want, `sasl` a listener for those who try to get in.
+    `era` is the Kafka version whose rules the target follows, empty if unknown. `command_config` is the file of client
+    properties for its listeners, `sasl` a listener for cases about logins.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Target(Protocol):
 
     @property
     def sasl(self) -> SaslListener | None:
-        """None where there is no such listener."""
+        """Return None if there is no such listener."""
         ...
 
     def start_node(self, node: int | str) -> None: ...
@@ -57,7 +57,7 @@ class Target(Protocol):
     def resume_node(self, node: int | str) -> None: ...
 
     def revive(self) -> bool:
-        """Bring back what died; False where that is not ours to do."""
+        """Restart dead nodes; return False if the suite did not launch the target."""
         ...
 
     def close(self) -> None: ...

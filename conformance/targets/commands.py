@@ -1,9 +1,9 @@
-"""A cluster of the user's own: a TOML file names its brokers and the shell commands that rule its nodes.
+"""A cluster described by a TOML file with its brokers and the shell commands that start and stop its nodes.
 
 bootstrap = "kafka1:9092,kafka2:9092"
-version = "3.9"                        # its era, as for --kafka-version; optional
+version = "3.9"                        # as for --kafka-version; optional
 command_config = "client.properties"   # TLS and SASL; optional
-settings = { replica_lag_time_max_ms = 30000 }   # what cases take their deadlines from; optional
+settings = { replica_lag_time_max_ms = 30000 }   # broker settings that cases use for deadlines; optional
 
 [nodes.1]                              # by broker id
 start = "ssh kafka1 systemctl start kafka"
@@ -28,11 +28,11 @@ from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
 
 COMMAND_TIMEOUT_S: Final = 60.0
-SAID: Final = 300
+OUTPUT_TAIL: Final = 300
 
 
 class NodeCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shell command lines; empty: not possible."""
+    """Shell command lines for one node; an empty one means that the operation is not possible."""
 
     start: str = ""
     stop: str = ""
@@ -42,6 +42,8 @@ class NodeCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contents of a cluster file; `nodes` by broker id."""
+
     bootstrap: str
     nodes: dict[int, NodeCommands] = {}
     version: str = ""
@@ -50,10 +52,10 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
-    """UsageError for what is missing, unknown or no TOML. Paths in it count from its own folder."""
+    """Read a cluster file, with paths relative to its folder; raises UsageError if it is not valid."""
     try:
-        told = tomllib.loads(path.read_text())
-        found = msgspec.convert(told, ClusterFile, strict=False, dec_hook=lambda kind, text: kind(text))
+        document = tomllib.loads(path.read_text())
+        found = msgspec.convert(document, ClusterFile, strict=False, dec_hook=lambda kind, text: kind(text))
     except OSError as error:
         raise UsageError(error.strerror or str(error), where=str(path)) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -65,15 +67,15 @@ def read_cluster_file(path: Path) -> ClusterFile:
 
 
 class CommandTarget(ExternalTarget):
-    """What the commands of all nodes allow is what it is capable of."""
+    """Target of a cluster file; it has the capabilities for which every node has commands."""
 
     def __init__(self, path: Path, command_config: Path | None = None) -> None:
         self._file = file = read_cluster_file(path)
         super().__init__(file.bootstrap, command_config or file.command_config)
-        strangers = sorted(file.nodes.keys() - self.addresses.keys())
-        if strangers:
+        unknown_nodes = sorted(file.nodes.keys() - self.addresses.keys())
+        if unknown_nodes:
             known = ", ".join(map(str, sorted(self.addresses)))
-            raise UsageError(f"nodes {strangers} are no brokers there", where=str(path), hint=f"brokers: {known}")
+            raise UsageError(f"the cluster has no brokers {unknown_nodes}", where=str(path), hint=f"brokers: {known}")
         self.name, self.version, self.settings = path.stem, file.version or "unknown", file.settings
         self.era = file.version
         self.capabilities = frozenset(
@@ -112,14 +114,14 @@ class CommandTarget(ExternalTarget):
                 text=True, timeout=COMMAND_TIMEOUT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as late:
-            raise UsageError(f"{name} of node {node} took over {COMMAND_TIMEOUT_S:g} s", where=line) from late
+            raise UsageError(
+                f"the {name} command of node {node} took longer than {COMMAND_TIMEOUT_S:g} s", where=line
+            ) from late
         if run.returncode:
-            said = run.stdout.strip()[-SAID:]
-            raise UsageError(f"{name} of node {node} ended with {run.returncode}: {said}", where=line)
-
-
-# --------------------------------------------------------------------------------------------------
-# What the launchers set, so that time-outs show within seconds, and what cases then take their deadlines from.
+            output = run.stdout.strip()[-OUTPUT_TAIL:]
+            raise UsageError(
+                f"the {name} command of node {node} ended with exit code {run.returncode}: {output}", where=line
+            )
 
 
 QUICK_SETTINGS: Final[Mapping[str, int]] = {
@@ -133,4 +135,4 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "transaction_max_timeout_ms": 900_000,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
 }
-"""Kafka's names with underscores, as the reference has them."""
+"""Settings of launched brokers, which make timeouts expire within seconds; Kafka's names with underscores."""

@@ -1,4 +1,4 @@
-"""Which brokers a cluster has, asked by the protocol, and whether all of them are there."""
+"""Find the brokers of a cluster through the protocol, and wait until all of them are up."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,54 +18,54 @@ POLL_S = 0.05
 
 
 def brokers_of(address: str, access: Access = OPEN) -> dict[int, str]:
-    """Addresses by broker id, as `address` tells them. Raises TargetFailure."""
+    """Return addresses by broker id from the Metadata of `address`; raises TargetFailure."""
     with Connection(address, timeout_s=TIMEOUT_S, access=access) as connection:
         reply = connection.exchange(MetadataRequest(topics=()), METADATA_VERSION)
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
 
 
-def is_whole(address: str, brokers: int, access: Access = OPEN) -> bool:
-    """This broker lists so many."""
+def is_complete(address: str, brokers: int, access: Access = OPEN) -> bool:
+    """Return whether the Metadata of this broker lists so many brokers."""
     try:
         return len(brokers_of(address, access)) == brokers
     except TargetFailure:
         return False
 
 
-def wait_until_whole(
+def wait_until_complete(
     addresses: Mapping[int, str], check: Callable[[], None] = lambda: None, access: Access = OPEN
 ) -> None:
-    """Until every broker lists every broker: a topic made earlier would not be spread over all.
+    """Wait until every broker lists every broker; an earlier topic would not be placed on all of them.
 
-    `check` may say that it is in vain. UsageError after a minute.
+    `check` may raise to end the wait. Raises UsageError after a minute.
     """
     deadline = time.monotonic() + READY_TIMEOUT_S
     for address in addresses.values():
-        while not is_whole(address, len(addresses), access):
+        while not is_complete(address, len(addresses), access):
             check()
             if time.monotonic() > deadline:
                 raise UsageError(f"no cluster of {len(addresses)} after {READY_TIMEOUT_S:g} s", where=address)
             time.sleep(POLL_S)
 
 
-def wait_until_coordinated(addresses: Mapping[int, str]) -> None:
-    """Until groups have a coordinator whose topic has all its replicas: the first to ask is asked to wait.
+def wait_for_group_coordinator(addresses: Mapping[int, str]) -> None:
+    """Wait until __consumer_offsets is in sync on all replicas; the first FindCoordinator creates the topic.
 
-    UsageError after a minute.
+    Raises UsageError after a minute.
     """
     deadline, first = time.monotonic() + READY_TIMEOUT_S, next(iter(addresses.values()))
-    while not all(_has_offsets(each) for each in addresses.values()):
+    while not all(_has_offsets(address) for address in addresses.values()):
         with suppress(TargetFailure), Connection(first, timeout_s=TIMEOUT_S) as connection:
             connection.exchange(FindCoordinatorRequest(key="highwater"), COORDINATOR_VERSION)
         if time.monotonic() > deadline:
-            raise UsageError(f"no coordinator of groups after {READY_TIMEOUT_S:g} s", where=first)
+            raise UsageError(f"no group coordinator after {READY_TIMEOUT_S:g} s", where=first)
         time.sleep(POLL_S)
 
 
 def _has_offsets(address: str) -> bool:
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=OFFSETS),))
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=OFFSETS),))
     with suppress(TargetFailure), Connection(address, timeout_s=TIMEOUT_S) as connection:
-        (topic,) = connection.exchange(asked, METADATA_VERSION).topics
+        (topic,) = connection.exchange(request, METADATA_VERSION).topics
         parts = topic.partitions
         return bool(parts) and all(
             part.leader_id >= 0 and set(part.isr_nodes) == set(part.replica_nodes) for part in parts
@@ -76,11 +76,11 @@ def _has_offsets(address: str) -> bool:
 def restart_dead(
     addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None], access: Access = OPEN
 ) -> None:
-    """Kill what hangs, start what is down, and wait until all is well."""
+    """Restart brokers that do not answer Metadata, and wait until all brokers list each other."""
     for node, address in addresses.items():
         try:
             brokers_of(address, access)
         except TargetFailure:
             kill(node)
             start(node)
-    wait_until_whole(addresses, access=access)
+    wait_until_complete(addresses, access=access)

@@ -1,4 +1,4 @@
-"""A broker that somebody else runs: `HOST:PORT[,HOST:PORT...]`."""
+"""A broker that the suite did not launch: `HOST:PORT[,HOST:PORT...]`."""
 
 import socket
 import ssl
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from highwater.conformance.broker import advertised_by
+from highwater.conformance.broker import advertised_versions
 from highwater.conformance.connection import Access, access_of
 from highwater.conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
@@ -15,11 +15,11 @@ from highwater.errors import UsageError
 
 ANSWER_TIMEOUT_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 1.0
-"""Together with the first answer less than five seconds, after which nobody waits for a diagnosis."""
+"""Together with `ANSWER_TIMEOUT_S` below five seconds, so that the diagnosis comes quickly."""
 
 
 class ExternalTarget:
-    """It has no capabilities: nothing of it is ours to stop."""
+    """An external cluster: the suite cannot stop its nodes."""
 
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
@@ -28,14 +28,14 @@ class ExternalTarget:
 
     def __init__(self, name: str, command_config: Path | None = None) -> None:
         self.name, self.version, self.command_config = name, "unknown", command_config
-        self.addresses: Mapping[int, str] = _find(name.split(",", maxsplit=1)[0], access_of(command_config))
+        self.addresses: Mapping[int, str] = _discover_brokers(name.split(",", maxsplit=1)[0], access_of(command_config))
 
     @property
     def bootstrap(self) -> str:
         return ",".join(self.addresses.values())
 
     def start_node(self, node: int | str) -> None:
-        raise Unsupported(f"node {node} is not ours to start")
+        raise Unsupported(f"the suite did not launch node {node} and cannot start or stop it")
 
     stop_node = kill_node = pause_node = resume_node = start_node
 
@@ -43,38 +43,42 @@ class ExternalTarget:
         return False
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: no process was launched."""
 
 
-def _find(address: str, access: Access) -> dict[int, str]:
+def _discover_brokers(address: str, access: Access) -> dict[int, str]:
     try:
-        advertised_by(address, ANSWER_TIMEOUT_S, access)
+        advertised_versions(address, ANSWER_TIMEOUT_S, access)
     except AccessRefused as error:
-        raise UsageError(str(error), where=address, hint="look at --command-config") from error
+        raise UsageError(str(error), where=address, hint="check the file of --command-config") from error
     except (TargetFailure, ValueError) as error:
-        raise UsageError(f"does not answer as a broker ({error})", where=address, hint=_advice(address)) from error
+        raise UsageError(
+            f"the server does not answer like a Kafka broker ({error})", where=address, hint=_diagnose_port(address)
+        ) from error
     try:
         return brokers_of(address, access)
     except Disconnected as error:
-        hint = "it may want a login: give --command-config with sasl.mechanism and sasl.jaas.config"
-        raise UsageError(f"answers ApiVersions, but not Metadata ({error})", where=address, hint=hint) from error
+        hint = "it may require a login: give --command-config with sasl.mechanism and sasl.jaas.config"
+        raise UsageError(
+            f"the broker answers ApiVersions, but not Metadata ({error})", where=address, hint=hint
+        ) from error
     except TargetFailure as error:
-        raise UsageError(f"answers ApiVersions, but not Metadata ({error})", where=address) from error
+        raise UsageError(f"the broker answers ApiVersions, but not Metadata ({error})", where=address) from error
 
 
-def _advice(address: str) -> str:
-    """What stands behind the port, if it can be told."""
+def _diagnose_port(address: str) -> str:
+    """Return advice about the server behind the port: not reachable, TLS, or another protocol."""
     host, _, port = address.rpartition(":")
-    anyone = ssl.create_default_context()
-    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    tls_context = ssl.create_default_context()
+    tls_context.check_hostname, tls_context.verify_mode = False, ssl.CERT_NONE
     try:
         plain = socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S)
     except (OSError, OverflowError):
-        return "is it up, and is this its host and port?"
+        return "check that the broker is up, and its host and port"
     try:
-        with anyone.wrap_socket(plain, server_hostname=host):
-            return "it speaks TLS: give --command-config with security.protocol=SSL"
+        with tls_context.wrap_socket(plain, server_hostname=host):
+            return "the port uses TLS: give --command-config with security.protocol=SSL"
     except OSError:
-        return "is this a broker's port, or another server's?"
+        return "check the port: another server's may be there"
     finally:
         plain.close()

@@ -1,7 +1,7 @@
 """Kill the processes of a launcher that has ended: `python -m highwater.conformance.targets.guardian`.
 
-Reads one process id a line from standard input. At the end of the input, which is when the launcher ends for whatever
-reason, it kills the process group of each.
+Reads process ids from standard input, one a line. The input ends when the launcher ends, even if it is killed; then the
+process group of each id is killed.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the one we watch, whose end we shall see
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the launcher handles them; its end closes our input
         signal.signal(number, signal.SIG_IGN)
     for pid in [int(line) for line in sys.stdin]:
         with contextlib.suppress(ProcessLookupError):

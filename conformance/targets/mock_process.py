@@ -6,7 +6,7 @@ METADATA_TIMEOUT_S = 10.0
 
 
 def main() -> None:
-    """Prints `ready HOST:PORT,...`."""
+    """Start N brokers, print `ready HOST:PORT,...`, and wait for the end of the input."""
     from confluent_kafka import Producer
 
     producer = Producer({"test.mock.num.brokers": int(sys.argv[1]), "log_level": 0})

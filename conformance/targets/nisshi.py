@@ -1,4 +1,4 @@
-"""Nisshi, a broker in Rust (formerly Tansu), built from crates.io on demand: minutes, and gigabytes while it builds."""
+"""Nisshi, a broker in Rust (formerly Tansu), as a target; built from crates.io on first use, in about ten minutes."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from typing import Final
 
 from highwater.artefacts import cache_folder, move_into_cache
 from highwater.conformance.targets.base import PROMPT
-from highwater.conformance.targets.discovery import wait_until_whole
+from highwater.conformance.targets.discovery import wait_until_complete
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.nodes import Nodes
 from highwater.errors import UsageError
@@ -18,12 +18,12 @@ from highwater.ports import Ports
 
 VERSION: Final = "0.8.1"
 NODE: Final = 111
-"""Nisshi's own broker id."""
+"""The broker id that Nisshi always uses."""
 BUILD_TIMEOUT_S: Final = 3600
 
 
 class Nisshi(ExternalTarget):
-    """One broker that keeps everything in memory: brought back, it has forgotten all."""
+    """One broker that stores everything in memory: a restart loses all data."""
 
     capabilities = frozenset({PROMPT})
 
@@ -37,7 +37,7 @@ class Nisshi(ExternalTarget):
         self._nodes = Nodes(self._folder, {NODE: line})
         try:
             self._nodes.start(NODE)
-            wait_until_whole({NODE: address}, self._nodes.check)
+            wait_until_complete({NODE: address}, self._nodes.check)
             super().__init__(address)
         except BaseException:
             self.close()
@@ -47,7 +47,7 @@ class Nisshi(ExternalTarget):
     def revive(self) -> bool:
         self._nodes.kill(NODE)
         self._nodes.start(NODE)
-        wait_until_whole(self.addresses, self._nodes.check)
+        wait_until_complete(self.addresses, self._nodes.check)
         return True
 
     def close(self) -> None:
@@ -57,14 +57,14 @@ class Nisshi(ExternalTarget):
 
 
 def fetch_nisshi() -> Path:
-    """Its binary, of 128 MB, from the user's cache. UsageError where cargo is missing or fails."""
+    """Build Nisshi unless it is cached, and return its path; raises UsageError if cargo is missing or fails."""
     place = cache_folder() / "nisshi" / VERSION
     if place.is_dir():
         return place / "nisshi"
     cargo = shutil.which("cargo")
     if cargo is None:
         raise UsageError("cargo is not on PATH", where="nisshi", hint="install Rust, see https://rustup.rs")
-    print("building nisshi: about ten minutes and 5 GB, which are given back", file=sys.stderr)
+    print("Building nisshi takes about ten minutes and 5 GB of temporary disk space.", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as name:
         line = [cargo, "install", "nisshi", "--version", VERSION, "--locked", "--ignore-rust-version", "--debug"]
@@ -75,7 +75,7 @@ def fetch_nisshi() -> Path:
             timeout=BUILD_TIMEOUT_S, check=False,
         )  # fmt: skip
         if run.returncode:
-            last = (run.stderr.strip().splitlines() or ["without a word"])[-1]
-            raise UsageError(f"cargo failed: {last}", where="nisshi", hint="is there a network, and room on the disk?")
+            last = (run.stderr.strip().splitlines() or ["no output"])[-1]
+            raise UsageError(f"cargo failed: {last}", where="nisshi", hint="check the network and the free disk space")
         move_into_cache(Path(name) / "bin", place)
     return place / "nisshi"

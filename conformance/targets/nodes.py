@@ -1,4 +1,4 @@
-"""Processes of a target by the name of their node, which end when we do."""
+"""The node processes of a target; they are killed when the launcher ends."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ Name = int | str
 
 
 class Nodes:
-    """Each has a command line and writes `<name>.log` in `folder`. A node that is down is left alone."""
+    """Starts and signals nodes by name; their output goes to `<name>.log` in `folder`."""
 
     def __init__(self, folder: Path, commands: Mapping[Name, Sequence[str]]) -> None:
         self._folder, self._commands = folder, commands
@@ -44,11 +44,11 @@ class Nodes:
         return process is not None and process.poll() is None
 
     def pid(self, name: Name) -> int:
-        """0 when the node is down."""
+        """Return the process id, 0 if the node is down."""
         return self._processes[name].pid if self.is_running(name) else 0
 
     def signal(self, name: Name, number: signal.Signals) -> None:
-        """To the process and what it started."""
+        """Signal the process group of the node."""
         if self.is_running(name):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._processes[name].pid, number)
@@ -59,7 +59,7 @@ class Nodes:
             self._processes[name].wait()
 
     def stop(self, name: Name) -> None:
-        """In good order where it listens in time."""
+        """Stop the node with SIGTERM, or SIGKILL after a timeout."""
         self.signal(name, signal.SIGCONT)
         self.signal(name, signal.SIGTERM)
         if name in self._processes:
@@ -69,7 +69,7 @@ class Nodes:
                 self.kill(name)
 
     def check(self) -> None:
-        """UsageError with its last line for a node that was started and has ended."""
+        """Raise UsageError with the last log line of a node that has ended."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 lines = self._log(name).read_text(errors="replace").strip().splitlines()

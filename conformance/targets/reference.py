@@ -1,4 +1,4 @@
-"""The reference broker as a target: a cluster of processes of its own, controlled over a pipe."""
+"""The reference broker as a target: a cluster of processes, controlled over a pipe."""
 
 import contextlib
 import json
@@ -23,14 +23,14 @@ NODE_PROGRAM = ("-m", "highwater", "broker")
 
 
 class ReferenceCluster:
-    """`addresses` by broker id. Nodes are named by broker id, or `store`; closing it ends every process."""
+    """A cluster of reference brokers; nodes are named by broker id, or `store` for the metadata store."""
 
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
-        """`environment` by the name of a node: what it has beside that of all."""
+        """Start the cluster; `environment` has additional environment variables by node name."""
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
@@ -74,18 +74,18 @@ class ReferenceCluster:
         self._command(f"resume {node}")
 
     def pid(self, node: int | str) -> int:
-        """0 when the node is down."""
+        """Return the process id, 0 if the node is down."""
         return int(self._command(f"pid {node}").split()[-1])
 
     def close(self) -> None:
-        """The end of its input is the end of the cluster."""
+        """Close the standard input of the cluster, which ends every process."""
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
             self._process.wait(COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()  # nodes see their parent gone and end themselves
+            self._process.kill()  # the nodes end when their parent is gone
             self._process.wait()
         for stream in (self._process.stdout, self._process.stderr):
             if stream is not None:
@@ -103,11 +103,11 @@ class ReferenceCluster:
         self._process.stdin.flush()
         answer = self._line(COMMAND_TIMEOUT_S)
         if not answer.startswith("ok"):
-            raise UsageError(f"the reference cluster refused {text!r}: {answer or self._stderr()}")
+            raise UsageError(f"the reference cluster rejected {text!r}: {answer or self._stderr()}")
         return answer
 
     def _line(self, timeout_s: float) -> str:
-        """The next line that it says; empty when it ended or said nothing in time."""
+        """Return the next output line; empty if the process ended or printed nothing in time."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -121,7 +121,7 @@ class ReferenceCluster:
     def _stderr(self) -> str:
         if self._process.poll() is None or self._process.stderr is None:
             return "no answer in time"
-        return self._process.stderr.read().strip().removeprefix("highwater: ") or "it ended without a word"
+        return self._process.stderr.read().strip().removeprefix("highwater: ") or "it ended without output"
 
 
 def _text(value: object) -> str:
@@ -132,20 +132,20 @@ USER, PASSWORD = "alice", "alice-secret"
 
 
 class ReferenceTarget(ReferenceCluster):
-    """The reference for the suite: short time-outs, so that failures show within seconds."""
+    """The reference broker with short timeouts, so that failures are detected within seconds."""
 
     _login_cluster: ReferenceCluster | None = None
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     command_config: Path | None = None
-    era = ""  # of several: it speaks the newest, and keeps its metadata as the older ones did
+    era = ""  # mixed: newest protocol versions, but metadata in a store as before KRaft
     settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         hidden: Mapping[str, object] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
-        """`hidden` settings are the cluster's, while `settings` goes on to claim the usual ones."""
+        """Start the cluster; `hidden` settings are applied, but not reported in `settings`."""
         settings = {**self.settings, **(hidden or {})}
         super().__init__(
             brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program
@@ -154,7 +154,7 @@ class ReferenceTarget(ReferenceCluster):
 
     @property
     def sasl(self) -> SaslListener:
-        """Of a broker of its own, which starts when it is first asked for: a broker has one listener for all."""
+        """Return the listener of a separate broker, started on first use; a reference broker has a single listener."""
         if self._login_cluster is None:
             login: dict[str, object] = {
                 "security_protocol": "SASL_PLAINTEXT",

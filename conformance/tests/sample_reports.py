@@ -1,8 +1,8 @@
-"""Reports to render: real cases and clauses, real frames, and what a hostile or strange target may say."""
+"""Sample reports with real clauses and frames, and texts that a hostile target may send."""
 
 import msgspec
 
-from highwater.conformance.exchange import Event, ExchangeLog, KeptEvent
+from highwater.conformance.exchange import Event, ExchangeLog, ReportedEvent
 from highwater.conformance.report import Report, Stamp, TargetReport
 from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
 from highwater.reference.wire.framing import encode_request, encode_response
@@ -16,15 +16,15 @@ STAMP = Stamp(
 )
 
 
-def exchange(says: str = "no") -> list[KeptEvent]:
-    """CreateTopics and its reply with that error message."""
+def exchange(says: str = "no") -> list[ReportedEvent]:
+    """Return the exchange of a CreateTopics whose reply has that error message."""
     log = ExchangeLog()
     refused = CreatableTopicResult(name="t", error_code=17, error_message=says)
     reply = encode_response(CreateTopicsResponse(topics=(refused,)), 5, 1)
     log.add(Event("127.0.0.1:9092", "<- request", encode_request(CreateTopicsRequest(), 5, 1, "highwater")))
     log.add(Event("127.0.0.1:9092", "-> reply", reply, api_of(CreateTopicsRequest), 5))
     log.add(Event("127.0.0.1:9092", "-> disconnected"))
-    return log.kept()
+    return log.to_report()
 
 
 def passed(case: str) -> CaseResult:

@@ -1,10 +1,16 @@
-"""What a MUST rests on, and how runs are written down."""
+"""Calibration of clauses from runs on Apache Kafka."""
 
 from pathlib import Path
 
 import pytest
 
-from highwater.conformance.calibrate import Calibration, calibrated, read_calibration, seen, write_calibration
+from highwater.conformance.calibrate import (
+    Calibration,
+    merge_reports,
+    observe_clauses,
+    read_calibration,
+    write_calibration,
+)
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.runner import Options, run_suite
 from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
@@ -17,7 +23,10 @@ def clauses_with_cases() -> set[str]:
 
 
 def test_a_must_was_seen_to_hold_on_a_real_apache_kafka_and_never_to_break() -> None:
-    found, musts = read_calibration(), {each for each in clauses_with_cases() if find_clause(each).level == "MUST"}
+    found, musts = (
+        read_calibration(),
+        {clause for clause in clauses_with_cases() if find_clause(clause).level == "MUST"},
+    )
     assert sorted(musts - found.held.keys()) == []
     assert sorted(musts & found.broken.keys()) == []
 
@@ -46,18 +55,18 @@ PASS, FAIL, FLAKY, LACKS = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.FLAKY
 def test_one_failure_breaks_a_clause_and_one_doubt_leaves_it_open(
     verdicts: list[CaseVerdict], expected: dict[str, str]
 ) -> None:
-    assert seen([case("FRM-1", verdict) for verdict in verdicts]) == expected
+    assert observe_clauses([case("FRM-1", verdict) for verdict in verdicts]) == expected
 
 
 def test_a_new_run_takes_the_place_of_the_one_before_and_leaves_other_releases(tmp_path: Path) -> None:
-    first = calibrated(
+    first = merge_reports(
         Calibration(),
         [
             run("apache-kafka:2.8.2:3", "2.8.2", case("FRM-10", PASS), case("FRM-2", FAIL)),
             run("apache-kafka:3", "4.3.1", case("FRM-10", PASS), case("FRM-2", PASS)),
         ],
     )
-    second = calibrated(first, [run("apache-kafka", "4.3.1", case("FRM-10", FAIL), case("FRM-2", PASS))])
+    second = merge_reports(first, [run("apache-kafka", "4.3.1", case("FRM-10", FAIL), case("FRM-2", PASS))])
     assert second.held == {"FRM-2": ["4.3.1"], "FRM-10": ["2.8.2"]}
     assert second.broken == {"FRM-2": ["2.8.2"], "FRM-10": ["4.3.1"]}
     assert second.runs["4.3.1"].target == "apache-kafka"
@@ -68,4 +77,4 @@ def test_a_new_run_takes_the_place_of_the_one_before_and_leaves_other_releases(t
 
 def test_only_apache_kafka_calibrates() -> None:
     with pytest.raises(UsageError, match="not a run on Apache Kafka"):
-        calibrated(Calibration(), [run("kfake", "1", case("FRM-1", PASS))])
+        merge_reports(Calibration(), [run("kfake", "1", case("FRM-1", PASS))])

@@ -1,4 +1,4 @@
-"""What a later run broke, mended, or no longer tries."""
+"""Comparison of two runs."""
 
 import subprocess
 import sys
@@ -30,12 +30,12 @@ def one(*cases: CaseResult) -> Report:
         (PASS, FAIL, Change.BROKE, ExitCode.VIOLATED),
         (PASS, NON_STRICT, Change.BROKE, ExitCode.HELD),
         (PASS, PASS, None, ExitCode.HELD),
-        (FAIL, PASS, Change.MENDED, ExitCode.HELD),
+        (FAIL, PASS, Change.FIXED, ExitCode.HELD),
         (FAIL, NON_STRICT, None, ExitCode.HELD),
         (PASS, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
         (PASS, NOT_APPLICABLE, Change.SKIPPED, ExitCode.HELD),
         (FAIL, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
-        (UNSUPPORTED, PASS, Change.GAINED, ExitCode.HELD),
+        (UNSUPPORTED, PASS, Change.NEWLY_PASSING, ExitCode.HELD),
         (UNSUPPORTED, FAIL, Change.FAILING, ExitCode.HELD),
         (PASS, FLAKY, Change.UNDECIDED, ExitCode.UNDECIDED),
         (ERROR, FLAKY, None, ExitCode.HELD),
@@ -43,7 +43,7 @@ def one(*cases: CaseResult) -> Report:
 )
 def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: Change | None, code: ExitCode) -> None:
     found = compare(one(result("PRD-7", was)), one(result("PRD-7", now)))
-    assert [each.change for each in found.differences] == ([change] if change else [])
+    assert [difference.change for difference in found.differences] == ([change] if change else [])
     assert exit_code(found) is code
 
 
@@ -54,7 +54,9 @@ def test_a_broken_should_counts_when_it_is_asked_for() -> None:
 
 def test_cases_that_only_one_run_has() -> None:
     found = compare(one(passed("PRD-1"), passed("PRD-2")), one(passed("PRD-2"), failed("PRD-3")))
-    assert [(each.case, each.change, each.before, each.after) for each in found.differences] == [
+    assert [
+        (difference.case, difference.change, difference.before, difference.after) for difference in found.differences
+    ] == [
         ("PRD-3", Change.ADDED, None, FAIL),
         ("PRD-1", Change.REMOVED, PASS, None),
     ]
@@ -65,12 +67,12 @@ def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:
     several = report(target("a:1", passed("PRD-7")), target("b:1", passed("PRD-7")), target("c:1", passed("PRD-7")))
     later = report(target("b:1", failed("PRD-7")), target("d:1", failed("PRD-7")))
     found = compare(several, later)
-    assert [(each.target, each.change) for each in found.differences] == [("b:1", Change.BROKE)]
+    assert [(difference.target, difference.change) for difference in found.differences] == [("b:1", Change.BROKE)]
     assert [remark for remark in found.remarks if " is only in the " in remark] == [
         "a:1 is only in the first run", "c:1 is only in the first run", "d:1 is only in the second run",
     ]  # fmt: skip
     alone = compare(report(target("old:1", passed("PRD-7"))), report(target("new:2", failed("PRD-7"))))
-    assert [each.target for each in alone.differences] == ["old:1 -> new:2"]
+    assert [difference.target for difference in alone.differences] == ["old:1 -> new:2"]
     with pytest.raises(UsageError, match="no target is in both"):
         compare(several, report(target("x:1"), target("y:1")))
 
@@ -78,17 +80,17 @@ def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:
 def test_a_run_without_a_case_or_one_that_broke_off_decides_nothing() -> None:
     empty = compare(one(passed("PRD-7")), one())
     assert exit_code(empty) is ExitCode.UNDECIDED
-    assert "a:1 has a run without a case" in empty.remarks
+    assert "a:1 has a run without cases" in empty.remarks
     broken_off = compare(one(passed("PRD-7")), one(passed("PRD-7"), result("suite", ERROR)))
     assert exit_code(broken_off) is ExitCode.UNDECIDED
 
 
 def test_what_else_may_have_made_the_difference_is_told() -> None:
     older = msgspec.structs.replace(one(passed("PRD-7")), run=Stamp(suite="highwater 0", options={"areas": ["PRD"]}))
-    told = " ".join(compare(older, one(passed("PRD-7"))).remarks)
-    assert "another options: areas=['PRD'], then level=must" in told
-    assert "another schema: none, then Apache Kafka 0" in told
-    assert "another suite" not in told
+    reported = " ".join(compare(older, one(passed("PRD-7"))).remarks)
+    assert "different options: areas=['PRD'], then level=must" in reported
+    assert "different schema: none, then Apache Kafka 0" in reported
+    assert "different suite" not in reported
 
 
 def test_markdown_and_lines_tell_the_sum_and_escape_what_a_target_says() -> None:
@@ -110,12 +112,12 @@ def test_the_command_ends_with_the_verdict(tmp_path: Path) -> None:
 
     broke = diff("a.json", "b.json")
     assert broke.returncode == ExitCode.VIOLATED
-    assert [each["change"] for each in msgspec.json.decode(broke.stdout)["differences"]] == ["broke"]
+    assert [difference["change"] for difference in msgspec.json.decode(broke.stdout)["differences"]] == ["broke"]
     for wrong in ("c.json", "nowhere.json"):
         refused = diff("a.json", wrong)
         assert refused.returncode == ExitCode.USAGE
         assert wrong in refused.stderr
-        assert "give what highwater conform --json printed" in refused.stderr
+        assert "give a file with the output of highwater conform --json" in refused.stderr
         assert refused.stderr.count("\n") == 1
 
 

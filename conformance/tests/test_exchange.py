@@ -1,6 +1,13 @@
-"""What a result keeps of an exchange: the newest events, in order, bounded, with the bytes and the fields."""
+"""The exchange in a result: the newest events in order, limited in size, with bytes and decoded fields."""
 
-from highwater.conformance.exchange import KEPT, KEPT_BYTES, SHOWN_BYTES, Event, ExchangeLog, newest_within
+from highwater.conformance.exchange import (
+    MAX_DATA_BYTES,
+    MAX_EVENTS,
+    MAX_REPORT_CHARACTERS,
+    Event,
+    ExchangeLog,
+    newest_events,
+)
 from highwater.conformance.tests.sample_reports import exchange
 from highwater.reference.wire.framing import encode_response
 from highwater.reference.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -19,24 +26,24 @@ def test_an_event_has_its_bytes_and_its_fields() -> None:
 def test_a_long_frame_is_cut_and_says_so() -> None:
     results = tuple(CreatableTopicResult(name=f"topic-{number}") for number in range(300))
     frame = encode_response(CreateTopicsResponse(topics=results), 5, 1)
-    kept = Event("a:1", "-> reply", frame, api_of(CreateTopicsRequest), 5).kept()
-    assert bytes.fromhex(kept.data) == frame[:SHOWN_BYTES]
-    assert f"... {len(frame) - SHOWN_BYTES} bytes more" in kept.text()
-    assert kept.decoded.endswith(" characters more")
+    to_report = Event("a:1", "-> reply", frame, api_of(CreateTopicsRequest), 5).to_report()
+    assert bytes.fromhex(to_report.data) == frame[:MAX_DATA_BYTES]
+    assert f"... {len(frame) - MAX_DATA_BYTES} bytes more" in to_report.text()
+    assert to_report.decoded.endswith(" characters more")
 
 
 def test_a_log_keeps_the_newest_that_fit() -> None:
     log = ExchangeLog()
-    for number in range(KEPT * 2):
+    for number in range(MAX_EVENTS * 2):
         log.add(Event("a:1", f"event {number}", bytes([number]) * 2000))
-    kept = log.kept()
-    assert sum(event.weight() for event in kept) <= KEPT_BYTES + 100
-    numbers = [int(event.what.split()[1]) for event in kept[1:]]
-    assert numbers == list(range(KEPT * 2 - len(numbers), KEPT * 2))
-    assert kept[0].what == f"... {KEPT - len(numbers)} earlier events left out"
+    to_report = log.to_report()
+    assert sum(event.weight() for event in to_report) <= MAX_REPORT_CHARACTERS + 100
+    numbers = [int(event.what.split()[1]) for event in to_report[1:]]
+    assert numbers == list(range(MAX_EVENTS * 2 - len(numbers), MAX_EVENTS * 2))
+    assert to_report[0].what == f"... {MAX_EVENTS - len(numbers)} earlier events left out"
 
 
 def test_what_fits_is_left_as_it_is() -> None:
     events = exchange()
-    assert newest_within(events, sum(event.weight() for event in events)) == events
-    assert newest_within(events, 0)[0].what == "... 3 earlier events left out"
+    assert newest_events(events, sum(event.weight() for event in events)) == events
+    assert newest_events(events, 0)[0].what == "... 3 earlier events left out"

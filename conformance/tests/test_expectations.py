@@ -1,4 +1,4 @@
-"""What is known of a target names clauses and cases that exist, and fails a run as soon as it is not so."""
+"""Expectations name existing clauses and cases, and fail a run when they no longer hold."""
 
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ def known_cases() -> frozenset[str]:
 
 
 def listed(folder: Path, name: str, *entries: str) -> Path:
-    """A folder with one file of expectations, each `clause` and further lines."""
+    """Return a folder with an expectation file; each argument is a clause with further lines."""
     lines = [f'[[expectation]]\nverdict = "fail"\nreason = "known"\n{entry}\n' for entry in entries]
     (folder / f"{name}.toml").write_text("\n".join(lines))
     return folder
@@ -39,13 +39,13 @@ def listed(folder: Path, name: str, *entries: str) -> Path:
 def test_every_committed_expectation_is_of_a_known_clause_or_case(path: Path) -> None:
     expectations = read_expectations(path.stem)
     assert expectations
-    names = [each.clause for each in expectations]
+    names = [expectation.clause for expectation in expectations]
     assert len(names) == len(set(names))
     assert set(names) <= known_cases() | load_clauses().keys()
-    for each in expectations:
-        assert each.verdict in BROKEN | {CaseVerdict.FLAKY}
-        assert each.reason
-        assert each.link.startswith("https://")
+    for expectation in expectations:
+        assert expectation.verdict in BROKEN | {CaseVerdict.FLAKY}
+        assert expectation.reason
+        assert expectation.link.startswith("https://")
 
 
 @pytest.mark.parametrize("name", ["PRD-999", "PRD-999[Produce v3]", "produce"])
@@ -81,8 +81,8 @@ def test_an_expectation_that_no_longer_holds_is_told(tmp_path: Path) -> None:
 
 def test_what_fails_now_and_then_is_excused_whatever_it_does() -> None:
     known = [Expectation(clause="LST-15", verdict=CaseVerdict.FLAKY, reason="known")]
-    for each in (failed("LST-15"), passed("LST-15"), result("LST-15", CaseVerdict.FLAKY)):
-        assert unexpected([each], known) == []
+    for case_result in (failed("LST-15"), passed("LST-15"), result("LST-15", CaseVerdict.FLAKY)):
+        assert unexpected([case_result], known) == []
     assert expected_by(result("LST-15", CaseVerdict.FLAKY), known) == known[0]
     assert expected_by(result("LST-15", CaseVerdict.ERROR), known) is None
     assert unexpected([failed("LST-14[-1]")], known)

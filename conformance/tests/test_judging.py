@@ -1,4 +1,4 @@
-"""A verdict is given on what a case did, not on what others did beside it."""
+"""Verdicts depend on the case itself, not on cases that run in parallel."""
 
 import socket
 import threading
@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from highwater.conformance.judging import Ended, TargetGone, judge
-from highwater.conformance.sharing import TAKE, SharedTarget, TargetServer, Turns
+from highwater.conformance.judging import RunOutcome, TargetGone, judge
+from highwater.conformance.sharing import ACQUIRE, SharedExclusiveLock, SharedTarget, TargetServer
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.conformance.verdicts import CaseResult, CaseVerdict
@@ -19,7 +19,7 @@ def result(verdict: CaseVerdict) -> CaseResult:
     return CaseResult(case="FRM-1", clause="FRM-1", level="MUST", verdict=verdict, message=f"it was a {verdict}")
 
 
-def together(*, alone: bool) -> AbstractContextManager[None]:
+def together(*, exclusive: bool) -> AbstractContextManager[None]:
     return nullcontext()
 
 
@@ -31,7 +31,7 @@ def reference() -> Iterator[ReferenceTarget]:
 
 
 class Runs:
-    """Says one verdict after the other; on `deaths`, counted from 1, it kills the broker as well."""
+    """Returns one verdict after another, and kills the broker in the runs `deaths`, counted from 1."""
 
     def __init__(self, target: ReferenceTarget, *verdicts: CaseVerdict, deaths: tuple[int, ...] = ()) -> None:
         self._target, self._verdicts, self._deaths, self.count = target, verdicts, deaths, 0
@@ -83,26 +83,26 @@ def test_who_was_beside_a_death_that_another_worker_mended_is_judged_by_the_seco
     ours, theirs = SharedTarget(server.address), SharedTarget(server.address)
     verdicts = Runs(reference, FAIL, PASS)
 
-    def run() -> Ended[int]:
+    def run() -> RunOutcome[int]:
         found = verdicts()
         if verdicts.count == 1:
             theirs.revive()
         return found
 
-    assert judge(ours, ours.turn, run)[0].verdict is PASS
+    assert judge(ours, ours.acquire, run)[0].verdict is PASS
     for worker in (ours, theirs):
         worker.close()
     server.close()
 
 
 def test_a_target_that_is_not_ours_to_restart_ends_the_run() -> None:
-    own = ReferenceTarget(1)
-    theirs = ExternalTarget(own.bootstrap)
+    report_owned = ReferenceTarget(1)
+    theirs = ExternalTarget(report_owned.bootstrap)
     try:
         with pytest.raises(TargetGone, match=r"died .*after FRM-1"):
-            judge(theirs, together, Runs(own, FAIL, deaths=(1,)))
+            judge(theirs, together, Runs(report_owned, FAIL, deaths=(1,)))
     finally:
-        own.close()
+        report_owned.close()
 
 
 def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference: ReferenceTarget) -> None:
@@ -112,19 +112,19 @@ def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference
     entered = threading.Event()
 
     def go_alone() -> None:
-        with second.turn(alone=True):
+        with second.acquire(exclusive=True):
             entered.set()
 
-    with first.turn(alone=False):
+    with first.acquire(exclusive=False):
         other = threading.Thread(target=go_alone)
         other.start()
         assert not entered.wait(0.1)
     assert entered.wait(10)
     other.join()
-    with pytest.raises(RuntimeError, match="refused"):
+    with pytest.raises(RuntimeError, match="rejected"):
         first.stop_node(7)
     first.close()
-    with second.turn(alone=True):
+    with second.acquire(exclusive=True):
         pass
     second.close()
     server.close()
@@ -136,10 +136,10 @@ def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -
     entered = threading.Event()
 
     def go_alone() -> None:
-        with other.turn(alone=True):
+        with other.acquire(exclusive=True):
             entered.set()
 
-    lost._call(TAKE, True)  # and never GIVE
+    lost._call(ACQUIRE, True)  # and never RELEASE
     waiting = threading.Thread(target=go_alone, daemon=True)
     waiting.start()
     assert not entered.wait(0.1)
@@ -151,11 +151,11 @@ def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -
 
 
 def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
-    turns, order, leave = Turns(), list[str](), threading.Event()
+    lock, order, leave = SharedExclusiveLock(), list[str](), threading.Event()
 
-    def use(name: str, *, alone: bool) -> threading.Thread:
+    def use(name: str, *, exclusive: bool) -> threading.Thread:
         def use_now() -> None:
-            with turns.take(alone=alone):
+            with lock.acquire(exclusive=exclusive):
                 order.append(name)
                 leave.wait(10)
 
@@ -163,11 +163,11 @@ def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
         thread.start()
         return thread
 
-    with turns.take(alone=False):
-        alone = use("alone", alone=True)
-        while not turns._waiting:
-            alone.join(0.01)
-        late = use("late", alone=False)
+    with lock.acquire(exclusive=False):
+        exclusive = use("alone", exclusive=True)
+        while not lock._exclusive_waiters:
+            exclusive.join(0.01)
+        late = use("late", exclusive=False)
         late.join(0.1)
         assert order == []
     while not order:
@@ -175,7 +175,7 @@ def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
     late.join(0.1)
     assert order == ["alone"]
     leave.set()
-    alone.join()
+    exclusive.join()
     late.join()
     assert order == ["alone", "late"]
 

@@ -1,4 +1,4 @@
-"""What the pages show is accepted by the programs that they are about."""
+"""Examples and options in the documentation are accepted by the programs."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ from highwater.conformance.verdicts import CaseVerdict, Expectation
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())
 README = next(page for page in PAGES if page.name == "README.md")
 OF_OTHERS = {"--pyargs", "--junitxml", "--help"}
-"""pytest's."""
+"""Options of pytest."""
 
 
 def blocks(language: str) -> list[str]:
@@ -40,7 +40,7 @@ def test_the_client_properties_give_access(tmp_path: Path) -> None:
 def test_the_expectation_file_is_one() -> None:
     block = next(block for block in blocks("toml") if "expectation" in block)
     expectations = msgspec.convert(tomllib.loads(block)["expectation"], list[Expectation])
-    assert [each.clause for each in expectations] == ["FET-9"]
+    assert [expectation.clause for expectation in expectations] == ["FET-9"]
 
 
 def test_every_verdict_is_explained() -> None:
@@ -50,10 +50,10 @@ def test_every_verdict_is_explained() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_options_exist(page: Path) -> None:
     commands = get_command(application("conform", "diff")).commands  # type: ignore[attr-defined]
-    known = {option for name in ("conform", "diff") for each in commands[name].params for option in each.opts}
-    told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
-    told -= {option for option in told if option.startswith("--hw-")}
-    assert told - known - OF_OTHERS == set()
+    known = {option for name in ("conform", "diff") for parameter in commands[name].params for option in parameter.opts}
+    reported = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
+    reported -= {option for option in reported if option.startswith("--hw-")}
+    assert reported - known - OF_OTHERS == set()
 
 
 def test_pages_link_to_what_is_there() -> None:

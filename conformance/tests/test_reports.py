@@ -1,4 +1,4 @@
-"""Every report says what happened, and says it whatever a target answers."""
+"""Reports are complete and valid for any text that a target returns."""
 
 import re
 import shutil
@@ -15,9 +15,9 @@ from highwater.conformance.reports.badge import badge
 from highwater.conformance.reports.console import show
 from highwater.conformance.reports.files import ReportFiles
 from highwater.conformance.reports.junit import junit
-from highwater.conformance.reports.markdown import markdown, plain
-from highwater.conformance.reports.page import page, stories_of
-from highwater.conformance.reports.sources import linked
+from highwater.conformance.reports.markdown import escape, markdown
+from highwater.conformance.reports.page import failure_groups, page
+from highwater.conformance.reports.sources import link_source
 from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
 from highwater.conformance.verdicts import CaseVerdict, Expectation
 from highwater.errors import UsageError
@@ -32,7 +32,7 @@ RENDERERS = [page, markdown, junit]
 
 
 def two() -> Report:
-    """One that keeps all but a case, and librdkafka's mock with a failure that its expectations know."""
+    """Return a report of a target with one failure, and of librdkafka's mock with an expected failure."""
     one = target(
         "localhost:9092", passed("API-3"), failed("PRD-7"), result("MD-9", CaseVerdict.NON_STRICT, "a SHOULD"),
         result("FET-9", CaseVerdict.UNSUPPORTED, "Fetch v7 or newer is not advertised"),
@@ -72,7 +72,7 @@ def test_the_page_tells_what_was_expected_what_came_and_the_bytes() -> None:
 
 def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
     clause = clause_blocks(page(two()))["API-3"]
-    assert "Expected of this target: the reply is laid out in the flexible form" in clause
+    assert "Known deviation of this target: the reply is laid out in the flexible form" in clause
     assert 'href="https://github.com/confluentinc/librdkafka' in clause
     assert 'class="c fail known"' in clause
     assert "data-differs" in clause
@@ -81,10 +81,10 @@ def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
 def test_what_went_wrong_alike_is_told_once_but_not_what_was_expected_with_what_was_not() -> None:
     cases = [failed(f"PRD-7[v{version}]") for version in range(3)]
     known = Expectation(clause="PRD-7[v1]", verdict=CaseVerdict.FAIL, reason="a reason", link="javascript:alert(1)")
-    stories = list(stories_of(0, "a:1", [*cases, failed("PRD-7[v9]", "otherwise")], [known], 100_000))
-    told = [([result.case for result in story.results], story.known is known) for story in stories]
-    assert told == [(["PRD-7[v0]", "PRD-7[v2]"], False), (["PRD-7[v1]"], True), (["PRD-7[v9]"], False)]
-    assert [story.link for story in stories] == ["", "", ""], "an address that is not of the web is no link"
+    failures = list(failure_groups(0, "a:1", [*cases, failed("PRD-7[v9]", "otherwise")], [known], 100_000))
+    reported = [([result.case for result in failure.results], failure.known is known) for failure in failures]
+    assert reported == [(["PRD-7[v0]", "PRD-7[v2]"], False), (["PRD-7[v1]"], True), (["PRD-7[v9]"], False)]
+    assert [failure.link for failure in failures] == ["", "", ""], "an address that is not of the web is no link"
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
@@ -94,7 +94,7 @@ def test_the_page_asks_nobody_for_anything() -> None:
 
 
 class Balance(HTMLParser):
-    """Counts scripts, and sees that what is opened is closed."""
+    """Counts scripts and checks that all elements are closed."""
 
     VOID = frozenset({"meta", "input", "br"})
 
@@ -109,7 +109,7 @@ class Balance(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        # `</option>` and `</p>` may be left out, but are not here
+        # HTML allows omitting `</option>` and `</p>`, but the template has them
         assert self.open.pop() == tag
 
 
@@ -146,16 +146,16 @@ def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
     assert "| PRD-7 | MUST | FAIL | pass |" in lines
     assert any(line.startswith("- **API-3** fail: ") for line in lines)
     assert any("Expected: the reply is laid out in the flexible form" in line for line in lines)
-    assert any(plain(load_clauses()["PRD-7"].sentence) in line for line in lines)
+    assert any(escape(load_clauses()["PRD-7"].sentence) in line for line in lines)
 
 
 def test_cases_that_came_in_any_order_stand_in_that_of_their_versions() -> None:
     rows = markdown(report(target("a:1", *map(passed, ("PRD-10", "PRD-9", "FRM-1")))))
     assert re.findall(r"^\| ([A-Z]+-\d+)", rows, re.M) == ["FRM-1", "PRD-9", "PRD-10"]
     cases = [failed(f"PRD-7[v{version}]", str(version)) for version in (12, 4, 9)]
-    told = re.findall(r"\*\*PRD-7\\\[v(\d+)", markdown(report(target("a:1", *cases))))
-    assert told == ["4", "9", "12"]
-    assert re.findall(r"<code>PRD-7\[v(\d+)\]</code><span", page(report(target("a:1", *cases)))) == told
+    reported = re.findall(r"\*\*PRD-7\\\[v(\d+)", markdown(report(target("a:1", *cases))))
+    assert reported == ["4", "9", "12"]
+    assert re.findall(r"<code>PRD-7\[v(\d+)\]</code><span", page(report(target("a:1", *cases)))) == reported
 
 
 def test_markdown_lets_nothing_of_a_target_become_markup() -> None:
@@ -187,10 +187,10 @@ def test_junit_tells_expected_actual_and_exchange() -> None:
     failure = suites.find("testsuite/testcase[@name='PRD-7']/failure")
     assert failure is not None
     assert failure.get("message") == "fail: error code: expected 2, actual 0"
-    story = failure.text or ""
-    assert "expected: 2\nactual: 0" in story
-    assert load_clauses()["PRD-7"].sentence in story
-    assert "error_code: 17" in story
+    text = failure.text or ""
+    assert "expected: 2\nactual: 0" in text
+    assert load_clauses()["PRD-7"].sentence in text
+    assert "error_code: 17" in text
     known = suites.find("testsuite[2]/testcase[@name='API-3']/skipped")
     assert known is not None
     assert (known.get("message") or "").startswith("expected fail: the reply is laid out")
@@ -223,10 +223,10 @@ def test_the_badge_counts_must_cases(shown: TargetReport, text: str, colour: str
 
 def test_the_console_shows_what_was_not_expected(capsys: pytest.CaptureFixture[str]) -> None:
     show(two())
-    told = " ".join(capsys.readouterr().out.split())
-    assert "UNEXPECTED PRD-7: fail: error code: expected 2, actual 0" in told
-    assert "expected API-3: fail: the reply is laid out" in told
-    assert "UNEXPECTED API-3" not in told
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "UNEXPECTED PRD-7: fail: error code: expected 2, actual 0" in reported
+    assert "expected API-3: fail: the reply is laid out" in reported
+    assert "UNEXPECTED API-3" not in reported
 
 
 def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
@@ -237,17 +237,17 @@ def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
     assert ElementTree.fromstring(junit(report(target("a:1"))))[0].get("tests") == "0"
 
 
-# -- what is refused, where sources lie --------------------------------------------------------------
+# -- errors and source links ------------------------------------------------------------------------
 
 
 def test_what_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
-    with pytest.raises(UsageError, match="its folder cannot be made"):
+    with pytest.raises(UsageError, match="the folder cannot be created"):
         ReportFiles(html=in_the_way / "page.html").check(1)
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match="the path is a folder"):
         ReportFiles(html=tmp_path).check(1)
-    with pytest.raises(UsageError, match="one target, not of 2"):
+    with pytest.raises(UsageError, match="one target, not 2"):
         ReportFiles(badge=tmp_path / "badge.svg").check(2)
     ReportFiles(html=tmp_path / "page.html", badge=tmp_path / "badge.svg").check(1)
 
@@ -261,10 +261,10 @@ def test_the_folder_of_a_report_is_made_before_the_run(tmp_path: Path) -> None:
 
 def test_sources_link_to_where_they_can_be_read() -> None:
     wiki = "https://cwiki.apache.org/confluence/"
-    pieces = list(linked("KIP-890; KAFKA-17754, kafka-0.7-design"))
+    pieces = list(link_source("KIP-890; KAFKA-17754, kafka-0.7-design"))
     assert [text for text, _ in pieces] == ["KIP-890", "; ", "KAFKA-17754", ", kafka-0.7-design"]
     assert pieces[0][1].startswith(wiki)
     assert pieces[2][1] == "https://issues.apache.org/jira/browse/KAFKA-17754"
     assert pieces[3][1] == ""
     for clause in load_clauses().values():
-        assert "".join(text for text, _ in linked(clause.source)) == clause.source
+        assert "".join(text for text, _ in link_source(clause.source)) == clause.source

@@ -1,4 +1,4 @@
-"""A run that is broken off keeps what it has, and cannot be mistaken for a whole one."""
+"""An interrupted run keeps its results and is marked as incomplete."""
 
 import json
 import signal
@@ -16,18 +16,18 @@ from highwater.errors import ExitCode
 
 
 def test_an_interrupted_run_tells_what_was_run() -> None:
-    seen: list[CaseResult] = []
+    observed: list[CaseResult] = []
 
     def interrupt(_: str, result: CaseResult) -> None:
-        seen.append(result)
-        if len(seen) == 3:
+        observed.append(result)
+        if len(observed) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as interrupted:
         run_suite(["reference:1", "librdkafka-mock"], Options(areas=["LST"], jobs=1), interrupt)
     report = report_of(interrupted.value.report)
     assert [target.target for target in report.targets] == ["reference:1"]
-    assert report.targets[0].cases[:-1] == seen
+    assert report.targets[0].cases[:-1] == observed
     assert report.targets[0].cases[-1].verdict is CaseVerdict.ERROR
     assert exit_code(interrupted.value.report) is ExitCode.UNDECIDED
 
@@ -47,9 +47,9 @@ def test_sigterm_ends_everything_and_tells_what_was_run() -> None:
             time.sleep(0.1)
             family = descendants(run.pid)
         run.send_signal(signal.SIGTERM)
-        told, _ = run.communicate(timeout=60)
+        reported, _ = run.communicate(timeout=60)
     assert run.returncode == ExitCode.UNDECIDED
-    assert json.loads(told)["targets"][0]["cases"][-1]["verdict"] == "error"
+    assert json.loads(reported)["targets"][0]["cases"][-1]["verdict"] == "error"
     deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
         time.sleep(0.1)

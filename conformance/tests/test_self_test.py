@@ -1,23 +1,23 @@
-"""The suite's own test: real cases see every kind of defect, and it complains of cases that see nothing."""
+"""The self-test: real cases detect every kind of defect, and cases that detect nothing are reported."""
 
 from pathlib import Path
 
 import pytest
 
-from highwater.conformance.defects import Reply, Setting, forgives
+from highwater.conformance.defects import Reply, Setting, without_error
 from highwater.conformance.runner import Options
-from highwater.conformance.self_test.faults import changed
+from highwater.conformance.self_test.faults import replace_field
 from highwater.conformance.self_test.runner import run_self_test
-from highwater.conformance.self_test.targets import BEHAVIOURS
+from highwater.conformance.self_test.targets import FAKE_SERVERS
 from highwater.conformance.self_test.trials import (
-    HONEST,
-    UNDEFENDED,
+    NO_DECLARED_DEFECT,
+    NO_DEFECT,
     Outcome,
     Trial,
+    describe_defect,
     exit_code,
     judge,
     summary,
-    text_of,
 )
 from highwater.errors import ExitCode
 from highwater.reference.wire.messages.metadata import (
@@ -45,15 +45,18 @@ def test_cases_catch_every_kind_of_defect() -> None:
 
 def test_weak_cases_are_found() -> None:
     report = run_self_test("reference:1", Options(jobs=1), cases=WEAK)
-    found = {(each["case"], each["defect"].partition("(")[0], each["outcome"]) for each in report["complaints"]}
+    found = {
+        (complaint["case"], complaint["defect"].partition("(")[0], complaint["outcome"])
+        for complaint in report["complaints"]
+    }
     assert found == {
         ("PRD-3[looks away]", "Reply", "missed"),
         ("PRD-3[elsewhere]", "Request", "never planted"),
         ("PRD-3[no such field]", "Reply", "never planted"),
         ("PRD-3[stumbles]", "Reply", "error"),
-        ("PRD-3[says none]", UNDEFENDED, "missed"),
+        ("PRD-3[says none]", NO_DECLARED_DEFECT, "missed"),
         ("PRD-3[guard]", "GuardOff", "missed"),
-        ("PRD-3[wrong]", HONEST, "error"),
+        ("PRD-3[wrong]", NO_DEFECT, "error"),
         ("FRM-3[silence]", "answers nothing", "missed"),
         ("FRM-3[silence]", "echoes what it gets", "missed"),
         ("FRM-4[hangs up]", "Request", "never planted"),
@@ -62,7 +65,7 @@ def test_weak_cases_are_found() -> None:
     }
     assert (report["caught"], report["total"]) == (0, 9)
     assert exit_code(report) is ExitCode.VIOLATED
-    reasons = {each["case"]: each["message"] for each in report["complaints"]}
+    reasons = {complaint["case"]: complaint["message"] for complaint in report["complaints"]}
     assert "PartitionProduceResponse" not in reasons["PRD-3[no such field]"]
     assert "has no partitions" in reasons["PRD-3[no such field]"]
 
@@ -80,7 +83,7 @@ def test_each_version_needs_a_defect_and_each_defect_a_version() -> None:
     assert judge(old_and_new)[0].complaints == []
     undefended = _trial("C[v3]", "old", never)
     assert judge([*old_and_new, undefended])[0].complaints == [undefended]
-    dishonest = _trial("C[v3]", next(iter(BEHAVIOURS)), caught)
+    dishonest = _trial("C[v3]", next(iter(FAKE_SERVERS)), caught)
     assert judge([*old_and_new, undefended, dishonest])[0].complaints == [undefended]
     nowhere = _trial("C[v1]", "other", never)
     assert judge([*old_and_new, nowhere])[0].complaints == [nowhere]
@@ -89,17 +92,17 @@ def test_each_version_needs_a_defect_and_each_defect_a_version() -> None:
 def test_a_path_goes_through_every_element() -> None:
     parts = tuple(MetadataResponsePartition(leader_id=number) for number in (1, 2))
     reply = MetadataResponse(topics=(MetadataResponseTopic(name="t", partitions=parts),))
-    spoiled = changed(reply, "topics.partitions.leader_id", lambda leader: leader * 10)
-    assert [part.leader_id for part in spoiled.topics[0].partitions] == [10, 20]
-    assert spoiled.topics[0].name == "t"
-    assert changed(MetadataRequest(topics=None), "topics.name", "x") == MetadataRequest(topics=None)
+    mutated = replace_field(reply, "topics.partitions.leader_id", lambda leader: leader * 10)
+    assert [part.leader_id for part in mutated.topics[0].partitions] == [10, 20]
+    assert mutated.topics[0].name == "t"
+    assert replace_field(MetadataRequest(topics=None), "topics.name", "x") == MetadataRequest(topics=None)
 
 
 def test_a_defect_has_a_text() -> None:
-    assert text_of(Reply(MetadataRequest, "topics.error_code", forgives(3))) == (
+    assert describe_defect(Reply(MetadataRequest, "topics.error_code", without_error(3))) == (
         "Reply(Metadata topics.error_code = without 3)"
     )
-    assert text_of(Setting("group_max_size", 7)) == "Setting(group_max_size = 7)"
+    assert describe_defect(Setting("group_max_size", 7)) == "Setting(group_max_size = 7)"
 
 
 @pytest.mark.parametrize(

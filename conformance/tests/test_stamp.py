@@ -1,4 +1,4 @@
-"""A run says what it was made with, and says it truly."""
+"""The properties of a run in its report."""
 
 import re
 import zipfile
@@ -14,7 +14,7 @@ from highwater.reference.wire.registry import APIS
 from highwater.releases import NEWEST, fetch_release
 
 GONE = "none"
-"""What Apache Kafka writes for a message that only the ZooKeeper era had."""
+"""The valid versions in Apache Kafka's definition of a message that was only used with ZooKeeper."""
 
 
 def test_the_wire_tables_are_those_of_the_release_that_is_named() -> None:
@@ -32,7 +32,7 @@ def test_the_wire_tables_are_those_of_the_release_that_is_named() -> None:
 
 
 def newest_versions(definitions: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The key of each, and the end of its valid versions; headers have no key."""
+    """Yield API key and newest valid version of each definition; headers have no key."""
     for definition in definitions:
         key, versions = re.search(r'"apiKey": (\d+)', definition), re.search(r'"validVersions": "([^"]+)"', definition)
         if key and versions:

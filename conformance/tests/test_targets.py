@@ -1,4 +1,4 @@
-"""Targets are found, ruled and ended as they say; one that cannot be is named within seconds, with advice."""
+"""Targets are found, controlled and closed; an invalid one is reported within seconds, with advice."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def properties(folder: Path, protocol: str, password: str = "secret", store: str
     return path
 
 
-# -- getting in -------------------------------------------------------------------------------------
+# -- TLS and SASL -----------------------------------------------------------------------------------
 
 
 def test_cases_run_through_tls_and_a_login(secured: ReferenceCluster, certificate: Path, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_cases_run_through_tls_and_a_login(secured: ReferenceCluster, certificat
 
 
 def refused(name: str, command_config: Path | None = None) -> str:
-    """What a user reads; nobody waits for longer than five seconds for it."""
+    """Return the error message, which must come within five seconds."""
     began = time.monotonic()
     with pytest.raises(UsageError) as caught:
         launch_target(name, command_config)
@@ -77,15 +77,15 @@ def refused(name: str, command_config: Path | None = None) -> str:
 
 
 def test_a_wrong_password_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
-    told = refused(with_login.bootstrap, properties(tmp_path, "SASL_PLAINTEXT", "wrong"))
-    assert "refuses the login" in told
-    assert "--command-config" in told
+    reported = refused(with_login.bootstrap, properties(tmp_path, "SASL_PLAINTEXT", "wrong"))
+    assert "refuses the login" in reported
+    assert "--command-config" in reported
 
 
 def test_who_does_not_log_in_is_told_how(with_login: ReferenceCluster) -> None:
-    told = refused(with_login.bootstrap)
-    assert "ApiVersions, but not Metadata" in told
-    assert "sasl.mechanism" in told
+    reported = refused(with_login.bootstrap)
+    assert "ApiVersions, but not Metadata" in reported
+    assert "sasl.mechanism" in reported
 
 
 def test_tls_where_plain_was_said_is_told(secured: ReferenceCluster) -> None:
@@ -104,7 +104,7 @@ def test_nobody_there_is_told() -> None:
 
 @contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Something that is no broker."""
+    """Run a server that is not a broker and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -136,9 +136,9 @@ def silence(client: socket.socket) -> None:
 @pytest.mark.parametrize(("answer", "sign"), [(http, "HTTP/1.1"), (silence, "actual silence")])
 def test_another_servers_port_is_told(answer: Callable[[socket.socket], None], sign: str) -> None:
     with server(answer) as address:
-        told = refused(address)
-    assert sign in told
-    assert "another server's" in told
+        reported = refused(address)
+    assert sign in reported
+    assert "another server's" in reported
 
 
 def test_the_command_line_ends_with_2() -> None:
@@ -158,11 +158,11 @@ def test_a_name_that_is_no_target_lists_those_that_are(name: str) -> None:
         check_target(name)
 
 
-# -- a cluster of the user's own --------------------------------------------------------------------
+# -- cluster files ---------------------------------------------------------------------------------
 
 
 def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: Any) -> Path:
-    """The user's broker here is a process of ours that the commands pause, and stop in name only."""
+    """The cluster file's commands pause a broker process of the test; its stop command does nothing."""
     lines = [f'bootstrap = "{bootstrap}"', *(f"{key} = {value}" for key, value in extra.items())]
     for node, pid in pids.items():
         lines += [f"[nodes.{node}]", f'start = "echo start {node} >> {folder}/said"', f'pause = "kill -STOP {pid}"']
@@ -173,7 +173,7 @@ def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: An
 
 
 def comes_to_stand(pid: int) -> bool:
-    """SIGSTOP takes effect when the process is next looked at by the kernel, not when the signal was sent."""
+    """SIGSTOP takes effect when the kernel next schedules the process, not when it is sent."""
     for _ in range(100):
         if "T (stopped)" in Path(f"/proc/{pid}/status").read_text():
             return True
@@ -196,7 +196,7 @@ def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster
         stopped = comes_to_stand(with_login.pid(1))
         target.resume_node(1)
         assert stopped
-        with pytest.raises(UsageError, match="kill of node 1 ended with 7"):
+        with pytest.raises(UsageError, match="the kill command of node 1 ended with exit code 7"):
             target.kill_node(1)
 
 
@@ -220,11 +220,11 @@ def test_a_bad_cluster_file_is_refused_before_anything_starts(tmp_path: Path, te
 def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluster, tmp_path: Path) -> None:
     properties(tmp_path, "SASL_PLAINTEXT")
     path = cluster_file(tmp_path, with_login.bootstrap, {1: 1, 9: 1}, command_config='"client.properties"')
-    with pytest.raises(UsageError, match=r"nodes \[9\] are no brokers there"):
+    with pytest.raises(UsageError, match=r"the cluster has no brokers \[9\]"):
         launch_target(str(path))
 
 
-# -- the end ----------------------------------------------------------------------------------------
+# -- closing ----------------------------------------------------------------------------------------
 
 
 def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
@@ -255,13 +255,13 @@ def test_a_node_that_ends_by_itself_is_named_with_its_last_words(tmp_path: Path)
 
 
 def test_a_target_that_dies_in_the_middle_is_named() -> None:
-    """Nobody can bring it back, so the run ends; it is neither a pass nor a short run."""
-    seen = []
+    """The target cannot be restarted, so the run ends with an error."""
+    observed = []
     with ReferenceCluster(1) as cluster:
 
         def kill_it_after_three(target: str, result: CaseResult) -> None:
-            seen.append(result)
-            if len(seen) == 3:
+            observed.append(result)
+            if len(observed) == 3:
                 cluster.kill_node(1)
 
         report = run_suite([cluster.bootstrap], Options(areas=["MD"], jobs=2), kill_it_after_three)

@@ -1,4 +1,4 @@
-"""Cases that prove nothing, each in a way of its own; the self-test must complain of every one."""
+"""Cases that detect nothing, for different reasons; the self-test must report each of them."""
 
 import struct
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.conformance.self_test.faults import Asked, Fault, changed_reply
+from highwater.conformance.self_test.faults import Fault, SentRequest, rewrite_reply
 from highwater.conformance.self_test.proxy import Proxy
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
@@ -92,10 +92,10 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
 class EndsWhatIsNotOpen(Fault):
     """As kfake does."""
 
-    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
+    def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
         if asked.api is not api_of(EndTxnRequest):
             return frame
-        return changed_reply(frame, asked, lambda answer: replace(answer, error_code=0))
+        return rewrite_reply(frame, asked, lambda answer: replace(answer, error_code=0))
 
 
 def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has_not(honest: str) -> None:

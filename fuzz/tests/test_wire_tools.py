@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from highwater.command_line import application
-from highwater.conformance.self_test.faults import Asked
+from highwater.conformance.self_test.faults import SentRequest
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
 from highwater.fuzz.wire.agreement import disagreement, is_declared, question
@@ -260,7 +260,7 @@ def served_by_file(path: str) -> Served:
 @given(before=st.binary(min_size=4, max_size=40), after=st.binary(max_size=40), size=st.none() | st.just(2**31 - 1))
 def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes, size: int | None) -> None:
     spoiled = with_size(after) if size is None else size.to_bytes(4, "big") + after
-    reply = reply_of(Asked(), 0, "flip", with_size(before), spoiled)
+    reply = reply_of(SentRequest(), 0, "flip", with_size(before), spoiled)
     assert spoiled_again(with_size(before), reply) == spoiled
     longer = spoiled_again(with_size(before + b"more"), reply)
     assert longer[:4] == spoiled[:4] or size is None

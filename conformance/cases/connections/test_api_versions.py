@@ -1,4 +1,4 @@
-"""ApiVersions: how client and broker find out what both speak, and that what is advertised is answered."""
+"""ApiVersions: the advertised versions, and that a broker answers all of them."""
 
 import struct
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.harmless_requests import HARMLESS
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.defects import Garbled, HangUp, Reply, defect, one_more
+from highwater.conformance.defects import Garbled, HangUp, Reply, defect, increment
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import decode_response_header, encode_request
@@ -19,41 +19,41 @@ API_VERSIONS = APIS[18]
 NAMED = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
 
 
-def with_tags_in_the_header(reply: bytes) -> bytes:
+def add_header_tags(reply: bytes) -> bytes:
     return struct.pack(">i", len(reply) - 3) + reply[4:8] + b"\0" + reply[8:]
 
 
-def with_a_byte_too_many(reply: bytes) -> bytes:
+def append_byte(reply: bytes) -> bytes:
     return struct.pack(">i", len(reply) - 3) + reply[4:] + b"\0"
 
 
-def _twice(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+def _duplicate(keys: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*keys, *keys)
 
 
-def _unanswered(request: type[Any]) -> pytest.MarkDecorator:
-    return pytest.mark.defect(HangUp(request), Garbled(request, with_a_byte_too_many))
+def _unanswered_defects(request: type[Any]) -> pytest.MarkDecorator:
+    return pytest.mark.defect(HangUp(request), Garbled(request, append_byte))
 
 
 @clause("API-1")
-@defect(Reply(ApiVersionsRequest, "error_code", 42), Reply(ApiVersionsRequest, "api_keys.max_version", one_more))
+@defect(Reply(ApiVersionsRequest, "error_code", 42), Reply(ApiVersionsRequest, "api_keys.max_version", increment))
 @sweep(ApiVersionsRequest)
 def test_each_version_lists_the_keys(broker: Broker, version: int) -> None:
     reply = broker.call(NAMED, version)
     expect("error code", 0, reply.error_code)
-    expect("ApiVersions' own range in the reply", broker.advertised[18], ranges(reply)[18])
+    expect("version range of ApiVersions in the reply", broker.advertised[18], ranges(reply)[18])
 
 
 @clause("API-2")
-@defect(Garbled(ApiVersionsRequest, with_tags_in_the_header))
+@defect(Garbled(ApiVersionsRequest, add_header_tags))
 @sweep(ApiVersionsRequest, 3)
 def test_the_response_header_has_no_tags(broker: Broker, version: int) -> None:
     broker.need(ApiVersionsRequest, version)
     broker.send_bytes(encode_request(NAMED, version, 7, "c"))
     data = broker.receive_frame()
     expect("correlation id", 7, decode_response_header(data, 0)[0])
-    expect("error code right behind the correlation id", b"\0\0", data[4:6])
-    expect("length of the key list is not empty", True, data[6] > 1)
+    expect("error code directly after the correlation id", b"\0\0", data[4:6])
+    expect("the list of keys is not empty", True, data[6] > 1)
 
 
 @clause("API-3")
@@ -64,7 +64,7 @@ def test_an_unsupported_version_is_answered_in_version_0(broker: Broker) -> None
     broker.send_bytes(encode_request(NAMED, 4, 7, "c").replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
     reply = broker.receive(API_VERSIONS, 0, 7)
     expect("error code", ErrorCode.UNSUPPORTED_VERSION, reply.error_code)
-    expect("ApiVersions' own range", broker.advertised[18], ranges(reply).get(18))
+    expect("version range of ApiVersions", broker.advertised[18], ranges(reply).get(18))
 
 
 @clause("API-4")
@@ -76,21 +76,23 @@ def test_a_bad_software_name_is_refused(broker: Broker, name: str) -> None:
 
 
 @clause("API-5")
-@defect(Reply(ApiVersionsRequest, "api_keys", _twice), Reply(ApiVersionsRequest, "api_keys.min_version", one_more))
+@defect(Reply(ApiVersionsRequest, "api_keys", _duplicate), Reply(ApiVersionsRequest, "api_keys.min_version", increment))
 def test_keys_are_unique_and_ranges_are_ranges(broker: Broker) -> None:
     reply = broker.call(ApiVersionsRequest(), 0)
-    keys = [each.api_key for each in reply.api_keys]
+    keys = [listed_api.api_key for listed_api in reply.api_keys]
     expect("number of different keys", len(keys), len(set(keys)))
-    for each in reply.api_keys:
-        if not 0 <= each.min_version <= each.max_version:
-            raise TargetFailure(f"key {each.api_key}: expected a range, actual {each.min_version}..{each.max_version}")
+    for api in reply.api_keys:
+        if not 0 <= api.min_version <= api.max_version:
+            raise TargetFailure(
+                f"key {api.api_key}: expected a valid range, actual {api.min_version}..{api.max_version}"
+            )
 
 
 @clause("API-6")
 @pytest.mark.parametrize(
     ("key", "version"),
     [
-        pytest.param(key, version, id=f"{APIS[key].name} v{version}", marks=_unanswered(type(HARMLESS[key])))
+        pytest.param(key, version, id=f"{APIS[key].name} v{version}", marks=_unanswered_defects(type(HARMLESS[key])))
         for key in sorted(HARMLESS)
         for version in range(APIS[key].min_version, APIS[key].max_version + 1)
     ],
@@ -103,10 +105,10 @@ def test_what_is_advertised_is_answered(broker: Broker, key: int, version: int) 
 
 
 @clause("API-9")
-@defect(Reply(ApiVersionsRequest, "api_keys.min_version", one_more))
+@defect(Reply(ApiVersionsRequest, "api_keys.min_version", increment))
 def test_produce_is_advertised_from_version_0(broker: Broker) -> None:
     expect("lowest version of Produce", 0, ranges(broker.call(ApiVersionsRequest(), 0))[0][0])
 
 
 def ranges(reply: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    return {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys}
+    return {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys}

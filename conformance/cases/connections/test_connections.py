@@ -1,4 +1,4 @@
-"""Connections: many at once, requests of all kinds in a row, frames in many pieces, and what ids may be."""
+"""Connections: many at once, pipelined requests, fragmented frames, client and correlation ids."""
 
 import struct
 
@@ -28,12 +28,12 @@ LARGE = 500_000
 @clause("FRM-14")
 @defect(HangUp(MetadataRequest))
 def test_a_hundred_connections_are_served(cluster: Cluster) -> None:
-    """In the order in which they were opened, and in the reverse one."""
+    """Send on all connections, in the order in which they were opened and in reverse order."""
     brokers = [cluster.connect() for _ in range(MANY)]
     for order in (brokers, brokers[::-1]):
-        sent = [each.send(MetadataRequest(topics=()), 1) for each in order]
-        for each, number in zip(order, sent, strict=True):
-            expect("there are brokers", True, bool(each.receive(APIS[3], 1, number).brokers))
+        sent = [delta.send(MetadataRequest(topics=()), 1) for delta in order]
+        for connection, number in zip(order, sent, strict=True):
+            expect("there are brokers", True, bool(connection.receive(APIS[3], 1, number).brokers))
 
 
 @clause("FRM-2", "kinds")
@@ -49,8 +49,8 @@ def test_requests_of_all_kinds_are_answered_in_order(leader: Broker, topic: Topi
         MetadataRequest(topics=()),
         ApiVersionsRequest(),
     ] * 4
-    sent = [(api_of(type(each)), leader.version_of(type(each)), each) for each in kinds]
-    numbers = [leader.send(each, version) for _, version, each in sent]
+    sent = [(api_of(type(request)), leader.version_of(type(request)), request) for request in kinds]
+    numbers = [leader.send(request, version) for _, version, request in sent]
     for (api, version, _), number in zip(sent, numbers, strict=True):
         leader.receive(api, version, number)
     expect("end offset", 4, leader.end_offset(topic))
@@ -75,11 +75,11 @@ def test_a_large_frame_comes_in_pieces(leader: Broker, topic: Topic) -> None:
     value = bytes(range(256)) * (LARGE // 256)
     frame = encode_request(produce_request(topic, batch(value)), version, 7, CLIENT_ID)
     for start in range(0, len(frame), PIECE):
-        leader.send_bytes(frame[start : start + PIECE], what="<- piece")
+        leader.send_bytes(frame[start : start + PIECE], what="<- part of a frame")
     answer = only(only(leader.receive(APIS[0], version, 7).responses).partition_responses)
     expect("error code", 0, answer.error_code)
     read = only(tuple(records_of(leader.fetch(topic, 0).records)))
-    expect("the value comes back whole", True, read.value == value)
+    expect("the value is read back unchanged", True, read.value == value)
 
 
 @clause("FRM-15")
@@ -132,12 +132,12 @@ def test_a_connection_may_be_used_as_long_as_one_likes(broker: Broker) -> None:
 )
 def test_finalised_levels_are_supported_ones(broker: Broker) -> None:
     reply = features(broker)
-    supported = {each.name: (each.min_version, each.max_version) for each in reply.supported_features}
+    supported = {feature.name: (feature.min_version, feature.max_version) for feature in reply.supported_features}
     expect("there are features", True, bool(supported))
-    for each in reply.finalized_features:
-        low, high = supported.get(each.name, (1, 0))
-        if not low <= each.max_version_level <= high:
-            raise TargetFailure(f"{each.name} {each.max_version_level}: expected {low} to {high}")
+    for feature in reply.finalized_features:
+        low, high = supported.get(feature.name, (1, 0))
+        if not low <= feature.max_version_level <= high:
+            raise TargetFailure(f"{feature.name} {feature.max_version_level}: expected a level from {low} to {high}")
 
 
 @clause("API-10")
@@ -145,21 +145,21 @@ def test_finalised_levels_are_supported_ones(broker: Broker) -> None:
 def test_a_client_that_was_too_new_tries_again_on_the_same_connection(broker: Broker) -> None:
     broker.send_bytes(encode_request(NAMED, 4, 7, "c").replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
     expect("error code", ErrorCode.UNSUPPORTED_VERSION, broker.receive(APIS[18], 0, 7).error_code)
-    expect("error code of the next", 0, broker.call(ApiVersionsRequest(), 0).error_code)
+    expect("error code of the next request", 0, broker.call(ApiVersionsRequest(), 0).error_code)
 
 
 @clause("API-11")
 @defect(Reply(ApiVersionsRequest, "error_code", ErrorCode.UNSUPPORTED_VERSION))
 def test_versions_may_be_asked_for_at_any_time(broker: Broker) -> None:
-    first = {each.api_key: each for each in broker.call(ApiVersionsRequest(), 0).api_keys}
+    first = {api.api_key: api for api in broker.call(ApiVersionsRequest(), 0).api_keys}
     broker.call(MetadataRequest(topics=()), 1)
     again = broker.call(ApiVersionsRequest(), 0)
     expect("error code", 0, again.error_code)
-    expect("the same ranges", True, {each.api_key: each for each in again.api_keys} == first)
+    expect("the same ranges", True, {api.api_key: api for api in again.api_keys} == first)
 
 
-def without_last_key(frame: bytes) -> bytes:
-    """In version 0, whose reply ends with a key and its range of six bytes in all."""
+def drop_last_key(frame: bytes) -> bytes:
+    """Drop the last key from a reply of version 0, which ends with a key and its range (6 bytes)."""
     count = struct.unpack_from(">i", frame, 10)[0]
     if len(frame) != 14 + 6 * count:
         return frame
@@ -167,8 +167,8 @@ def without_last_key(frame: bytes) -> bytes:
 
 
 @clause("API-12")
-@defect(Garbled(ApiVersionsRequest, without_last_key))
+@defect(Garbled(ApiVersionsRequest, drop_last_key))
 def test_every_version_tells_of_the_same_keys(broker: Broker) -> None:
     newest = broker.version_of(ApiVersionsRequest)
-    found = [{each.api_key for each in broker.call(NAMED, version).api_keys} for version in range(newest + 1)]
+    found = [{api.api_key for api in broker.call(NAMED, version).api_keys} for version in range(newest + 1)]
     expect("keys of each version", True, all(keys == found[0] for keys in found))

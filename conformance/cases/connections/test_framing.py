@@ -1,4 +1,4 @@
-"""Framing: sizes, headers, order, and what must end a connection. All in bytes."""
+"""Framing: sizes, headers, order of replies, and invalid frames that must end the connection."""
 
 import struct
 import time
@@ -28,11 +28,11 @@ from highwater.reference.wire.registry import APIS
 API_VERSIONS, METADATA = APIS[18], APIS[3]
 FLEXIBLE_METADATA = 9
 PLAIN_METADATA = 1
-APART_S = 0.002  # what follows at once may be read together with it
-NOTHING = struct.pack(">i", 0)
+PAUSE_S = 0.002  # without a pause the broker may read several bytes at once
+EMPTY_ARRAY = struct.pack(">i", 0)
 
 
-def with_another_correlation_id(reply: bytes) -> bytes:
+def change_correlation_id(reply: bytes) -> bytes:
     return reply[:4] + bytes([reply[4] ^ 1]) + reply[5:]
 
 
@@ -48,19 +48,19 @@ def header(api_key: int, version: int, correlation_id: int = 7, tags: tuple[tupl
     )
 
 
-def assert_lives(cluster: Cluster) -> None:
+def assert_broker_answers(cluster: Cluster) -> None:
     cluster.connect().exchange(ApiVersionsRequest(), 0)
 
 
 def assert_refused(cluster: Cluster, broker: Broker, data: bytes) -> None:
-    """The connection ends without an answer, and only the connection."""
+    """Send bytes for which the broker must close the connection without a reply, and go on serving others."""
     broker.send_bytes(data)
     broker.expect_disconnect()
-    assert_lives(cluster)
+    assert_broker_answers(cluster)
 
 
 @clause("FRM-1")
-@defect(Garbled(ApiVersionsRequest, with_another_correlation_id), Silence(ApiVersionsRequest))
+@defect(Garbled(ApiVersionsRequest, change_correlation_id), Silence(ApiVersionsRequest))
 @pytest.mark.parametrize("correlation_id", [0, 1, -1, 2**31 - 1, -(2**31)])
 def test_the_reply_has_its_size_and_the_correlation_id(broker: Broker, correlation_id: int) -> None:
     broker.send_bytes(encode_request(ApiVersionsRequest(), 0, correlation_id, CLIENT_ID))
@@ -85,7 +85,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 def test_a_frame_may_come_byte_by_byte(broker: Broker) -> None:
     for byte in encode_request(ApiVersionsRequest(), 0, 7, CLIENT_ID):
         broker.send_bytes(bytes([byte]), what="<- one byte")
-        time.sleep(APART_S)
+        time.sleep(PAUSE_S)
     broker.receive(API_VERSIONS, 0, 7)
 
 
@@ -95,7 +95,7 @@ def test_a_segment_may_hold_a_frame_and_the_start_of_the_next(broker: Broker) ->
     first, second = (encode_request(ApiVersionsRequest(), 0, number, CLIENT_ID) for number in (7, 8))
     broker.send_bytes(first + second[:5])
     broker.receive(API_VERSIONS, 0, 7)
-    broker.send_bytes(second[5:], what="<- the rest")
+    broker.send_bytes(second[5:], what="<- rest of the frame")
     broker.receive(API_VERSIONS, 0, 8)
 
 
@@ -110,7 +110,7 @@ def test_an_impossible_size_ends_the_connection(cluster: Cluster, broker: Broker
 @defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("key", [-1, 1000, 2**15 - 1])
 def test_an_unknown_key_ends_the_connection(cluster: Cluster, broker: Broker, key: int) -> None:
-    body = struct.pack(">hhih", key, 0, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + NOTHING
+    body = struct.pack(">hhih", key, 0, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + EMPTY_ARRAY
     assert_refused(cluster, broker, frame(body))
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_key_ends_the_connection(cluster: Cluster, broker: Broker, ke
 @defect(StaysOpen(), Crash())
 @pytest.mark.parametrize("version", [-1, 1000])
 def test_an_unsupported_version_ends_the_connection(cluster: Cluster, broker: Broker, version: int) -> None:
-    body = struct.pack(">hhih", METADATA.key, version, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + b"\0" + NOTHING
+    body = struct.pack(">hhih", METADATA.key, version, 7, len(CLIENT_ID)) + CLIENT_ID.encode() + b"\0" + EMPTY_ARRAY
     assert_refused(cluster, broker, frame(body))
 
 

@@ -1,4 +1,4 @@
-"""Quotas: what is told of a throttle, how a connection is muted, and who may have how much."""
+"""Quotas: throttle times in replies, muted connections, and the configuration of quotas."""
 
 import time
 from dataclasses import fields
@@ -32,16 +32,16 @@ CLIENT, USER = "client-id", "user"
 PRODUCED, FETCHED, MUTATIONS = "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate"
 EXACTLY, DEFAULT, ANY = range(3)
 WINDOWS_S = 10
-"""Over so many seconds a rate is taken; a burst above ten times the rate is too much."""
+"""Rates are averages over this many seconds, so a burst above ten times the rate violates a quota."""
 RATE = 5_500
 BURST = 60_000
 SLACK = 0.8
-"""A broker rounds, and counts in windows."""
+"""Fraction of a throttle time that must pass; brokers round it and measure in windows."""
 FIRST_STRICT = 6
 
 
 class Client:
-    """Who is called by a name of its own."""
+    """A client with a unique client id."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.name = cluster, cluster.name("c")
@@ -55,7 +55,7 @@ class Client:
         return broker.receive(api, chosen, correlation_id, timeout_s)
 
     def limit(self, key: str, rate: float) -> None:
-        """Wait until it is told; whoever asks of brokers that have no quotas hears `Unsupported`."""
+        """Set a quota and wait until it is described; raises Unsupported if the target has no quotas."""
         expect("error code of AlterClientQuotas", 0, alter(self.cluster, self.name, (key, rate)))
         self.cluster.eventually("the quota", lambda: quotas(self.cluster, self.name) == {key: rate})
 
@@ -67,7 +67,7 @@ def alter(
     cluster: Cluster, name: str | None, *changes: tuple[str, float | None], kind: str = CLIENT,
     validate_only: bool = False,
 ) -> int:  # fmt: skip
-    """The error code of the one entity; null removes."""
+    """Alter the quotas of one entity, removing those that are None, and return the error code."""
     ops = tuple(OpData(key=key, value=rate or 0.0, remove=rate is None) for key, rate in changes)
     entry = AlterClientQuotasRequestEntryData(entity=(AlterEntityData(entity_type=kind, entity_name=name),), ops=ops)
     with controller(cluster) as broker:
@@ -75,8 +75,10 @@ def alter(
     return int(only(reply.entries).error_code)
 
 
-def found(cluster: Cluster, *components: ComponentData, strict: bool = True) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Quotas by entity."""
+def describe_quotas(
+    cluster: Cluster, *components: ComponentData, strict: bool = True
+) -> dict[tuple[Any, ...], dict[str, float]]:
+    """Return quotas by entity."""
     with cluster.connect() as broker:
         reply = broker.call(DescribeClientQuotasRequest(components=components, strict=strict))
     expect("error code of DescribeClientQuotas", 0, reply.error_code)
@@ -90,13 +92,13 @@ def found(cluster: Cluster, *components: ComponentData, strict: bool = True) -> 
 
 def quotas(cluster: Cluster, name: str) -> dict[str, float]:
     exactly = ComponentData(entity_type=CLIENT, match_type=EXACTLY, match=name)
-    return found(cluster, exactly).get(((CLIENT, name),), {})
+    return describe_quotas(cluster, exactly).get(((CLIENT, name),), {})
 
 
-# -- what is told ----------------------------------------------------------------------------------------
+# -- throttle times --------------------------------------------------------------------------------------
 
 
-TELLING = [
+THROTTLE_TIME_REQUESTS = [
     pytest.param(key, id=APIS[key].name, marks=pytest.mark.defect(Reply(APIS[key].request, "throttle_time_ms", 1)))
     for key in sorted(HARMLESS)
     if "throttle_time_ms" in {field.name for field in fields(APIS[key].response)}
@@ -104,7 +106,7 @@ TELLING = [
 
 
 @clause("QTA-7", "unthrottled")
-@pytest.mark.parametrize("key", TELLING)
+@pytest.mark.parametrize("key", THROTTLE_TIME_REQUESTS)
 def test_who_is_not_throttled_is_told_0(broker: Broker, key: int) -> None:
     request = HARMLESS[key]
     expect("throttle time", 0, broker.exchange(request, broker.version_of(type(request))).throttle_time_ms)
@@ -118,17 +120,19 @@ def test_who_writes_too_much_is_muted(cluster: Cluster, topic: Topic) -> None:
     client.limit(PRODUCED, RATE)
     leader = cluster.leader(topic)
     began = time.monotonic()
-    reply = cluster.eventually("a throttle", lambda: _throttled(client, leader, topic))
+    reply = cluster.eventually("a throttle time above 0", lambda: _throttled_reply(client, leader, topic))
     expect("error code", 0, only(only(reply.responses).partition_responses).error_code)
-    asked = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
-    client.ask(leader, asked, timeout_s=reply.throttle_time_ms / 1000 + 10)
+    request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
+    client.ask(leader, request, timeout_s=reply.throttle_time_ms / 1000 + 10)
     waited_ms = (time.monotonic() - began) * 1000
     client.unlimited(PRODUCED)
-    expect(f"the next answer came after {reply.throttle_time_ms} ms", True, waited_ms > reply.throttle_time_ms * SLACK)
+    expect(
+        f"the next reply was delayed by {reply.throttle_time_ms} ms", True, waited_ms > reply.throttle_time_ms * SLACK
+    )
 
 
-def _throttled(client: Client, leader: Broker, topic: Topic) -> Any:
-    """The answer that tells a throttle; a broker hears of a quota a little later."""
+def _throttled_reply(client: Client, leader: Broker, topic: Topic) -> Any:
+    """Produce a burst and return the reply if it has a throttle time; a new quota takes effect with a delay."""
     reply = client.ask(leader, produce_request(topic, batch(b"v" * BURST)), timeout_s=30)
     return reply if reply.throttle_time_ms > 0 else None
 
@@ -148,15 +152,15 @@ def test_who_reads_too_much_is_told(cluster: Cluster, topic: Topic) -> None:
     def throttled() -> bool:
         return bool(client.ask(leader, request, timeout_s=30).throttle_time_ms > 0)
 
-    cluster.eventually("a throttle", throttled)
+    cluster.eventually("a throttle time above 0", throttled)
     client.unlimited(FETCHED)
 
 
 # -- changes of the cluster (KIP-599) --------------------------------------------------------------------
 
 
-def exhausted(cluster: Cluster, version: int) -> tuple[Client, Any]:
-    """A client that has used up its changes, and the answer to the next."""
+def exhaust_quota(cluster: Cluster, version: int) -> tuple[Client, Any]:
+    """Return a client that has exhausted its mutation quota, and the reply to its next CreateTopics."""
     client = Client(cluster)
     client.limit(MUTATIONS, 0.1)
     broker = controller(cluster)
@@ -167,7 +171,7 @@ def exhausted(cluster: Cluster, version: int) -> tuple[Client, Any]:
         reply = client.ask(broker, CreateTopicsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS), version, 20.0)
         return reply if reply.throttle_time_ms > 0 or only(reply.topics).error_code else None
 
-    reply = cluster.eventually("a throttle", create)
+    reply = cluster.eventually("a throttle time above 0", create)
     if not only(reply.topics).error_code:
         with controller(cluster) as another:
             topic = new_topic(cluster.topic_name())
@@ -180,21 +184,21 @@ def exhausted(cluster: Cluster, version: int) -> tuple[Client, Any]:
 @defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
 @pytest.mark.slow
 def test_who_changes_too_much_is_refused(cluster: Cluster) -> None:
-    _, reply = exhausted(cluster, FIRST_STRICT)
+    _, reply = exhaust_quota(cluster, FIRST_STRICT)
     expect("error code", ErrorCode.THROTTLING_QUOTA_EXCEEDED, only(reply.topics).error_code)
-    expect("there is a throttle", True, reply.throttle_time_ms > 0)
+    expect("there is a throttle time", True, reply.throttle_time_ms > 0)
 
 
 @clause("QTA-8", "old")
 @defect(Reply(CreateTopicsRequest, "topics.error_code", ErrorCode.THROTTLING_QUOTA_EXCEEDED))
 @pytest.mark.slow
 def test_older_clients_are_served_and_throttled(cluster: Cluster) -> None:
-    _, reply = exhausted(cluster, FIRST_STRICT - 1)
+    _, reply = exhaust_quota(cluster, FIRST_STRICT - 1)
     expect("error code", 0, only(reply.topics).error_code)
-    expect("there is a throttle", True, reply.throttle_time_ms > 0)
+    expect("there is a throttle time", True, reply.throttle_time_ms > 0)
 
 
-# -- who may have how much (KIP-546) ---------------------------------------------------------------------
+# -- configuration (KIP-546) -----------------------------------------------------------------------------
 
 
 @clause("QTA-11")
@@ -211,17 +215,21 @@ def test_a_quota_is_set_changed_and_removed(cluster: Cluster) -> None:
 @defect(Request(DescribeClientQuotasRequest, "components", ()))
 def test_entities_are_found_by_name_and_kind(cluster: Cluster) -> None:
     name, other = cluster.name("c"), cluster.name("c")
-    for each in (name, other):
-        expect("error code", 0, alter(cluster, each, (PRODUCED, 1000.0)))
+    for client_name in (name, other):
+        expect("error code", 0, alter(cluster, client_name, (PRODUCED, 1000.0)))
     cluster.eventually("both quotas", lambda: bool(quotas(cluster, name) and quotas(cluster, other)))
     any_client = ComponentData(entity_type=CLIENT, match_type=ANY, match=None)
-    expect("both are clients", True, {((CLIENT, name),), ((CLIENT, other),)} <= set(found(cluster, any_client)))
+    expect(
+        "both client ids are found",
+        True,
+        {((CLIENT, name),), ((CLIENT, other),)} <= set(describe_quotas(cluster, any_client)),
+    )
     exactly = ComponentData(entity_type=CLIENT, match_type=EXACTLY, match=name)
-    expect("entities of that name", True, set(found(cluster, exactly)) == {((CLIENT, name),)})
+    expect("entities of that name", True, set(describe_quotas(cluster, exactly)) == {((CLIENT, name),)})
     any_user = ComponentData(entity_type=USER, match_type=ANY, match=None)
-    expect("it is no user", True, ((CLIENT, name),) not in found(cluster, any_user))
-    for each in (name, other):
-        alter(cluster, each, (PRODUCED, None))
+    expect("the client id is not found as a user", True, ((CLIENT, name),) not in describe_quotas(cluster, any_user))
+    for client_name in (name, other):
+        alter(cluster, client_name, (PRODUCED, None))
 
 
 @clause("QTA-13")
@@ -244,7 +252,7 @@ def test_a_quota_that_cannot_be_is_refused(cluster: Cluster, kind: str, key: str
 def test_validation_sets_no_quota(cluster: Cluster) -> None:
     name = cluster.name("c")
     expect("error code", 0, alter(cluster, name, (PRODUCED, 1000.0), validate_only=True))
-    expect("error code of another", 0, alter(cluster, name, (FETCHED, 500.0)))
+    expect("error code of the second change", 0, alter(cluster, name, (FETCHED, 500.0)))
     cluster.eventually("the other quota", lambda: bool(quotas(cluster, name)))
     expect("quotas", True, quotas(cluster, name) == {FETCHED: 500.0})
     alter(cluster, name, (FETCHED, None))

@@ -1,4 +1,4 @@
-"""Who is let in: SASL as a conversation, and what is answered before it has ended."""
+"""SASL logins, and requests before and after a login."""
 
 import struct
 from contextlib import suppress
@@ -17,8 +17,8 @@ from highwater.conformance.cases.support.sasl import (
     listener,
     plain,
     salted_password,
-    started,
-    stranger,
+    start_handshake,
+    unauthenticated_connection,
 )
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
@@ -42,17 +42,17 @@ PLAIN = "PLAIN"
 LEAST_ITERATIONS = 4096
 HUGE = 2 << 20
 CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(200)
-ASKED = MetadataRequest(topics=())
+METADATA_REQUEST = MetadataRequest(topics=())
 
 scram = pytest.mark.parametrize("mechanism", list(HASHES))
 
 
 def assert_answers(broker: Broker) -> None:
-    expect("there are brokers", True, bool(broker.call(ASKED, 8).brokers))
+    expect("there are brokers", True, bool(broker.call(METADATA_REQUEST, 8).brokers))
 
 
 def assert_refused(broker: Broker, token: bytes) -> None:
-    """The error is told with a message, and the connection ends."""
+    """The broker returns an error with a message and closes the connection."""
     reply = authenticate(broker, token)
     expect("error code of SaslAuthenticate", ErrorCode.SASL_AUTHENTICATION_FAILED, reply.error_code)
     expect("there is an error message", True, bool(reply.error_message))
@@ -66,7 +66,7 @@ def assert_refused(broker: Broker, token: bytes) -> None:
 @defect(Reply(SaslHandshakeRequest, "error_code", 0), Reply(SaslHandshakeRequest, "mechanisms", ()))
 @sweep(SaslHandshakeRequest)
 def test_a_mechanism_that_is_not_there_is_refused(cluster: Cluster, version: int) -> None:
-    broker = stranger(cluster)
+    broker = unauthenticated_connection(cluster)
     reply = handshake(broker, "SMOKE-SIGNAL", version)
     expect("error code", ErrorCode.UNSUPPORTED_SASL_MECHANISM, reply.error_code)
     expect("mechanisms", True, set(reply.mechanisms) >= set(listener(cluster).mechanisms))
@@ -77,16 +77,18 @@ def test_a_mechanism_that_is_not_there_is_refused(cluster: Cluster, version: int
 @defect(Reply(SaslHandshakeRequest, "error_code", ErrorCode.UNSUPPORTED_SASL_MECHANISM))
 def test_every_mechanism_is_there(cluster: Cluster) -> None:
     for mechanism in listener(cluster).mechanisms:
-        reply = handshake(stranger(cluster), mechanism)
+        reply = handshake(unauthenticated_connection(cluster), mechanism)
         expect(f"error code of {mechanism}", 0, reply.error_code)
-        expect("it is in the list", True, mechanism in reply.mechanisms)
+        expect("the mechanism is in the list", True, mechanism in reply.mechanisms)
 
 
 @clause("SEC-11", "nothing said")
 @defect(StaysOpen())
-@pytest.mark.parametrize("request_", [ASKED, FindCoordinatorRequest(key="g")], ids=["Metadata", "FindCoordinator"])
+@pytest.mark.parametrize(
+    "request_", [METADATA_REQUEST, FindCoordinatorRequest(key="g")], ids=["Metadata", "FindCoordinator"]
+)
 def test_strangers_are_not_answered(cluster: Cluster, request_: Any) -> None:
-    broker = stranger(cluster)
+    broker = unauthenticated_connection(cluster)
     broker.send(request_, 1)
     broker.expect_disconnect()
 
@@ -94,20 +96,20 @@ def test_strangers_are_not_answered(cluster: Cluster, request_: Any) -> None:
 @clause("SEC-11", "half way")
 @defect(StaysOpen())
 @pytest.mark.parametrize(
-    ("request_", "field", "said"),
+    ("request_", "field", "expected"),
     [
-        pytest.param(ASKED, "brokers", (), id="Metadata"),
+        pytest.param(METADATA_REQUEST, "brokers", (), id="Metadata"),
         pytest.param(
             SaslHandshakeRequest(mechanism=PLAIN), "error_code", ErrorCode.ILLEGAL_SASL_STATE, id="SaslHandshake"
         ),
     ],
 )
-def test_who_has_not_finished_is_told_nothing(cluster: Cluster, request_: Any, field: str, said: object) -> None:
-    broker = started(cluster, PLAIN)
+def test_who_has_not_finished_is_told_nothing(cluster: Cluster, request_: Any, field: str, expected: object) -> None:
+    broker = start_handshake(cluster, PLAIN)
     correlation_id = broker.send(request_, 1)
     with suppress(Disconnected):
         reply = broker.receive(api_of(type(request_)), 1, correlation_id)
-        expect(f"{field} of the answer, where there is one", said, getattr(reply, field))
+        expect(f"{field} of a reply", expected, getattr(reply, field))
         broker.expect_disconnect()
 
 
@@ -119,7 +121,7 @@ def test_strangers_may_ask_for_versions(cluster: Cluster, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
     reply = broker.call(request, version)
     expect("error code", 0, reply.error_code)
-    expect("SaslHandshake is among them", True, api_of(SaslHandshakeRequest).key in {k.api_key for k in reply.api_keys})
+    expect("SaslHandshake is advertised", True, api_of(SaslHandshakeRequest).key in {k.api_key for k in reply.api_keys})
     expect("error code of the handshake that follows", 0, handshake(broker, PLAIN).error_code)
 
 
@@ -137,7 +139,7 @@ def test_strangers_may_ask_for_versions_too_new(cluster: Cluster) -> None:
 @defect(StaysOpen())
 def test_a_token_needs_a_handshake(cluster: Cluster) -> None:
     sasl = listener(cluster, PLAIN)
-    broker = stranger(cluster)
+    broker = unauthenticated_connection(cluster)
     broker.send(SaslAuthenticateRequest(auth_bytes=plain(sasl.user, sasl.password)), 1)
     broker.expect_disconnect()
 
@@ -159,10 +161,10 @@ def test_where_nobody_logs_in_sasl_is_out_of_place(broker: Broker) -> None:
 @sweep(SaslAuthenticateRequest)
 def test_who_knows_the_password_is_let_in(cluster: Cluster, version: int) -> None:
     sasl = listener(cluster, PLAIN)
-    broker = started(cluster, PLAIN)
+    broker = start_handshake(cluster, PLAIN)
     reply = authenticate(broker, plain(sasl.user, sasl.password), version)
     expect("error code of SaslAuthenticate", 0, reply.error_code)
-    expect("lifetime where nobody has to log in again", 0, reply.session_lifetime_ms)
+    expect("session lifetime without reauthentication", 0, reply.session_lifetime_ms)
     assert_answers(broker)
 
 
@@ -170,7 +172,7 @@ def test_who_knows_the_password_is_let_in(cluster: Cluster, version: int) -> Non
 @defect(Reply(SaslHandshakeRequest, "error_code", ErrorCode.UNSUPPORTED_SASL_MECHANISM))
 def test_after_handshake_0_tokens_stand_alone(cluster: Cluster) -> None:
     sasl = listener(cluster, PLAIN)
-    broker = stranger(cluster)
+    broker = unauthenticated_connection(cluster)
     expect("error code of SaslHandshake", 0, handshake(broker, PLAIN, 0).error_code)
     token = plain(sasl.user, sasl.password)
     broker.send_bytes(struct.pack(">i", len(token)) + token)
@@ -181,7 +183,7 @@ def test_after_handshake_0_tokens_stand_alone(cluster: Cluster) -> None:
 @clause("SEC-16", "tokens alone")
 @defect(StaysOpen())
 def test_after_handshake_0_a_wrong_password_ends_the_connection(cluster: Cluster) -> None:
-    broker = stranger(cluster, PLAIN)
+    broker = unauthenticated_connection(cluster, PLAIN)
     expect("error code of SaslHandshake", 0, handshake(broker, PLAIN, 0).error_code)
     token = plain(listener(cluster).user, "wrong")
     broker.send_bytes(struct.pack(">i", len(token)) + token)
@@ -190,8 +192,8 @@ def test_after_handshake_0_a_wrong_password_ends_the_connection(cluster: Cluster
 
 @clause("SEC-16")
 @defect(Reply(SaslAuthenticateRequest, "error_code", 0), StaysOpen())
-@pytest.mark.parametrize("who", ["password", "user", "nobody", "no password", "no separators", "another's name"])
-def test_who_does_not_know_the_password_is_refused(cluster: Cluster, who: str) -> None:
+@pytest.mark.parametrize("mistake", ["password", "user", "nobody", "no password", "no separators", "another's name"])
+def test_who_does_not_know_the_password_is_refused(cluster: Cluster, mistake: str) -> None:
     sasl = listener(cluster, PLAIN)
     tokens = {
         "password": plain(sasl.user, sasl.password + "x"),
@@ -201,7 +203,7 @@ def test_who_does_not_know_the_password_is_refused(cluster: Cluster, who: str) -
         "no separators": sasl.user.encode(),
         "another's name": plain(sasl.user, sasl.password, authorisation="somebody"),
     }
-    assert_refused(started(cluster, PLAIN), tokens[who])
+    assert_refused(start_handshake(cluster, PLAIN), tokens[mistake])
 
 
 @clause("SEC-17")
@@ -209,19 +211,19 @@ def test_who_does_not_know_the_password_is_refused(cluster: Cluster, who: str) -
 def test_it_is_not_told_what_was_wrong(cluster: Cluster) -> None:
     sasl = listener(cluster, PLAIN)
     tokens = (plain(sasl.user, "wrong"), plain("somebody", "wrong"))
-    messages = [authenticate(started(cluster, PLAIN), token).error_message for token in tokens]
+    messages = [authenticate(start_handshake(cluster, PLAIN), token).error_message for token in tokens]
     expect("there is a message", True, bool(messages[0]))
-    expect("message for a user that is not there", messages[0], messages[1])
+    expect("message for an unknown user", messages[0], messages[1])
 
 
 # -- SCRAM (KIP-84) --------------------------------------------------------------------------------------
 
 
-def challenged(cluster: Cluster, mechanism: str, **changed: str) -> tuple[Broker, Scram, bytes]:
-    """A conversation up to the server's challenge."""
+def start_scram(cluster: Cluster, mechanism: str, **changed: str) -> tuple[Broker, Scram, bytes]:
+    """Start a SCRAM exchange and return connection, client and the server's challenge."""
     sasl = listener(cluster, mechanism)
     client = Scram(mechanism, **{"user": sasl.user, "password": sasl.password, **changed})
-    broker = started(cluster, mechanism)
+    broker = start_handshake(cluster, mechanism)
     reply = authenticate(broker, client.first())
     expect("error code of the first message", 0, reply.error_code)
     return broker, client, reply.auth_bytes
@@ -231,10 +233,10 @@ def challenged(cluster: Cluster, mechanism: str, **changed: str) -> tuple[Broker
 @defect(Reply(SaslAuthenticateRequest, "auth_bytes", b"v=AAAA"))
 @scram
 def test_client_and_server_prove_what_they_know(cluster: Cluster, mechanism: str) -> None:
-    broker, client, challenge = challenged(cluster, mechanism)
+    broker, client, challenge = start_scram(cluster, mechanism)
     reply = authenticate(broker, client.final(challenge))
     expect("error code of the last message", 0, reply.error_code)
-    expect("the server knows the password too", True, client.proves(reply.auth_bytes))
+    expect("the server signature is valid", True, client.verifies_server(reply.auth_bytes))
     assert_answers(broker)
 
 
@@ -242,7 +244,7 @@ def test_client_and_server_prove_what_they_know(cluster: Cluster, mechanism: str
 @defect(Reply(SaslAuthenticateRequest, "error_code", 0), StaysOpen())
 @scram
 def test_a_wrong_proof_is_refused(cluster: Cluster, mechanism: str) -> None:
-    broker, client, challenge = challenged(cluster, mechanism, password="wrong")
+    broker, client, challenge = start_scram(cluster, mechanism, password="wrong")
     assert_refused(broker, client.final(challenge))
 
 
@@ -252,10 +254,10 @@ def test_a_wrong_proof_is_refused(cluster: Cluster, mechanism: str) -> None:
 def test_the_challenge_is_sound_and_fresh(cluster: Cluster, mechanism: str) -> None:
     nonces = []
     for _ in range(2):
-        said = Challenge.read(challenged(cluster, mechanism, nonce="the-same-nonce")[2])
-        expect("the nonce goes on from the client's", True, said.nonce.startswith("the-same-nonce"))
-        expect("there are enough iterations", True, said.iterations >= LEAST_ITERATIONS)
-        nonces.append(said.nonce)
+        fields = Challenge.read(start_scram(cluster, mechanism, nonce="the-same-nonce")[2])
+        expect("the nonce begins with the client's", True, fields.nonce.startswith("the-same-nonce"))
+        expect("there are enough iterations", True, fields.iterations >= LEAST_ITERATIONS)
+        nonces.append(fields.nonce)
     expect("number of different nonces", 2, len(set(nonces)))
 
 
@@ -264,27 +266,27 @@ def test_the_challenge_is_sound_and_fresh(cluster: Cluster, mechanism: str) -> N
 @pytest.mark.parametrize("nonce", ["another", "the client's alone", "longer"])
 @scram
 def test_the_nonce_must_be_the_servers(cluster: Cluster, mechanism: str, nonce: str) -> None:
-    broker, client, challenge = challenged(cluster, mechanism)
-    whole = Challenge.read(challenge).nonce
-    said = {"another": "another-nonce", "the client's alone": client.nonce, "longer": whole + "x"}[nonce]
-    assert_refused(broker, client.final(challenge, nonce=said))
+    broker, client, challenge = start_scram(cluster, mechanism)
+    server_nonce = Challenge.read(challenge).nonce
+    sent_nonce = {"another": "another-nonce", "the client's alone": client.nonce, "longer": server_nonce + "x"}[nonce]
+    assert_refused(broker, client.final(challenge, nonce=sent_nonce))
 
 
 @clause("SEC-19")
 @defect(Reply(SaslAuthenticateRequest, "error_code", 0), StaysOpen())
 @pytest.mark.parametrize("message", [b"", b"n,,", b"n,,n=,r=", b"n,,r=x", b"\xff\xff", b"p=tls-unique,,n=a,r=b"])
 def test_a_malformed_scram_message_is_refused(cluster: Cluster, message: bytes) -> None:
-    assert_refused(started(cluster, "SCRAM-SHA-256"), message)
+    assert_refused(start_handshake(cluster, "SCRAM-SHA-256"), message)
 
 
-# -- bytes from who knows where --------------------------------------------------------------------------
+# -- invalid bytes ---------------------------------------------------------------------------------------
 
 
 @clause("SEC-20")
 @defect(StaysOpen())
 def test_strangers_cannot_announce_large_frames(cluster: Cluster) -> None:
-    broker = stranger(cluster)
-    with suppress(Disconnected):  # it may hang up while we still write
+    broker = unauthenticated_connection(cluster)
+    with suppress(Disconnected):  # the broker may close the connection during the write
         broker.send_bytes(struct.pack(">i", HUGE) + bytes(HUGE))
     broker.expect_disconnect()
 
@@ -304,7 +306,7 @@ def test_tls_where_none_is_spoken_is_hung_up_on(cluster: Cluster, broker: Broker
 @defect(Reply(SaslHandshakeRequest, "error_code", 0))
 def test_a_second_login_is_out_of_place_where_none_is_due(cluster: Cluster) -> None:
     sasl = listener(cluster, PLAIN)
-    broker = started(cluster, PLAIN)
+    broker = start_handshake(cluster, PLAIN)
     authenticate(broker, plain(sasl.user, sasl.password))
     expect("error code of SaslHandshake", ErrorCode.ILLEGAL_SASL_STATE, handshake(broker, PLAIN).error_code)
     assert_answers(broker)
@@ -329,20 +331,20 @@ def upsertion(
 def alter(
     cluster: Cluster, *upsertions: ScramCredentialUpsertion, deletions: tuple[ScramCredentialDeletion, ...] = ()
 ) -> int:
-    """The error code, the same for all of one user."""
+    """Alter SCRAM credentials of one user and return the error code."""
     with controller(cluster) as broker:
         reply = broker.call(AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions))
-    codes = {each.error_code for each in reply.results}
+    codes = {result.error_code for result in reply.results}
     return int(only(tuple(codes)))
 
 
 def credentials(cluster: Cluster, user: str) -> tuple[int, set[tuple[int, int]]]:
-    """Error code, and mechanism with iterations of each."""
+    """Return the error code, and mechanism and iterations of each credential."""
     with cluster.connect() as broker:
         reply = broker.call(DescribeUserScramCredentialsRequest(users=(UserName(name=user),)))
     expect("error code of DescribeUserScramCredentials", 0, reply.error_code)
     result = only(reply.results)
-    return result.error_code, {(each.mechanism, each.iterations) for each in result.credential_infos}
+    return result.error_code, {(credential.mechanism, credential.iterations) for credential in result.credential_infos}
 
 
 @clause("SEC-23")
@@ -353,11 +355,13 @@ def test_credentials_come_and_go(cluster: Cluster) -> None:
         error = alter(cluster, upsertion(user, "a", mechanism=mechanism, iterations=iterations))
         expect("error code", 0, error)
     both = {(SHA_256, 4096), (SHA_512, 8192)}
-    cluster.eventually("both to be told", lambda: credentials(cluster, user) == (0, both))
+    cluster.eventually("both credentials described", lambda: credentials(cluster, user) == (0, both))
     for mechanism in (SHA_256, SHA_512):
-        gone = ScramCredentialDeletion(name=user, mechanism=mechanism)
-        expect("error code of the deletion", 0, alter(cluster, deletions=(gone,)))
-    cluster.eventually("none to be told", lambda: credentials(cluster, user) == (ErrorCode.RESOURCE_NOT_FOUND, set()))
+        deletion = ScramCredentialDeletion(name=user, mechanism=mechanism)
+        expect("error code of the deletion", 0, alter(cluster, deletions=(deletion,)))
+    cluster.eventually(
+        "no credential described", lambda: credentials(cluster, user) == (ErrorCode.RESOURCE_NOT_FOUND, set())
+    )
 
 
 @clause("SEC-24")
@@ -368,7 +372,7 @@ def test_new_credentials_let_in(cluster: Cluster) -> None:
     expect("error code", 0, alter(cluster, upsertion(user, "new-secret")))
     cluster.eventually("the credentials", lambda: credentials(cluster, user)[0] == 0)
     try:
-        broker, client, challenge = challenged(cluster, "SCRAM-SHA-256", user=user, password="new-secret")
+        broker, client, challenge = start_scram(cluster, "SCRAM-SHA-256", user=user, password="new-secret")
         expect("error code", 0, authenticate(broker, client.final(challenge)).error_code)
     finally:
         alter(cluster, deletions=(ScramCredentialDeletion(name=user, mechanism=SHA_256),))
@@ -387,7 +391,7 @@ def test_new_credentials_let_in(cluster: Cluster) -> None:
 def test_credentials_that_cannot_be_are_refused(cluster: Cluster, change: dict[str, int], error: int) -> None:
     user = cluster.name("u")
     expect("error code", error, alter(cluster, upsertion(user, "a", **change)))
-    expect("error code of describing them", ErrorCode.RESOURCE_NOT_FOUND, credentials(cluster, user)[0])
+    expect("error code of DescribeUserScramCredentials", ErrorCode.RESOURCE_NOT_FOUND, credentials(cluster, user)[0])
 
 
 @clause("SEC-25", "unclear")
@@ -395,6 +399,10 @@ def test_credentials_that_cannot_be_are_refused(cluster: Cluster, change: dict[s
 def test_credentials_that_are_named_twice_are_refused(cluster: Cluster) -> None:
     user = cluster.name("u")
     expect("error code", ErrorCode.DUPLICATE_RESOURCE, alter(cluster, upsertion(user, "a"), upsertion(user, "b")))
-    gone = ScramCredentialDeletion(name=user, mechanism=SHA_256)
-    expect("error code of deleting what is not there", ErrorCode.RESOURCE_NOT_FOUND, alter(cluster, deletions=(gone,)))
-    expect("error code of nobody", ErrorCode.UNACCEPTABLE_CREDENTIAL, alter(cluster, upsertion("", "a")))
+    deletion = ScramCredentialDeletion(name=user, mechanism=SHA_256)
+    expect(
+        "error code of deleting unknown credentials",
+        ErrorCode.RESOURCE_NOT_FOUND,
+        alter(cluster, deletions=(deletion,)),
+    )
+    expect("error code for an empty user name", ErrorCode.UNACCEPTABLE_CREDENTIAL, alter(cluster, upsertion("", "a")))

@@ -1,4 +1,4 @@
-"""The classic group protocol, driven with raw members: one, two, and some that misbehave."""
+"""The classic group protocol with one and two members, and with invalid requests."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster, find_coordinator
-from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeleteGroupsRequest,
@@ -22,7 +22,7 @@ from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
 
 @clause("GRP-1", "lookup")
-@defect(Reply(FindCoordinatorRequest, "port", one_more), Reply(FindCoordinatorRequest, "coordinators.port", one_more))
+@defect(Reply(FindCoordinatorRequest, "port", increment), Reply(FindCoordinatorRequest, "coordinators.port", increment))
 @sweep(FindCoordinatorRequest)
 def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: GroupDriver, version: int) -> None:
     known = driver.connect().address
@@ -37,7 +37,7 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: Grou
 def test_another_broker_refuses(cluster: Cluster, driver: GroupDriver) -> None:
     cluster.need_brokers(2)
     right = driver.connect().address
-    wrong = cluster.connect(next(each for each in cluster.target.addresses.values() if each != right))
+    wrong = cluster.connect(next(address for address in cluster.target.addresses.values() if address != right))
     expect("error code", ErrorCode.NOT_COORDINATOR, wrong.call(driver.join_request()).error_code)
 
 
@@ -47,7 +47,7 @@ def test_another_broker_refuses(cluster: Cluster, driver: GroupDriver) -> None:
 def test_a_new_member_must_come_back_with_its_id(driver: GroupDriver, version: int) -> None:
     first = driver.connect().call(driver.join_request(), version)
     expect("error code", ErrorCode.MEMBER_ID_REQUIRED, first.error_code)
-    expect("a member id is given", True, bool(first.member_id))
+    expect("there is a member id", True, bool(first.member_id))
     again = driver.connect().call(driver.join_request(first.member_id), version)
     expect("error code and member id", (0, first.member_id), (again.error_code, again.member_id))
 
@@ -72,7 +72,7 @@ def test_an_empty_group_id_is_refused(cluster: Cluster, driver: GroupDriver) -> 
 @clause("GRP-5")
 @defect(
     *(
-        Reply(request, "error_code", forgives(ErrorCode.UNKNOWN_MEMBER_ID))
+        Reply(request, "error_code", without_error(ErrorCode.UNKNOWN_MEMBER_ID))
         for request in (HeartbeatRequest, SyncGroupRequest, JoinGroupRequest)
     ),
     Reply(LeaveGroupRequest, "members.error_code", 0),
@@ -99,18 +99,18 @@ def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver) -> N
     Reply(JoinGroupRequest, "leader", lambda leader: leader + "x"),
 )
 def test_only_the_leader_sees_the_members(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
-    seen = {each.member_id for each in leader.reply.members}
-    expect("the leader sees both", True, seen == {first.member_id, second.member_id})
-    expect("members that the other sees", 0, len(follower.reply.members))
-    expect("both name one leader", first.reply.leader, second.reply.leader)
+    observed = {member.member_id for member in leader.reply.members}
+    expect("the reply to the leader lists both members", True, observed == {first.member_id, second.member_id})
+    expect("members in the reply to the follower", 0, len(follower.reply.members))
+    expect("leader in both replies", first.reply.leader, second.reply.leader)
 
 
 @clause("GRP-8")
 @defect(Reply(JoinGroupRequest, "protocol_name", "a"))
 def test_the_protocol_is_one_that_all_support(driver: GroupDriver) -> None:
-    first, second = driver.two_joined(("a", "common"), ("common", "b"))
+    first, second = driver.joined_pair(("a", "common"), ("common", "b"))
     expect("protocols", ("common", "common"), (first.reply.protocol_name, second.reply.protocol_name))
 
 
@@ -120,13 +120,13 @@ def test_the_protocol_is_one_that_all_support(driver: GroupDriver) -> None:
     Request(SyncGroupRequest, "assignments.assignment", b""),
 )
 def test_a_followers_sync_waits_and_brings_the_leaders_bytes(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync()
     follower.broker.expect_silence(0.2)
     assignments = {leader.member_id: b"\x00for the leader", follower.member_id: b"\xfffor the follower"}
-    expect("the leader's own", assignments[leader.member_id], leader.sync(assignments).assignment)
-    expect("the follower's", assignments[follower.member_id], follower.receive_sync(number).assignment)
+    expect("assignment of the leader", assignments[leader.member_id], leader.sync(assignments).assignment)
+    expect("assignment of the follower", assignments[follower.member_id], follower.receive_sync(number).assignment)
 
 
 @clause("GRP-10")
@@ -153,7 +153,7 @@ def test_another_generation_is_refused(driver: GroupDriver, kind: str) -> None:
     for generation in (member.generation - 1, member.generation + 1):
         stale = Member(driver, member.broker, member.member_id, generation)
         expect("error code", ErrorCode.ILLEGAL_GENERATION, getattr(stale, f"{kind}_error")())
-    expect("error code in the right one", 0, member.heartbeat_error())
+    expect("error code in the current generation", 0, member.heartbeat_error())
 
 
 @clause("GRP-12", "preparing")
@@ -191,12 +191,12 @@ def test_a_member_that_left_is_unknown(driver: GroupDriver) -> None:
 
 
 @clause("GRP-16", "rejoin")
-@defect(Reply(JoinGroupRequest, "member_id", "m"), Reply(JoinGroupRequest, "generation_id", one_more))
+@defect(Reply(JoinGroupRequest, "member_id", "m"), Reply(JoinGroupRequest, "generation_id", increment))
 def test_a_static_member_comes_back_without_a_rebalance(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     back, reply = driver.join(instance="i")
     expect("error code and generation", (0, member.generation), (reply.error_code, reply.generation_id))
-    expect("the old id is replaced", True, back.member_id != member.member_id)
+    expect("the member id is a new one", True, back.member_id != member.member_id)
 
 
 @clause("GRP-16", "fenced")
@@ -243,7 +243,7 @@ def test_a_group_is_described(driver: GroupDriver, version: int) -> None:
 @clause("GRP-20", "unknown")
 @defect(
     Reply(DescribeGroupsRequest, "groups.group_state", "Empty"),
-    Reply(DescribeGroupsRequest, "groups.error_code", one_more),
+    Reply(DescribeGroupsRequest, "groups.error_code", increment),
 )
 @sweep(DescribeGroupsRequest)
 def test_an_unknown_group_is_dead(driver: GroupDriver, version: int) -> None:
@@ -260,15 +260,15 @@ def test_an_unknown_group_is_dead(driver: GroupDriver, version: int) -> None:
 @sweep(ListGroupsRequest)
 def test_a_group_is_listed(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
-    found = {each.group_id: each for each in member.broker.call(ListGroupsRequest(), version).groups}
+    found = {group.group_id: group for group in member.broker.call(ListGroupsRequest(), version).groups}
     expect("the group is listed", True, driver.group in found)
     expect("protocol type", "consumer", found[driver.group].protocol_type)
 
 
 @clause("GRP-20", "delete")
 @defect(
-    Reply(DeleteGroupsRequest, "results.error_code", forgives(ErrorCode.NON_EMPTY_GROUP)),
-    Reply(DeleteGroupsRequest, "results.error_code", forgives(ErrorCode.GROUP_ID_NOT_FOUND)),
+    Reply(DeleteGroupsRequest, "results.error_code", without_error(ErrorCode.NON_EMPTY_GROUP)),
+    Reply(DeleteGroupsRequest, "results.error_code", without_error(ErrorCode.GROUP_ID_NOT_FOUND)),
 )
 def test_only_an_empty_group_is_deleted(driver: GroupDriver) -> None:
     member = driver.stable_member()
@@ -280,4 +280,8 @@ def test_only_an_empty_group_is_deleted(driver: GroupDriver) -> None:
     )
     member.leave_error()
     expect("error code when empty", 0, only(member.broker.call(delete).results).error_code)
-    expect("error code when gone", ErrorCode.GROUP_ID_NOT_FOUND, only(member.broker.call(delete).results).error_code)
+    expect(
+        "error code after the deletion",
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        only(member.broker.call(delete).results).error_code,
+    )

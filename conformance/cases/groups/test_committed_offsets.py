@@ -1,11 +1,11 @@
-"""Committed offsets: what a group stores is what it gets back."""
+"""Committed offsets: OffsetCommit and OffsetFetch for one group."""
 
 from highwater.conformance.broker import Broker, Topic, expect, only
-from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed
+from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_topics
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, forgives, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -16,28 +16,28 @@ from highwater.reference.wire.messages.committed_offsets import (
 NONE = -1
 ERROR = "topics.partitions.error_code"
 PLACES = ("topics.partitions", "groups.topics.partitions")
-"""Of an offset in the replies of older and of newer versions."""
+"""Paths of a partition in OffsetFetch replies before and since version 8."""
 
 
 @clause("OFF-1", "commit")
 @defect(
     Request(OffsetCommitRequest, "topics.partitions.committed_metadata", ""),
-    Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more),
+    Request(OffsetCommitRequest, "topics.partitions.committed_offset", increment),
 )
 @sweep(OffsetCommitRequest, 1, 9)
 def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     error = commit(coordinator, group, topic, 42, metadata="note", version=version)
     expect("error code of the commit", 0, error)
-    found = only(only(committed(coordinator, group, topic)).partitions)
+    found = only(only(committed_topics(coordinator, group, topic)).partitions)
     expect("offset and metadata", (42, "note"), (found.committed_offset, found.metadata))
 
 
 @clause("OFF-1", "fetch")
-@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", one_more) for place in PLACES))
+@defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", increment) for place in PLACES))
 @sweep(OffsetFetchRequest, 1, 9)
 def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     expect("error code of the commit", 0, commit(coordinator, group, topic, 7, metadata="x"))
-    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    found = only(only(committed_topics(coordinator, group, topic, version)).partitions)
     expect("error, offset, metadata", (0, 7, "x"), (found.error_code, found.committed_offset, found.metadata))
 
 
@@ -47,7 +47,7 @@ def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic)
     coordinator.version_of(OffsetFetchRequest, 5)
     coordinator.version_of(OffsetCommitRequest, 6)
     commit(coordinator, group, topic, 7, epoch=0)
-    found = only(only(committed(coordinator, group, topic)).partitions)
+    found = only(only(committed_topics(coordinator, group, topic)).partitions)
     expect("leader epoch", 0, found.committed_leader_epoch)
 
 
@@ -55,7 +55,7 @@ def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic)
 @defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", 0) for place in PLACES))
 @sweep(OffsetFetchRequest, 1, 9)
 def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
-    found = only(only(committed(coordinator, group, topic, version)).partitions)
+    found = only(only(committed_topics(coordinator, group, topic, version)).partitions)
     expect("error code and offset", (0, NONE), (found.error_code, found.committed_offset))
 
 
@@ -76,7 +76,7 @@ def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: 
 
 
 @clause("OFF-3", "completing")
-@defect(Reply(OffsetCommitRequest, ERROR, forgives(ErrorCode.REBALANCE_IN_PROGRESS)))
+@defect(Reply(OffsetCommitRequest, ERROR, without_error(ErrorCode.REBALANCE_IN_PROGRESS)))
 def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group: str, topic: Topic) -> None:
     member, _ = GroupDriver(cluster, group).join()
     error = commit(member.broker, group, topic, 1, generation=member.generation, member_id=member.member_id)
@@ -84,17 +84,17 @@ def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group:
 
 
 @clause("OFF-3", "member commits")
-@defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", one_more))
+@defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", increment))
 def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
     expect("error code", 0, error)
-    found = only(only(committed(member.broker, group, topic)).partitions)
+    found = only(only(committed_topics(member.broker, group, topic)).partitions)
     expect("offset", 5, found.committed_offset)
 
 
 @clause("OFF-4")
-@defect(Reply(OffsetCommitRequest, ERROR, forgives(ErrorCode.UNKNOWN_MEMBER_ID)))
+@defect(Reply(OffsetCommitRequest, ERROR, without_error(ErrorCode.UNKNOWN_MEMBER_ID)))
 def test_a_commit_from_outside_of_a_live_group_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, commit(member.broker, group, topic, 1))
@@ -108,7 +108,7 @@ def test_a_commit_from_outside_of_a_live_group_is_refused(cluster: Cluster, grou
 def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
     limit = cluster.setting("offset_metadata_max_bytes")
     expect(
-        "error code beyond",
+        "error code above the limit",
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         commit(coordinator, group, topic, 1, metadata="x" * (limit + 1)),
     )
@@ -120,7 +120,7 @@ def test_too_much_metadata_is_refused(cluster: Cluster, coordinator: Broker, gro
 @sweep(OffsetFetchRequest, 2, 9)
 def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     commit(coordinator, group, topic, 3)
-    found = only(tuple(committed(coordinator, group, None, version)))
+    found = only(tuple(committed_topics(coordinator, group, None, version)))
     expect("name and offset", (topic.name, 3), (found.name, only(found.partitions).committed_offset))
 
 
@@ -129,6 +129,12 @@ def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, vers
 def test_two_groups_are_answered_at_once(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
     version = coordinator.version_of(OffsetFetchRequest, MANY_GROUPS)
     commit(coordinator, group, topic, 3)
-    asked = tuple(OffsetFetchRequestGroup(group_id=each, topics=None) for each in (group, cluster.name("g")))
-    reply = coordinator.call(OffsetFetchRequest(groups=asked), version)
-    expect("groups of the reply", True, [each.group_id for each in reply.groups] == [g.group_id for g in asked])
+    requested = tuple(
+        OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in (group, cluster.name("g"))
+    )
+    reply = coordinator.call(OffsetFetchRequest(groups=requested), version)
+    expect(
+        "groups of the reply",
+        True,
+        [listed_group.group_id for listed_group in reply.groups] == [g.group_id for g in requested],
+    )

@@ -1,14 +1,14 @@
-"""Consumer groups (KIP-848): epochs, assignments that the broker makes, and a partition that is one member's alone."""
+"""Consumer groups (KIP-848): member epochs, assignments by the broker, and exclusive ownership of partitions."""
 
 import pytest
 
 from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.cases.support.admin import need_feature
-from highwater.conformance.cases.support.committed_offsets import commit, committed
+from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
 from highwater.conformance.cases.support.consumer_members import (
     JOIN,
     LEAVE,
-    LEAVE_FOR_A_WHILE,
+    LEAVE_TEMPORARILY,
     ConsumerGroup,
     ConsumerMember,
     topic_id,
@@ -16,7 +16,7 @@ from highwater.conformance.cases.support.consumer_members import (
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, forgives, one_less, one_more
+from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -33,7 +33,7 @@ from highwater.reference.wire.messages.groups import DescribeGroupsRequest, Join
 
 PARTITIONS = 4
 PATTERNS_RESOLVED_S = 30.0
-"""Apache Kafka looks for new topics that match every ten seconds."""
+"""Apache Kafka searches for matching topics every ten seconds."""
 ERROR = "error_code"
 
 
@@ -45,15 +45,15 @@ def group(cluster: Cluster) -> ConsumerGroup:
     return ConsumerGroup(cluster, cluster.create_topic(partitions=PARTITIONS))
 
 
-def settled(cluster: Cluster, *members: ConsumerMember) -> None:
-    """Heartbeats until all partitions are owned, each once, and nothing moves any more."""
+def reconcile_all(cluster: Cluster, *members: ConsumerMember) -> None:
+    """Send heartbeats until each partition has one owner and all members have the same epoch."""
 
     def once() -> bool:
-        for each in members:
-            each.settle()
-        owned = [part for each in members for part in each.owned]
-        whole = len(owned) == PARTITIONS == len(set(owned)) and all(each.owned for each in members)
-        return whole and len({each.epoch for each in members}) == 1
+        for member in members:
+            member.reconcile()
+        owned = [part for member in members for part in member.owned]
+        whole = len(owned) == PARTITIONS == len(set(owned)) and all(member.owned for member in members)
+        return whole and len({member.epoch for member in members}) == 1
 
     cluster.eventually(f"{PARTITIONS} partitions to be owned by {len(members)} members", once)
 
@@ -70,62 +70,62 @@ def test_epoch_0_joins_and_is_assigned_all(cluster: Cluster, group: ConsumerGrou
     reply = member.join(version)
     expect("error code and member id", (0, member.member_id), (reply.error_code, reply.member_id))
     expect("there is an epoch and an interval", True, reply.member_epoch > 0 and reply.heartbeat_interval_ms > 0)
-    settled(cluster, member)
+    reconcile_all(cluster, member)
     wanted = topic_id(member.broker, group.topics[0])
     expect("assignment", True, member.owned == {(wanted, number) for number in range(PARTITIONS)})
 
 
 @clause("GRP-21", "quiet")
-@defect(Reply(ConsumerGroupHeartbeatRequest, "member_epoch", one_more))
+@defect(Reply(ConsumerGroupHeartbeatRequest, "member_epoch", increment))
 def test_a_heartbeat_without_change_keeps_the_epoch(cluster: Cluster, group: ConsumerGroup) -> None:
-    member = group.joined()
-    settled(cluster, member)
+    member = group.joined_member()
+    reconcile_all(cluster, member)
     before = member.epoch
     for _ in range(3):
         reply = member.heartbeat()
         expect("error code and epoch", (0, before), (reply.error_code, reply.member_epoch))
-        expect("an assignment that has not changed", None, reply.assignment)
+        expect("assignment when nothing has changed", None, reply.assignment)
 
 
 @clause("GRP-54", "newer")
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.FENCED_MEMBER_EPOCH)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.FENCED_MEMBER_EPOCH)))
 def test_an_epoch_that_is_not_yet_is_fenced(group: ConsumerGroup) -> None:
-    member = group.joined()
+    member = group.joined_member()
     expect("error code", ErrorCode.FENCED_MEMBER_EPOCH, member.heartbeat(member_epoch=member.epoch + 10).error_code)
 
 
 @clause("GRP-54", "older")
 @pytest.mark.slow
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.FENCED_MEMBER_EPOCH)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.FENCED_MEMBER_EPOCH)))
 def test_an_epoch_long_ago_is_fenced(cluster: Cluster, group: ConsumerGroup) -> None:
-    first = group.joined()
+    first = group.joined_member()
     old = first.epoch
-    settled(cluster, first)
+    reconcile_all(cluster, first)
     for _ in range(2):
-        other = group.joined()
-        settled(cluster, first, other)
+        other = group.joined_member()
+        reconcile_all(cluster, first, other)
         other.heartbeat(member_epoch=LEAVE)
-        settled(cluster, first)
+        reconcile_all(cluster, first)
     expect(
         "error code", ErrorCode.FENCED_MEMBER_EPOCH, first.heartbeat(member_epoch=old, topic_partitions=()).error_code
     )
 
 
 @clause("GRP-55")
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.UNKNOWN_MEMBER_ID)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.UNKNOWN_MEMBER_ID)))
 def test_a_stranger_with_an_epoch_is_unknown(group: ConsumerGroup) -> None:
-    group.joined()
+    group.joined_member()
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, group.member().heartbeat(member_epoch=1).error_code)
 
 
 @clause("GRP-56", "leave")
 @defect(Reply(ConsumerGroupHeartbeatRequest, "member_epoch", 1))
 def test_epoch_minus_1_leaves(group: ConsumerGroup) -> None:
-    member = group.joined()
+    member = group.joined_member()
     before = member.epoch
     reply = member.heartbeat(member_epoch=LEAVE)
     expect("error code and epoch", (0, LEAVE), (reply.error_code, reply.member_epoch))
-    expect("error code behind the end", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat(member_epoch=before).error_code)
+    expect("error code after leaving", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat(member_epoch=before).error_code)
     expect("state", "Empty", group.describe().group_state)
 
 
@@ -133,43 +133,43 @@ def test_epoch_minus_1_leaves(group: ConsumerGroup) -> None:
 @pytest.mark.slow
 @defect(Request(ConsumerGroupHeartbeatRequest, "topic_partitions", ()))
 def test_a_partition_is_given_only_when_its_owner_has_let_go(cluster: Cluster, group: ConsumerGroup) -> None:
-    first = group.joined()
-    settled(cluster, first)
-    second = group.joined()
+    first = group.joined_member()
+    reconcile_all(cluster, first)
+    second = group.joined_member()
 
-    def owner_is_told_to_let_go() -> bool:
-        expect("error code of the newcomer", 0, second.own(second.assigned).error_code)
-        expect("error code of the owner that holds on", 0, first.own(first.owned).error_code)
-        expect("partitions of the newcomer", 0, len(second.assigned))
+    def owner_must_revoke() -> bool:
+        expect("error code of the new member", 0, second.report_owned(second.assigned).error_code)
+        expect("error code of the owner, which has not revoked yet", 0, first.report_owned(first.owned).error_code)
+        expect("partitions of the new member", 0, len(second.assigned))
         return len(first.assigned) < PARTITIONS
 
-    cluster.eventually("an assignment of fewer partitions", owner_is_told_to_let_go)
-    expect("error code of the newcomer", 0, second.own(set()).error_code)
-    expect("partitions of the newcomer", 0, len(second.assigned))
-    settled(cluster, first, second)
+    cluster.eventually("an assignment of fewer partitions", owner_must_revoke)
+    expect("error code of the new member", 0, second.report_owned(set()).error_code)
+    expect("partitions of the new member", 0, len(second.assigned))
+    reconcile_all(cluster, first, second)
 
 
 @clause("GRP-57", "all owned")
 @pytest.mark.slow
 @defect(Reply(ConsumerGroupHeartbeatRequest, "assignment", None))
 def test_two_members_come_to_share_all(cluster: Cluster, group: ConsumerGroup) -> None:
-    first = group.joined()
-    settled(cluster, first)
-    second = group.joined()
-    settled(cluster, first, second)
-    expect("both have some", True, bool(first.owned) and bool(second.owned))
+    first = group.joined_member()
+    reconcile_all(cluster, first)
+    second = group.joined_member()
+    reconcile_all(cluster, first, second)
+    expect("both members own partitions", True, bool(first.owned) and bool(second.owned))
 
 
 @clause("GRP-57", "left")
 @pytest.mark.slow
 @defect(Request(ConsumerGroupHeartbeatRequest, "member_epoch", lambda epoch: max(epoch, JOIN)))
 def test_what_one_leaves_the_other_gets(cluster: Cluster, group: ConsumerGroup) -> None:
-    first = group.joined()
-    settled(cluster, first)
-    second = group.joined()
-    settled(cluster, first, second)
+    first = group.joined_member()
+    reconcile_all(cluster, first)
+    second = group.joined_member()
+    reconcile_all(cluster, first, second)
     second.heartbeat(member_epoch=LEAVE)
-    settled(cluster, first)
+    reconcile_all(cluster, first)
 
 
 @clause("GRP-58")
@@ -187,7 +187,7 @@ def test_what_one_leaves_the_other_gets(cluster: Cluster, group: ConsumerGroup) 
     ],
     ids=lambda fields: "".join(fields).replace("_", " "),
 )
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.INVALID_REQUEST)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.INVALID_REQUEST)))
 def test_a_join_that_lacks_something_is_refused(group: ConsumerGroup, fields: dict[str, object]) -> None:
     member = group.member()
     version = member.broker.version_of(ConsumerGroupHeartbeatRequest, 1)
@@ -198,12 +198,12 @@ def test_a_join_that_lacks_something_is_refused(group: ConsumerGroup, fields: di
 @pytest.mark.parametrize("name", ["uniform", "range"])
 @defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, ErrorCode.UNSUPPORTED_ASSIGNOR))
 def test_the_assignor_may_be_chosen(group: ConsumerGroup, name: str) -> None:
-    group.joined(server_assignor=name)
+    group.joined_member(server_assignor=name)
     expect("assignor", name, group.describe().assignor_name)
 
 
 @clause("GRP-59", "unknown")
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.UNSUPPORTED_ASSIGNOR)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.UNSUPPORTED_ASSIGNOR)))
 def test_an_unknown_assignor_is_refused(group: ConsumerGroup) -> None:
     expect("error code", ErrorCode.UNSUPPORTED_ASSIGNOR, group.member().join(server_assignor="nobody's").error_code)
 
@@ -212,9 +212,9 @@ def test_an_unknown_assignor_is_refused(group: ConsumerGroup) -> None:
 
 
 @clause("GRP-60", "taken")
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.UNRELEASED_INSTANCE_ID)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.UNRELEASED_INSTANCE_ID)))
 def test_an_instance_in_use_is_not_given_away(group: ConsumerGroup) -> None:
-    group.joined(instance_id="i")
+    group.joined_member(instance_id="i")
     expect("error code", ErrorCode.UNRELEASED_INSTANCE_ID, group.member().join(instance_id="i").error_code)
 
 
@@ -222,13 +222,13 @@ def test_an_instance_in_use_is_not_given_away(group: ConsumerGroup) -> None:
 @pytest.mark.slow
 @defect(Reply(ConsumerGroupHeartbeatRequest, "assignment", None))
 def test_an_instance_that_left_for_a_while_gets_back_what_it_had(cluster: Cluster, group: ConsumerGroup) -> None:
-    first, other = group.joined(instance_id="i"), group.member()
-    settled(cluster, first)
+    first, other = group.joined_member(instance_id="i"), group.member()
+    reconcile_all(cluster, first)
     other.join()
-    settled(cluster, first, other)
-    left = first.heartbeat(member_epoch=LEAVE_FOR_A_WHILE, instance_id="i")
-    expect("error code and epoch of leaving", (0, LEAVE_FOR_A_WHILE), (left.error_code, left.member_epoch))
-    back = group.joined(instance_id="i")
+    reconcile_all(cluster, first, other)
+    left = first.heartbeat(member_epoch=LEAVE_TEMPORARILY, instance_id="i")
+    expect("error code and epoch of leaving", (0, LEAVE_TEMPORARILY), (left.error_code, left.member_epoch))
+    back = group.joined_member(instance_id="i")
     expect("assignment", True, back.assigned == first.owned)
 
 
@@ -238,16 +238,16 @@ def test_an_instance_that_left_for_a_while_gets_back_what_it_had(cluster: Cluste
 @clause("GRP-61", "names")
 @defect(Request(ConsumerGroupHeartbeatRequest, "subscribed_topic_names", ("nowhere",)))
 def test_a_subscription_may_change(cluster: Cluster, group: ConsumerGroup) -> None:
-    member, other = group.joined(), cluster.create_topic()
-    settled(cluster, member)
+    member, other = group.joined_member(), cluster.create_topic()
+    reconcile_all(cluster, member)
     member.heartbeat(subscribed_topic_names=(other.name,))
     wanted = {(topic_id(member.broker, other), 0)}
 
     def changed() -> bool:
-        member.settle()
+        member.reconcile()
         return member.owned == wanted
 
-    cluster.eventually("the other topic's partition alone", changed)
+    cluster.eventually("an assignment of only the other topic's partition", changed)
 
 
 @clause("GRP-61", "pattern")
@@ -261,14 +261,14 @@ def test_a_pattern_subscribes_to_what_it_matches(cluster: Cluster, group: Consum
     expect("error code", 0, reply.error_code)
 
     def assigned() -> bool:
-        member.settle()
+        member.reconcile()
         return len(member.owned) == PARTITIONS
 
-    cluster.eventually("the partitions of the topic that matches", assigned, PATTERNS_RESOLVED_S)
+    cluster.eventually("an assignment of the partitions of the matching topic", assigned, PATTERNS_RESOLVED_S)
 
 
 @clause("GRP-61", "bad pattern")
-@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, forgives(ErrorCode.INVALID_REGULAR_EXPRESSION)))
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.INVALID_REGULAR_EXPRESSION)))
 def test_a_pattern_that_is_none_is_refused(group: ConsumerGroup) -> None:
     member = group.member()
     version = member.broker.version_of(ConsumerGroupHeartbeatRequest, 1)
@@ -281,64 +281,64 @@ def test_a_pattern_that_is_none_is_refused(group: ConsumerGroup) -> None:
 
 
 @clause("OFF-10", "commit")
-@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", forgives(ErrorCode.STALE_MEMBER_EPOCH)))
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.STALE_MEMBER_EPOCH)))
 def test_a_commit_of_another_epoch_is_stale(group: ConsumerGroup) -> None:
-    member, topic = group.joined(), group.topics[0]
+    member, topic = group.joined_member(), group.topics[0]
     fields = {"member_id": member.member_id, "version": 9}
     stale = commit(member.broker, group.name, topic, 1, generation=member.epoch + 1, **fields)  # type: ignore[arg-type]
     expect("error code in another epoch", ErrorCode.STALE_MEMBER_EPOCH, stale)
     good = commit(member.broker, group.name, topic, 1, generation=member.epoch, **fields)  # type: ignore[arg-type]
-    expect("error code in its own", 0, good)
+    expect("error code in the current epoch", 0, good)
 
 
 @clause("OFF-10", "fetch")
 @defect(Reply(OffsetFetchRequest, "groups.error_code", 0))
 def test_a_fetch_of_another_epoch_is_stale(group: ConsumerGroup) -> None:
-    member = group.joined()
+    member = group.joined_member()
     version = member.broker.version_of(OffsetFetchRequest, 9)
     topics = (OffsetFetchRequestTopics(name=group.topics[0].name, partition_indexes=(0,)),)
     for step, error in ((0, 0), (1, ErrorCode.STALE_MEMBER_EPOCH)):
-        asked = OffsetFetchRequestGroup(
+        requested = OffsetFetchRequestGroup(
             group_id=group.name, member_id=member.member_id, member_epoch=member.epoch + step, topics=topics
         )
-        reply = only(member.broker.call(OffsetFetchRequest(groups=(asked,)), version).groups)
-        expect(f"error code {step} ahead", error, reply.error_code)
+        reply = only(member.broker.call(OffsetFetchRequest(groups=(requested,)), version).groups)
+        expect(f"error code with the epoch plus {step}", error, reply.error_code)
 
 
 @clause("OFF-10", "stranger")
-@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", forgives(ErrorCode.UNKNOWN_MEMBER_ID)))
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.UNKNOWN_MEMBER_ID)))
 def test_a_commit_of_a_stranger_to_a_consumer_group_is_refused(group: ConsumerGroup) -> None:
-    member, topic = group.joined(), group.topics[0]
+    member, topic = group.joined_member(), group.topics[0]
     error = commit(member.broker, group.name, topic, 1, generation=member.epoch, member_id="nobody", version=9)
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, error)
 
 
-# -- how others see it -----------------------------------------------------------------------------------
+# -- descriptions ----------------------------------------------------------------------------------------
 
 
 @clause("GRP-62", "describe")
 @sweep(ConsumerGroupDescribeRequest)
 @defect(
     Reply(ConsumerGroupDescribeRequest, "groups.members.assignment.topic_partitions", ()),
-    Reply(ConsumerGroupDescribeRequest, "groups.group_epoch", one_less),
+    Reply(ConsumerGroupDescribeRequest, "groups.group_epoch", decrement),
     Reply(ConsumerGroupDescribeRequest, "groups.members.subscribed_topic_names", ()),
 )
 def test_a_consumer_group_is_described(cluster: Cluster, group: ConsumerGroup, version: int) -> None:
-    member = group.joined()
-    settled(cluster, member)
+    member = group.joined_member()
+    reconcile_all(cluster, member)
 
-    def look() -> DescribedGroup | None:
-        """It is told that the member has what it was given with the member's next heartbeat."""
+    def poll() -> DescribedGroup | None:
+        """The broker learns that the member owns its assignment from the next heartbeat."""
         found = only(member.broker.call(ConsumerGroupDescribeRequest(group_ids=(group.name,)), version).groups)
         return None if member.heartbeat().error_code == 0 and found.group_state == "Reconciling" else found
 
-    found = cluster.eventually("a group at rest", look)
+    found = cluster.eventually("a group that is not reconciling", poll)
     expect("error code and state", (0, "Stable"), (found.error_code, found.group_state))
     expect("epochs", (member.epoch, member.epoch), (found.group_epoch, found.assignment_epoch))
-    told = only(found.members)
-    expect("id and epoch of the member", (member.member_id, member.epoch), (told.member_id, told.member_epoch))
-    expect("subscription", (group.topics[0].name,), told.subscribed_topic_names)
-    expect("partitions", tuple(range(PARTITIONS)), tuple(sorted(only(told.assignment.topic_partitions).partitions)))
+    reported = only(found.members)
+    expect("id and epoch of the member", (member.member_id, member.epoch), (reported.member_id, reported.member_epoch))
+    expect("subscription", (group.topics[0].name,), reported.subscribed_topic_names)
+    expect("partitions", tuple(range(PARTITIONS)), tuple(sorted(only(reported.assignment.topic_partitions).partitions)))
 
 
 @clause("GRP-62", "unknown")
@@ -353,18 +353,21 @@ def test_a_consumer_group_that_is_none_is_not_found(cluster: Cluster, group: Con
 @clause("GRP-62", "list")
 @defect(Reply(ListGroupsRequest, "groups.group_type", "classic"))
 def test_a_consumer_group_is_listed_with_its_type(group: ConsumerGroup) -> None:
-    broker = group.joined().broker
+    broker = group.joined_member().broker
     version = broker.version_of(ListGroupsRequest, 5)
-    found = {each.group_id: each for each in broker.call(ListGroupsRequest(types_filter=("consumer",)), version).groups}
+    found = {
+        listed_group.group_id: listed_group
+        for listed_group in broker.call(ListGroupsRequest(types_filter=("consumer",)), version).groups
+    }
     expect("listed", True, group.name in found)
-    told = found[group.name]
-    expect("types", ("consumer", "consumer"), (told.group_type.lower(), told.protocol_type))
+    reported = found[group.name]
+    expect("types", ("consumer", "consumer"), (reported.group_type.lower(), reported.protocol_type))
 
 
 @clause("GRP-62", "classic describe")
 @defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
 def test_a_consumer_group_is_no_classic_group(group: ConsumerGroup) -> None:
-    broker = group.joined().broker
+    broker = group.joined_member().broker
     version = broker.version_of(DescribeGroupsRequest, 6)
     found = only(broker.call(DescribeGroupsRequest(groups=(group.name,)), version).groups)
     expect("error code and state", (ErrorCode.GROUP_ID_NOT_FOUND, "Dead"), (found.error_code, found.group_state))
@@ -374,9 +377,9 @@ def test_a_consumer_group_is_no_classic_group(group: ConsumerGroup) -> None:
 
 
 @clause("GRP-63")
-@defect(Reply(JoinGroupRequest, ERROR, forgives(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+@defect(Reply(JoinGroupRequest, ERROR, without_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
 def test_a_classic_member_that_is_no_consumer_stays_out(cluster: Cluster, group: ConsumerGroup) -> None:
-    group.joined()
+    group.joined_member()
     driver = GroupDriver(cluster, group.name)
     version = driver.connect().version_of(JoinGroupRequest)
     reply = driver.connect().call(driver.join_request(protocol_type="connect"), version)
@@ -384,10 +387,10 @@ def test_a_classic_member_that_is_no_consumer_stays_out(cluster: Cluster, group:
 
 
 @clause("GRP-64")
-@defect(Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", one_more))
+@defect(Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", increment))
 def test_offsets_outlive_the_change_of_protocol(cluster: Cluster, group: ConsumerGroup, topic: Topic) -> None:
     broker = group.connect()
     expect("error code of the commit", 0, commit(broker, group.name, topic, 42))
-    group.joined()
-    found = only(only(committed(broker, group.name, topic)).partitions)
+    group.joined_member()
+    found = only(only(committed_topics(broker, group.name, topic)).partitions)
     expect("offset", 42, found.committed_offset)

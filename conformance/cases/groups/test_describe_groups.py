@@ -1,4 +1,4 @@
-"""Groups as others see them: described, listed by state and type, deleted, and who coordinates what."""
+"""Groups: descriptions, lists by state and type, deletion, and lookup of coordinators."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from highwater.conformance.cases.support.transactions import find_transaction_co
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.connection import CLIENT_ID
-from highwater.conformance.defects import Reply, Request, defect, forgives
+from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetDeleteRequest,
@@ -21,17 +21,17 @@ from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSu
 from highwater.reference.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
-NONE, NOT_ASKED_FOR = -1, -(2**31)
+NONE, NOT_REQUESTED = -1, -(2**31)
 UNKNOWN_KIND = 100
 SUBSCRIBED_TO_NOTHING = encode_subscription(ConsumerProtocolSubscription())
 
 
 def listed(broker: Broker, **filters: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """State and type by group."""
+    """Return state and type by group id."""
     version = broker.version_of(ListGroupsRequest, 5 if "types_filter" in filters else 4)
     return {
-        each.group_id: (each.group_state, each.group_type)
-        for each in broker.call(ListGroupsRequest(**filters), version).groups
+        group.group_id: (group.group_state, group.group_type)
+        for group in broker.call(ListGroupsRequest(**filters), version).groups
     }
 
 
@@ -45,10 +45,12 @@ def listed(broker: Broker, **filters: tuple[str, ...]) -> dict[str, tuple[str, s
 def test_a_member_is_described_by_its_bytes_and_its_client(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member(metadata=SUBSCRIBED_TO_NOTHING)
     found = only(member.broker.call(DescribeGroupsRequest(groups=(driver.group,)), version).groups)
-    told = only(found.members)
-    expect("metadata and assignment", (SUBSCRIBED_TO_NOTHING, b"a"), (told.member_metadata, told.member_assignment))
-    expect("client id", CLIENT_ID, told.client_id)
-    expect("there is a host", True, bool(told.client_host))
+    reported = only(found.members)
+    expect(
+        "metadata and assignment", (SUBSCRIBED_TO_NOTHING, b"a"), (reported.member_metadata, reported.member_assignment)
+    )
+    expect("client id", CLIENT_ID, reported.client_id)
+    expect("there is a host", True, bool(reported.client_host))
 
 
 @clause("GRP-48")
@@ -57,12 +59,12 @@ def test_several_groups_are_described_at_once(cluster: Cluster, driver: GroupDri
     member, unknown = driver.stable_member(), cluster.name("g")
     version = min(member.broker.version_of(DescribeGroupsRequest), 5)
     reply = member.broker.call(DescribeGroupsRequest(groups=(driver.group, unknown)), version)
-    found = {each.group_id: (each.error_code, each.group_state) for each in reply.groups}
+    found = {group.group_id: (group.error_code, group.group_state) for group in reply.groups}
     expect("error codes and states", True, _known(found, driver.group, unknown))
 
 
 def _known(found: dict[str, tuple[int, str]], group: str, unknown: str) -> bool:
-    """Another coordinator may answer for the one that does not exist."""
+    """Return whether the known group is stable and the unknown one is Dead, or has another coordinator."""
     return found.get(group) == (0, "Stable") and found.get(unknown) in ((0, "Dead"), (16, ""))
 
 
@@ -71,9 +73,17 @@ def _known(found: dict[str, tuple[int, str]], group: str, unknown: str) -> bool:
 def test_groups_are_listed_by_state(cluster: Cluster, driver: GroupDriver) -> None:
     member = driver.stable_member()
     stable = listed(member.broker, states_filter=("Stable",))
-    expect("state when asked for stable ones", "Stable", stable.get(driver.group, ("", ""))[0])
-    expect("listed among empty ones", False, driver.group in listed(member.broker, states_filter=("Empty", "Dead")))
-    expect("listed among both", True, driver.group in listed(member.broker, states_filter=("Empty", "Stable")))
+    expect("state with the filter Stable", "Stable", stable.get(driver.group, ("", ""))[0])
+    expect(
+        "listed with the filter Empty, Dead",
+        False,
+        driver.group in listed(member.broker, states_filter=("Empty", "Dead")),
+    )
+    expect(
+        "listed with the filter Empty, Stable",
+        True,
+        driver.group in listed(member.broker, states_filter=("Empty", "Stable")),
+    )
 
 
 @clause("GRP-20", "state in any case")
@@ -90,7 +100,7 @@ def test_groups_are_listed_by_type(driver: GroupDriver) -> None:
     member = driver.stable_member()
     found = listed(member.broker, types_filter=("classic",))
     expect("state and type", ("Stable", "classic"), found.get(driver.group))
-    expect("listed among consumer groups", False, driver.group in listed(member.broker, types_filter=("consumer",)))
+    expect("listed with the filter consumer", False, driver.group in listed(member.broker, types_filter=("consumer",)))
 
 
 @clause("GRP-20", "offsets only")
@@ -107,16 +117,16 @@ def test_a_group_of_offsets_alone_is_empty(driver: GroupDriver, topic: Topic) ->
 @defect(Reply(DeleteGroupsRequest, "results.error_code", 0), Reply(DeleteGroupsRequest, "results", ()))
 def test_each_of_several_groups_is_deleted_or_not(cluster: Cluster, driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
-    unknown = _neighbour(cluster, member.broker)
+    unknown = _unknown_group_of_same_coordinator(cluster, member.broker)
     reply = member.broker.call(DeleteGroupsRequest(groups_names=(driver.group, unknown)), version)
-    found = {each.group_id: each.error_code for each in reply.results}
+    found = {result.group_id: result.error_code for result in reply.results}
     expect(
         "error codes", True, found == {driver.group: ErrorCode.NON_EMPTY_GROUP, unknown: ErrorCode.GROUP_ID_NOT_FOUND}
     )
 
 
-def _neighbour(cluster: Cluster, broker: Broker) -> str:
-    """A group that does not exist, of the same coordinator."""
+def _unknown_group_of_same_coordinator(cluster: Cluster, broker: Broker) -> str:
+    """Return the id of a group that does not exist and has the same coordinator."""
     names = (cluster.name("g") for _ in range(100))
     return next(name for name in names if cluster.coordinator(name).address == broker.address)
 
@@ -127,12 +137,12 @@ def test_a_deleted_group_has_no_offsets(driver: GroupDriver, topic: Topic) -> No
     broker = driver.connect()
     commit(broker, driver.group, topic, 5)
     expect("error code", 0, only(broker.call(DeleteGroupsRequest(groups_names=(driver.group,))).results).error_code)
-    expect("offset behind the end", NONE, committed_offset(broker, driver.group, topic))
+    expect("offset after the deletion", NONE, committed_offset(broker, driver.group, topic))
 
 
 @clause("GRP-51", "asked")
 @sweep(DescribeGroupsRequest, 3)
-@defect(Reply(DescribeGroupsRequest, "groups.authorized_operations", NOT_ASKED_FOR))
+@defect(Reply(DescribeGroupsRequest, "groups.authorized_operations", NOT_REQUESTED))
 def test_operations_on_a_group_are_told_when_asked_for(driver: GroupDriver, version: int) -> None:
     broker = driver.stable_member().broker
     request = DescribeGroupsRequest(groups=(driver.group,), include_authorized_operations=True)
@@ -145,7 +155,7 @@ def test_operations_on_a_group_are_told_when_asked_for(driver: GroupDriver, vers
 def test_operations_on_a_group_are_not_told_otherwise(driver: GroupDriver, version: int) -> None:
     broker = driver.stable_member().broker
     found = only(broker.call(DescribeGroupsRequest(groups=(driver.group,)), version).groups)
-    expect("authorised operations", NOT_ASKED_FOR, found.authorized_operations)
+    expect("authorised operations", NOT_REQUESTED, found.authorized_operations)
 
 
 # -- coordinators --------------------------------------------------------------------------------------
@@ -167,7 +177,7 @@ def test_a_transactional_id_has_a_coordinator(cluster: Cluster, broker: Broker, 
 @clause("GRP-52", "kind")
 @era("2.8")
 @pytest.mark.parametrize("kind", [UNKNOWN_KIND, -1])
-@defect(Reply(FindCoordinatorRequest, "error_code", forgives(ErrorCode.INVALID_REQUEST)))
+@defect(Reply(FindCoordinatorRequest, "error_code", without_error(ErrorCode.INVALID_REQUEST)))
 def test_another_kind_of_key_is_refused(broker: Broker, kind: int) -> None:
     version = min(broker.version_of(FindCoordinatorRequest, 1), 3)
     reply = broker.call(FindCoordinatorRequest(key="k", key_type=kind), version)
@@ -179,18 +189,18 @@ def test_another_kind_of_key_is_refused(broker: Broker, kind: int) -> None:
 @defect(Reply(FindCoordinatorRequest, "coordinators", lambda found: found[:1]))
 def test_many_keys_are_answered_each(cluster: Cluster, broker: Broker, version: int) -> None:
     names = tuple(cluster.name("g") for _ in range(5))
-    for each in names[:1]:
-        cluster.coordinator(each)
+    for name in names[:1]:
+        cluster.coordinator(name)
     reply = broker.call(FindCoordinatorRequest(coordinator_keys=names), version)
-    expect("keys", True, tuple(each.key for each in reply.coordinators) == names)
-    expect("error codes", {0}, max(each.error_code for each in reply.coordinators))
+    expect("keys", True, tuple(coordinator.key for coordinator in reply.coordinators) == names)
+    expect("error codes", {0}, max(coordinator.error_code for coordinator in reply.coordinators))
 
 
-# -- offsets that are deleted --------------------------------------------------------------------------
+# -- deletion of offsets -------------------------------------------------------------------------------
 
 
 def delete_offset(broker: Broker, group: str, topic: Topic) -> tuple[int, int]:
-    """Error codes of the group and of the partition."""
+    """Delete a committed offset; return the error codes of the group and of the partition."""
     parts = (OffsetDeleteRequestPartition(partition_index=topic.partition),)
     request = OffsetDeleteRequest(group_id=group, topics=(OffsetDeleteRequestTopic(name=topic.name, partitions=parts),))
     reply = broker.call(request)
@@ -202,11 +212,11 @@ def delete_offset(broker: Broker, group: str, topic: Topic) -> tuple[int, int]:
 def test_a_deleted_offset_is_gone(cluster: Cluster, driver: GroupDriver, topic: Topic) -> None:
     broker, other = driver.connect(), cluster.create_topic()
     broker.version_of(OffsetDeleteRequest)
-    for each in (topic, other):
-        commit(broker, driver.group, each, 5)
+    for target_topic in (topic, other):
+        commit(broker, driver.group, target_topic, 5)
     expect("error codes", (0, 0), delete_offset(broker, driver.group, topic))
-    offsets = tuple(committed_offset(broker, driver.group, each) for each in (topic, other))
-    expect("offsets of the deleted and of the other", (NONE, 5), offsets)
+    offsets = tuple(committed_offset(broker, driver.group, topic_of_group) for topic_of_group in (topic, other))
+    expect("deleted offset and offset of the other topic", (NONE, 5), offsets)
 
 
 @clause("OFF-9", "no group")

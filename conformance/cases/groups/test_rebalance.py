@@ -1,4 +1,4 @@
-"""Rebalances of the classic protocol, with two and three raw members, some of whom misbehave."""
+"""Rebalances of classic groups with two and three members."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, Silence, defect, forgives, one_less, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, Silence, decrement, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerProtocolSubscription,
@@ -23,11 +23,11 @@ from highwater.reference.wire.messages.groups import (
 )
 
 SHORT_MS, LONG_MS = 1_000, 60_000
-HEARTBEAT_ERROR = Reply(HeartbeatRequest, "error_code", forgives(ErrorCode.REBALANCE_IN_PROGRESS))
-SYNC_ERROR = Reply(SyncGroupRequest, "error_code", forgives(ErrorCode.REBALANCE_IN_PROGRESS))
+HEARTBEAT_ERROR = Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.REBALANCE_IN_PROGRESS))
+SYNC_ERROR = Reply(SyncGroupRequest, "error_code", without_error(ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-# -- who is in a generation ----------------------------------------------------------------------------
+# -- members of a generation ---------------------------------------------------------------------------
 
 
 @clause("GRP-13", "evicted")
@@ -42,8 +42,8 @@ def test_who_does_not_join_in_time_is_left_behind(driver: GroupDriver) -> None:
     new = driver.send_join(rebalance_timeout_ms=SHORT_MS)
     late.await_rebalance()
     expect("error code of the join", 0, new.receive_join().error_code)
-    expect("the leader sees itself alone", new.member_id, only(new.reply.members).member_id)
-    expect("error code of the late one", ErrorCode.UNKNOWN_MEMBER_ID, late.heartbeat_error())
+    expect("only member in the reply to the leader", new.member_id, only(new.reply.members).member_id)
+    expect("error code of the late member", ErrorCode.UNKNOWN_MEMBER_ID, late.heartbeat_error())
     expect("member of the group", new.member_id, only(driver.describe().members).member_id)
 
 
@@ -59,8 +59,12 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
     expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
     generations = {leader.generation, follower.generation, new.generation}
     expect("number of generations among three members", 1, len(generations))
-    seen = {each.member_id for member in (leader, follower, new) for each in member.reply.members}
-    expect("the leader sees all three", True, seen == {leader.member_id, follower.member_id, new.member_id})
+    observed = {listed_member.member_id for member in (leader, follower, new) for listed_member in member.reply.members}
+    expect(
+        "the reply to the leader lists all three members",
+        True,
+        observed == {leader.member_id, follower.member_id, new.member_id},
+    )
 
 
 @clause("GRP-26")
@@ -71,11 +75,11 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
     Reply(DescribeGroupsRequest, "groups.members", ()),
 )
 def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
-    first, second = driver.two_joined(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
+    first, second = driver.joined_pair(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync()
     expect(
-        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
     )
     expect("error code of the leader", ErrorCode.UNKNOWN_MEMBER_ID, leader.heartbeat_error())
     follower.rejoin()
@@ -94,19 +98,21 @@ def test_a_rebalance_does_not_wait_for_one_who_leaves(driver: GroupDriver) -> No
     leader.send_rejoin()
     expect("error code of leaving", 0, follower.leave_error())
     expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
-    seen = {each.member_id for member in (leader, new) for each in member.reply.members}
-    expect("the leader sees the two that stayed", True, seen == {leader.member_id, new.member_id})
+    observed = {listed_member.member_id for member in (leader, new) for listed_member in member.reply.members}
+    expect(
+        "the reply to the leader lists the two remaining members", True, observed == {leader.member_id, new.member_id}
+    )
 
 
 @clause("GRP-33", "completing")
 @defect(SYNC_ERROR)
 def test_one_who_leaves_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync()
     expect("error code of leaving", 0, leader.leave_error())
     expect(
-        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
     )
     before = follower.generation
     follower.rejoin()
@@ -120,18 +126,18 @@ def test_one_who_leaves_a_stable_group_begins_a_rebalance(driver: GroupDriver) -
     expect("error code of leaving", 0, leader.leave_error())
     follower.await_rebalance()
     follower.rejoin()
-    expect("the other leads now, alone", follower.member_id, only(follower.reply.members).member_id)
+    expect("only member in the reply to the new leader", follower.member_id, only(follower.reply.members).member_id)
 
 
 @clause("GRP-34")
 @defect(SYNC_ERROR)
 def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync()
     new = driver.send_join()
     expect(
-        "error code of the sync that waits", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
+        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
     )
     follower.send_rejoin()
     leader.rejoin()
@@ -139,11 +145,11 @@ def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: Gr
     expect("generations", True, leader.generation == follower.generation == new.generation)
 
 
-# -- what begins a rebalance ---------------------------------------------------------------------------
+# -- triggers of a rebalance ---------------------------------------------------------------------------
 
 
 @clause("GRP-35", "follower")
-@defect(Reply(JoinGroupRequest, "generation_id", one_less), Reply(JoinGroupRequest, "leader", "nobody"))
+@defect(Reply(JoinGroupRequest, "generation_id", decrement), Reply(JoinGroupRequest, "leader", "nobody"))
 def test_a_follower_that_joins_again_unchanged_disturbs_nobody(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     follower.rejoin()
@@ -160,8 +166,10 @@ def test_a_follower_that_joins_again_with_other_metadata_begins_a_rebalance(driv
     leader.await_rebalance()
     leader.rejoin()
     expect("error code of the follower", 0, follower.receive_join().error_code)
-    seen = {each.member_id: each.metadata for each in leader.reply.members}
-    expect("metadata that the leader sees", True, seen == {leader.member_id: b"m", follower.member_id: b"other"})
+    observed = {member.member_id: member.metadata for member in leader.reply.members}
+    expect(
+        "metadata in the reply to the leader", True, observed == {leader.member_id: b"m", follower.member_id: b"other"}
+    )
 
 
 @clause("GRP-35", "leader")
@@ -190,7 +198,7 @@ def test_a_stable_group_tells_the_assignment_again(driver: GroupDriver) -> None:
 @clause("GRP-37")
 @defect(Reply(SyncGroupRequest, "assignment", b"x"))
 def test_who_is_left_out_is_assigned_nothing(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     expect("assignment of the leader", b"all", leader.sync({leader.member_id: b"all"}).assignment)
     answer = follower.sync()
@@ -200,12 +208,12 @@ def test_who_is_left_out_is_assigned_nothing(driver: GroupDriver) -> None:
 @clause("GRP-38")
 @defect(Reply(DescribeGroupsRequest, "groups.members.member_assignment", b"stolen"))
 def test_a_followers_assignments_count_for_nothing(driver: GroupDriver) -> None:
-    first, second = driver.two_joined()
+    first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync({leader.member_id: b"forged", follower.member_id: b"stolen"})
     leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
     expect("assignment of the follower", b"follower", follower.receive_sync(number).assignment)
-    assigned = {each.member_id: each.member_assignment for each in driver.describe().members}
+    assigned = {member.member_id: member.member_assignment for member in driver.describe().members}
     expect("described", True, assigned == {leader.member_id: b"leader", follower.member_id: b"follower"})
 
 
@@ -213,22 +221,22 @@ def test_a_followers_assignments_count_for_nothing(driver: GroupDriver) -> None:
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 @defect(Reply(JoinGroupRequest, "members.metadata", b""))
 def test_what_members_claim_reaches_the_leader_unchanged(driver: GroupDriver, protocol: str) -> None:
-    """Two claim one partition, in a generation that never was: that is for the assignor to judge."""
+    """Both members claim the same partition in a generation that never existed; only the assignor evaluates that."""
     owned = (TopicPartition(topic="t", partitions=(0, 1)),)
     claim = encode_subscription(
         ConsumerProtocolSubscription(topics=("t",), owned_partitions=owned, generation_id=1_000)
     )
-    first, second = driver.two_joined((protocol,), (protocol,), metadata=claim)
+    first, second = driver.joined_pair((protocol,), (protocol,), metadata=claim)
     leader = first if first.is_leader else second
-    seen = {each.member_id: each.metadata for each in leader.reply.members}
-    expect("metadata that the leader sees", True, seen == {first.member_id: claim, second.member_id: claim})
+    observed = {member.member_id: member.metadata for member in leader.reply.members}
+    expect("metadata in the reply to the leader", True, observed == {first.member_id: claim, second.member_id: claim})
 
 
 @clause("GRP-19", "assignments")
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 1000, b"\x00\x03not a version that exists"])
 @defect(Reply(SyncGroupRequest, "assignment", b"cut"))
 def test_what_the_leader_assigns_is_not_looked_into(driver: GroupDriver, data: bytes) -> None:
-    first, second = driver.two_joined(("cooperative-sticky",), ("cooperative-sticky",))
+    first, second = driver.joined_pair(("cooperative-sticky",), ("cooperative-sticky",))
     leader, follower = (first, second) if first.is_leader else (second, first)
     answer = leader.sync({leader.member_id: data, follower.member_id: data})
     expect("error code and assignment of the leader", (0, data), (answer.error_code, answer.assignment))
@@ -236,27 +244,27 @@ def test_what_the_leader_assigns_is_not_looked_into(driver: GroupDriver, data: b
 
 
 OWNS_0, OWNS_NONE = b"0", b"-"
-"""Of one byte: what Apache Kafka 4 makes of longer ones is the business of GRP-53."""
+"""Metadata of one byte; GRP-53 covers longer metadata, which Apache Kafka 4 parses."""
 
 
 @clause("GRP-19", "two steps")
-@defect(Reply(JoinGroupRequest, "generation_id", one_more))
+@defect(Reply(JoinGroupRequest, "generation_id", increment))
 def test_a_cooperative_move_takes_two_generations(driver: GroupDriver) -> None:
-    """First the owner gives up, then it joins again at once and the other is given what it gave up."""
+    """The owner revokes the partition in one generation; the other member is assigned it in the next."""
     owner = driver.stable_member(protocols=("cooperative-sticky",))
     new = driver.send_join(protocols=("cooperative-sticky",))
     owner.await_rebalance()
     owner.rejoin(metadata=OWNS_0)
     new.receive_join()
     before = owner.generation
-    expect("the owner keeps less", b"", owner.sync({owner.member_id: b"", new.member_id: b""}).assignment)
-    expect("the new one has nothing yet", b"", new.sync().assignment)
+    expect("assignment of the owner", b"", owner.sync({owner.member_id: b"", new.member_id: b""}).assignment)
+    expect("assignment of the new member", b"", new.sync().assignment)
     owner.send_rejoin(metadata=OWNS_NONE)
     new.await_rebalance()
     new.rejoin()
     expect("error code and generation", (0, before + 1), (owner.receive_join().error_code, owner.generation))
     owner.sync({owner.member_id: b"", new.member_id: b"0"})
-    expect("the new one has it now", b"0", new.sync().assignment)
+    expect("assignment of the new member in the next generation", b"0", new.sync().assignment)
 
 
 @clause("GRP-53")
@@ -266,7 +274,7 @@ def test_a_cooperative_move_takes_two_generations(driver: GroupDriver) -> None:
 def test_a_join_is_answered_whatever_its_metadata(driver: GroupDriver, metadata: bytes) -> None:
     member, reply = driver.join(metadata=metadata)
     expect("error code", 0, reply.error_code)
-    expect("metadata that the leader sees", metadata, only(member.reply.members).metadata)
+    expect("metadata in the reply to the leader", metadata, only(member.reply.members).metadata)
 
 
 # -- protocols -----------------------------------------------------------------------------------------
@@ -281,13 +289,13 @@ def test_the_protocol_that_most_prefer_wins(cluster: Cluster, driver: GroupDrive
     others.append(driver.send_join(protocols=("b", "a")))
     cluster.eventually("three members", lambda: len(driver.describe().members) == 3)
     first.rejoin()
-    for each in others:
-        each.receive_join()
-    expect("protocols", True, [each.reply.protocol_name for each in (first, *others)] == ["b"] * 3)
+    for member in others:
+        member.receive_join()
+    expect("protocols", True, [member.reply.protocol_name for member in (first, *others)] == ["b"] * 3)
 
 
 @clause("GRP-40", "type")
-@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+@defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
 def test_a_member_of_another_protocol_type_is_refused(driver: GroupDriver) -> None:
     driver.stable_member()
     _, reply = driver.join(protocol_type="connect")
@@ -296,7 +304,7 @@ def test_a_member_of_another_protocol_type_is_refused(driver: GroupDriver) -> No
 
 @clause("GRP-40", "none")
 @pytest.mark.parametrize("fields", [{"protocols": ()}, {"protocol_type": ""}], ids=["no protocol", "no type"])
-@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
+@defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
 def test_a_first_member_needs_a_protocol(driver: GroupDriver, fields: dict[str, object]) -> None:
     broker = driver.connect()
     reply = broker.call(driver.join_request(**fields), 3)  # type: ignore[arg-type]
@@ -309,7 +317,7 @@ def test_a_first_member_needs_a_protocol(driver: GroupDriver, fields: dict[str, 
 def test_before_version_4_a_member_is_taken_at_once(driver: GroupDriver, version: int) -> None:
     reply = driver.connect().call(driver.join_request(), version)
     expect("error code and generation", (0, 1), (reply.error_code, reply.generation_id))
-    expect("it leads, and has an id", True, bool(reply.member_id) and reply.leader == reply.member_id)
+    expect("the member has an id and is the leader", True, bool(reply.member_id) and reply.leader == reply.member_id)
 
 
 # -- leaving -------------------------------------------------------------------------------------------
@@ -318,19 +326,21 @@ def test_before_version_4_a_member_is_taken_at_once(driver: GroupDriver, version
 @clause("GRP-15", "batch")
 @sweep(LeaveGroupRequest, 3)
 @defect(
-    Reply(LeaveGroupRequest, "members.error_code", forgives(ErrorCode.UNKNOWN_MEMBER_ID)),
+    Reply(LeaveGroupRequest, "members.error_code", without_error(ErrorCode.UNKNOWN_MEMBER_ID)),
     Reply(LeaveGroupRequest, "members", ()),
 )
 def test_several_leave_at_once_and_each_is_answered(driver: GroupDriver, version: int) -> None:
     first, second = driver.stable_pair()
-    asked = tuple(MemberIdentity(member_id=each) for each in (first.member_id, "nobody", second.member_id))
-    reply = first.broker.call(LeaveGroupRequest(group_id=driver.group, members=asked), version)
-    expect("error code of the whole", 0, reply.error_code)
-    found = {each.member_id: each.error_code for each in reply.members}
+    requested = tuple(
+        MemberIdentity(member_id=member_id) for member_id in (first.member_id, "nobody", second.member_id)
+    )
+    reply = first.broker.call(LeaveGroupRequest(group_id=driver.group, members=requested), version)
+    expect("error code of the reply", 0, reply.error_code)
+    found = {member.member_id: member.error_code for member in reply.members}
     expect(
         "error codes", True, found == {first.member_id: 0, "nobody": ErrorCode.UNKNOWN_MEMBER_ID, second.member_id: 0}
     )
-    expect("members that are left", 0, len(driver.describe().members))
+    expect("remaining members", 0, len(driver.describe().members))
 
 
 @clause("GRP-15", "one by one")
@@ -340,7 +350,7 @@ def test_before_version_3_one_leaves(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
     request = LeaveGroupRequest(group_id=driver.group, member_id=member.member_id)
     expect("error code", 0, member.broker.call(request, version).error_code)
-    expect("error code behind the end", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat_error())
+    expect("error code after leaving", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat_error())
 
 
 # -- sessions ------------------------------------------------------------------------------------------
@@ -359,14 +369,14 @@ def test_heartbeats_keep_a_member(cluster: Cluster, driver: GroupDriver) -> None
         return other.state() in ("Empty", "Dead")
 
     cluster.eventually("the end of a session without heartbeats", other_is_out)
-    expect("error code behind it", 0, member.heartbeat_error())
+    expect("error code afterwards", 0, member.heartbeat_error())
 
 
 # -- states --------------------------------------------------------------------------------------------
 
 
 @clause("GRP-42", "completing")
-@era("1.1")  # before, it was called AwaitingSync
+@era("1.1")  # older releases call the state AwaitingSync
 @defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
 def test_a_group_without_its_assignment_is_completing(driver: GroupDriver) -> None:
     driver.join()

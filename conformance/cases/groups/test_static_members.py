@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an instance id outlives the member ids that come and go under it."""
+"""Static members (KIP-345): an instance id stays while member ids are replaced."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, defect, forgives, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
 from highwater.reference.wire.messages.groups import (
@@ -31,7 +31,7 @@ def driver(cluster: Cluster) -> GroupDriver:
 
 
 def static_pair(driver: GroupDriver) -> tuple[Member, Member]:
-    """Leader `i1` and follower `i2` of a stable group."""
+    """Create leader `i1` and follower `i2` of a stable group."""
     leader = driver.stable_member(instance="i1")
     follower = driver.send_join(instance="i2")
     leader.await_rebalance()
@@ -48,7 +48,7 @@ def static_pair(driver: GroupDriver) -> tuple[Member, Member]:
 def test_a_static_member_is_taken_at_once(driver: GroupDriver, version: int) -> None:
     reply = driver.connect().call(driver.join_request(instance="i"), version)
     expect("error code", 0, reply.error_code)
-    expect("instance that the leader sees", "i", only(reply.members).group_instance_id)
+    expect("instance id in the reply to the leader", "i", only(reply.members).group_instance_id)
 
 
 @clause("GRP-43", "described")
@@ -66,7 +66,7 @@ def test_a_static_follower_that_comes_back_has_its_assignment(driver: GroupDrive
     leader, follower = static_pair(driver)
     back, reply = driver.join(instance="i2")
     expect("error code and generation", (0, leader.generation), (reply.error_code, reply.generation_id))
-    expect("another id", True, back.member_id != follower.member_id)
+    expect("the member id is a new one", True, back.member_id != follower.member_id)
     expect("assignment", b"follower", back.sync().assignment)
     expect("error code of the leader's heartbeat", 0, leader.heartbeat_error())
 
@@ -78,27 +78,27 @@ def test_a_static_leader_that_comes_back_is_spared_the_assignment(driver: GroupD
     leader.broker.version_of(JoinGroupRequest, SKIPS_ASSIGNMENT_SINCE)
     back, reply = driver.join(instance="i1")
     expect("error code and generation", (0, leader.generation), (reply.error_code, reply.generation_id))
-    expect("it is spared the assignment", True, reply.skip_assignment)
-    expect("members that it sees", 2, len(reply.members))
-    expect("assignment of old", b"leader", back.sync().assignment)
+    expect("skip_assignment is set", True, reply.skip_assignment)
+    expect("members in the reply", 2, len(reply.members))
+    expect("previous assignment", b"leader", back.sync().assignment)
     expect("error code of the follower's heartbeat", 0, follower.heartbeat_error())
 
 
 @clause("GRP-16", "rebalance")
 @defect(GuardOff("NewMemberIdOnStaticRejoin"), Reply(HeartbeatRequest, "error_code", ErrorCode.UNKNOWN_MEMBER_ID))
 def test_a_static_member_that_comes_back_in_a_rebalance_has_a_new_id(driver: GroupDriver) -> None:
-    """Another process may still use the old one."""
+    """Another process may still use the old member id, so it must be fenced."""
     member = driver.stable_member(instance="i1")
     other = driver.send_join(instance="i2")
     member.await_rebalance()
     back = driver.send_join(instance="i1")
     expect("error codes of the joins", (0, 0), (back.receive_join().error_code, other.receive_join().error_code))
-    expect("another id", True, back.member_id != member.member_id)
-    expect("error code of the old one's heartbeat", ErrorCode.FENCED_INSTANCE_ID, member.heartbeat_error())
+    expect("the member id is a new one", True, back.member_id != member.member_id)
+    expect("error code of a heartbeat with the old member id", ErrorCode.FENCED_INSTANCE_ID, member.heartbeat_error())
 
 
 @clause("GRP-44", "sync")
-@defect(Reply(SyncGroupRequest, "error_code", forgives(ErrorCode.FENCED_INSTANCE_ID)))
+@defect(Reply(SyncGroupRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_the_replaced_member_may_not_sync(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     driver.join(instance="i")
@@ -106,7 +106,7 @@ def test_the_replaced_member_may_not_sync(driver: GroupDriver) -> None:
 
 
 @clause("GRP-44", "join")
-@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.FENCED_INSTANCE_ID)))
+@defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_the_replaced_member_may_not_join(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     driver.join(instance="i")
@@ -115,7 +115,7 @@ def test_the_replaced_member_may_not_join(driver: GroupDriver) -> None:
 
 
 @clause("GRP-44", "commit")
-@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", forgives(ErrorCode.FENCED_INSTANCE_ID)))
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_the_replaced_member_may_not_commit(driver: GroupDriver, topic: Topic) -> None:
     member = driver.stable_member(instance="i")
     back, _ = driver.join(instance="i")
@@ -123,57 +123,57 @@ def test_the_replaced_member_may_not_commit(driver: GroupDriver, topic: Topic) -
     stale = commit(member.broker, driver.group, topic, 1, member_id=member.member_id, **fields)  # type: ignore[arg-type]
     expect("error code", ErrorCode.FENCED_INSTANCE_ID, stale)
     new = commit(back.broker, driver.group, topic, 1, member_id=back.member_id, **fields)  # type: ignore[arg-type]
-    expect("error code of the one that took its place", 0, new)
+    expect("error code with the new member id", 0, new)
 
 
 @clause("GRP-44", "leave")
-@defect(Reply(LeaveGroupRequest, "members.error_code", forgives(ErrorCode.FENCED_INSTANCE_ID)))
+@defect(Reply(LeaveGroupRequest, "members.error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_the_replaced_member_may_not_leave_for_the_other(driver: GroupDriver) -> None:
     member = driver.stable_member(instance="i")
     back, _ = driver.join(instance="i")
     expect("error code of leaving", ErrorCode.FENCED_INSTANCE_ID, member.leave_error())
-    expect("error code of the other's heartbeat", 0, back.heartbeat_error())
+    expect("error code of a heartbeat with the new member id", 0, back.heartbeat_error())
 
 
 @clause("GRP-44", "waiting join")
-@defect(Reply(JoinGroupRequest, "error_code", forgives(ErrorCode.FENCED_INSTANCE_ID)))
+@defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_a_join_that_waits_is_fenced_by_the_next(driver: GroupDriver) -> None:
     other = driver.stable_member(instance="i1")
     waiting = driver.send_join(instance="i2")
     other.await_rebalance()
     again = driver.send_join(instance="i2")
-    expect("error code of the one that waits", ErrorCode.FENCED_INSTANCE_ID, waiting.receive_join().error_code)
+    expect("error code of the pending JoinGroup", ErrorCode.FENCED_INSTANCE_ID, waiting.receive_join().error_code)
     other.rejoin()
-    expect("error code of the newer one", 0, again.receive_join().error_code)
+    expect("error code of the second JoinGroup", 0, again.receive_join().error_code)
 
 
 @clause("GRP-45", "heartbeat")
 @era("3.9")
 @defect(Request(HeartbeatRequest, "group_instance_id", None))
 def test_an_instance_that_never_joined_is_unknown(driver: GroupDriver) -> None:
-    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, _of_another_instance(driver).heartbeat_error())
+    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, _member_with_wrong_instance(driver).heartbeat_error())
 
 
 @clause("GRP-45", "sync")
 @era("3.9")
 @defect(Request(SyncGroupRequest, "group_instance_id", None))
 def test_an_instance_that_never_joined_gets_no_assignment(driver: GroupDriver) -> None:
-    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, _of_another_instance(driver).sync_error())
+    expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, _member_with_wrong_instance(driver).sync_error())
 
 
-def _of_another_instance(driver: GroupDriver) -> Member:
-    """Everything else is right."""
+def _member_with_wrong_instance(driver: GroupDriver) -> Member:
+    """Return a member with a wrong instance id and otherwise valid fields."""
     member = driver.stable_member(instance="i")
     return Member(driver, member.broker, member.member_id, member.generation, instance="nobody")
 
 
 @clause("GRP-46")
 @sweep(LeaveGroupRequest, 3)
-@defect(Reply(LeaveGroupRequest, "members.error_code", one_more))
+@defect(Reply(LeaveGroupRequest, "members.error_code", increment))
 def test_an_instance_is_removed_without_its_member_id(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member(instance="i")
-    asked = (MemberIdentity(member_id="", group_instance_id="i"), MemberIdentity(group_instance_id="nobody"))
-    reply = member.broker.call(LeaveGroupRequest(group_id=driver.group, members=asked), version)
-    found = {each.group_instance_id: each.error_code for each in reply.members}
+    requested = (MemberIdentity(member_id="", group_instance_id="i"), MemberIdentity(group_instance_id="nobody"))
+    reply = member.broker.call(LeaveGroupRequest(group_id=driver.group, members=requested), version)
+    found = {listed_member.group_instance_id: listed_member.error_code for listed_member in reply.members}
     expect("error codes", True, found == {"i": 0, "nobody": ErrorCode.UNKNOWN_MEMBER_ID})
-    expect("members that are left", 0, len(driver.describe().members))
+    expect("remaining members", 0, len(driver.describe().members))

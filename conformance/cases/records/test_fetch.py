@@ -1,4 +1,4 @@
-"""Fetch: how long it waits, where it begins, and what it may show."""
+"""Fetch: waiting, start offsets, high watermark and errors."""
 
 import struct
 import time
@@ -8,7 +8,7 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, batch, expect, only, records_of
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, defect, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import PAUSE_NODE
 from highwater.reference.wire.errors import ErrorCode
@@ -22,13 +22,13 @@ ERROR = "responses.partitions.error_code"
 EPOCH_AT = 12
 
 
-def without_the_first_batch(data: bytes) -> bytes:
+def drop_first_batch(data: bytes) -> bytes:
     starts = [position for position, _ in batch_headers(data)]
     return data[starts[1] :] if len(starts) > 1 else b""
 
 
-def with_its_length_in_it(data: bytes) -> bytes:
-    """Another leader epoch in the first batch, each time."""
+def write_length_as_epoch(data: bytes) -> bytes:
+    """Overwrite the leader epoch of the first batch with the length of the data, which differs in each reply."""
     return data[:EPOCH_AT] + struct.pack(">i", len(data)) + data[EPOCH_AT + 4 :]
 
 
@@ -40,7 +40,7 @@ def test_an_empty_fetch_waits(leader: Broker, topic: Topic) -> None:
     waited_ms = (time.monotonic() - began) * 1000
     expect("error code and records", (0, 0), (answer.error_code, len(answer.records or b"")))
     if waited_ms < WAIT_MS * 0.9:
-        raise TargetFailure(f"expected an answer after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
+        raise TargetFailure(f"expected a reply after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
 
 
 @clause("FET-39")
@@ -49,7 +49,9 @@ def test_a_fetch_that_must_not_wait_brings_what_is_there(leader: Broker, topic: 
     expect("error code of Produce", 0, leader.produce(topic, batch(b"a")).error_code)
     answer = leader.fetch(topic, 0, max_wait_ms=0)
     expect(
-        "error code and values", (0, [b"a"]), (answer.error_code, [each.value for each in records_of(answer.records)])
+        "error code and values",
+        (0, [b"a"]),
+        (answer.error_code, [record.value for record in records_of(answer.records)]),
     )
 
 
@@ -84,23 +86,23 @@ def test_an_offset_outside_of_the_log_is_an_error(leader: Broker, topic: Topic, 
 
 
 @clause("FET-5")
-@defect(GuardOff("HwNeedsWholeIsr"), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
+@defect(GuardOff("HwNeedsWholeIsr"), Reply(FetchRequest, "responses.partitions.high_watermark", increment))
 @pytest.mark.cluster_fault
 def test_nothing_past_the_high_watermark_is_shown(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
     leader = cluster.leader(topic)
-    expect("error code with all awake", 0, leader.produce(topic, batch(b"a")).error_code)
+    expect("error code with all followers running", 0, leader.produce(topic, batch(b"a")).error_code)
     cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
     expect("error code with acks 1", 0, leader.produce(topic, batch(b"b"), acks=1).error_code)
     answer = leader.fetch(topic, 0)
-    expect("values before the follower has them", [b"a"], [record.value for record in records_of(answer.records)])
+    expect("values below the high watermark", [b"a"], [record.value for record in records_of(answer.records)])
     expect("high watermark", 1, answer.high_watermark)
 
 
 @clause("FET-7")
-@defect(Reply(FetchRequest, RECORDS, without_the_first_batch))
+@defect(Reply(FetchRequest, RECORDS, drop_first_batch))
 def test_an_offset_inside_a_batch_brings_the_whole_batch(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b", b"c"))
     leader.produce(topic, batch(b"d"))
@@ -124,14 +126,14 @@ def test_an_epoch_before_the_leaders_is_fenced(cluster: Cluster) -> None:
     cluster.need_brokers(3)
     before = cluster.create_topic(replicas=3)
     cluster.stop(before.leader_id)
-    after = cluster.topic(before.name, than_leader=before.leader_id)
+    after = cluster.topic(before.name, excluded_leader=before.leader_id)
     leader = cluster.leader(after)
     leader.version_of(FetchRequest, 9)
     cluster.eventually(
         "FENCED_LEADER_EPOCH",
         lambda: leader.fetch(after, 0, leader_epoch=before.leader_epoch).error_code == ErrorCode.FENCED_LEADER_EPOCH,
     )
-    expect("error code in the right epoch", 0, leader.fetch(after, 0, leader_epoch=after.leader_epoch).error_code)
+    expect("error code in the current epoch", 0, leader.fetch(after, 0, leader_epoch=after.leader_epoch).error_code)
 
 
 @clause("FET-9", "unknown")
@@ -143,18 +145,18 @@ def test_an_unknown_session_is_an_error(leader: Broker) -> None:
 
 
 @clause("FET-16")
-@defect(Reply(FetchRequest, RECORDS, with_its_length_in_it))
+@defect(Reply(FetchRequest, RECORDS, write_length_as_epoch))
 def test_what_was_read_once_reads_the_same_again(leader: Broker, topic: Topic) -> None:
     first = b""
     for number in range(5):
         leader.produce(topic, batch(b"%d" % number))
         data = leader.fetch(topic, 0).records or b""
-        expect("earlier bytes are unchanged", True, data.startswith(first) and len(data) > len(first))
+        expect("bytes that were read before are unchanged", True, data.startswith(first) and len(data) > len(first))
         first = data
 
 
 @clause("FET-17")
-@defect(Reply(FetchRequest, RECORDS, b""), Reply(FetchRequest, "responses.partitions.high_watermark", one_more))
+@defect(Reply(FetchRequest, RECORDS, b""), Reply(FetchRequest, "responses.partitions.high_watermark", increment))
 @sweep(FetchRequest, 4, 12)
 def test_records_come_back_in_each_version(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"a", b"b"))

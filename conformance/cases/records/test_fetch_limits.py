@@ -1,4 +1,4 @@
-"""Fetch: how much comes at once, from several partitions, and where logs parted."""
+"""Fetch: size limits, several partitions, followers, and diverging epochs."""
 
 import time
 
@@ -24,16 +24,16 @@ def fill(leader: Broker, topic: Topic, batches: int = 10) -> None:
 
 
 def fetch_all(leader: Broker, topics: list[Topic], max_bytes: int) -> dict[str, int]:
-    """Bytes of each topic."""
-    asked = tuple(
+    """Fetch all topics and return the number of bytes by topic."""
+    requested = tuple(
         FetchTopic(
-            topic=each.name,
-            partitions=(FetchPartition(partition=each.partition, fetch_offset=0, partition_max_bytes=1 << 20),),
+            topic=topic.name,
+            partitions=(FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20),),
         )
-        for each in topics
+        for topic in topics
     )
-    reply = leader.call(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=asked))
-    return {each.topic: len(only(each.partitions).records or b"") for each in reply.responses}
+    reply = leader.call(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=requested))
+    return {response.topic: len(only(response.partitions).records or b"") for response in reply.responses}
 
 
 @clause("FET-27", "partition")
@@ -45,7 +45,7 @@ def test_a_partition_brings_no_more_than_its_limit(leader: Broker, topic: Topic)
         max_wait_ms=0, min_bytes=1, topics=(FetchTopic(topic=topic.name, partitions=(part,)),), max_bytes=1 << 20
     )
     records = only(only(leader.call(request).responses).partitions).records or b""
-    expect("there are records, and not more than the limit", True, 0 < len(records) <= 3 * SIZE)
+    expect("there are records, within the limit", True, 0 < len(records) <= 3 * SIZE)
 
 
 @clause("FET-27", "all")
@@ -54,11 +54,11 @@ def test_all_partitions_share_the_limit_of_the_request(cluster: Cluster) -> None
     node = min(cluster.target.addresses)
     topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
     leader = cluster.leader(topics[0])
-    for each in topics:
-        fill(leader, each, 3)
+    for topic in topics:
+        fill(leader, topic, 3)
     found = fetch_all(leader, topics, 4 * SIZE)
     expect("partitions of the reply", 3, len(found))
-    expect("there are records, and not more than the limit", True, 0 < sum(found.values()) <= 4 * SIZE)
+    expect("there are records, within the limit", True, 0 < sum(found.values()) <= 4 * SIZE)
 
 
 @clause("FET-28")
@@ -70,7 +70,7 @@ def test_too_few_bytes_do_not_wake_a_fetch(leader: Broker, topic: Topic) -> None
     waited_ms = (time.monotonic() - began) * 1000
     expect("number of records at the end of the wait", 1, len(records_of(answer.records)))
     if waited_ms < WAIT_MS * 0.9:
-        raise TargetFailure(f"expected an answer after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
+        raise TargetFailure(f"expected a reply after {WAIT_MS} ms, actual {waited_ms:.0f} ms")
 
 
 @clause("FET-29")
@@ -131,11 +131,11 @@ def test_an_in_sync_follower_serves_readers(cluster: Cluster) -> None:
         answer = reader.fetch(topic, 0, version=version)
         return [record.value for record in records_of(answer.records)] == [b"v"] and answer.high_watermark == 1
 
-    cluster.eventually("the record at a follower", values)
+    cluster.eventually("the record in a fetch from a follower", values)
 
 
-def diverging(leader: Broker, topic: Topic, offset: int, epoch: int) -> tuple[int, int, int]:
-    """Error code, and the epoch and its end that the leader tells a reader whose last record is of `epoch`."""
+def fetch_divergence(leader: Broker, topic: Topic, offset: int, epoch: int) -> tuple[int, int, int]:
+    """Fetch with `epoch` as last fetched epoch; return error code, diverging epoch and its end offset."""
     version = leader.version_of(FetchRequest, 12)
     part = FetchPartition(
         partition=topic.partition, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1 << 20
@@ -149,7 +149,7 @@ def diverging(leader: Broker, topic: Topic, offset: int, epoch: int) -> tuple[in
 @defect(Reply(FetchRequest, "responses.partitions.diverging_epoch.end_offset", 0))
 def test_a_reader_with_the_leaders_history_hears_of_no_divergence(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b"))
-    expect("error, epoch, end", (0, -1, -1), diverging(leader, topic, 1, max(topic.leader_epoch, 0)))
+    expect("error, epoch, end", (0, -1, -1), fetch_divergence(leader, topic, 1, max(topic.leader_epoch, 0)))
 
 
 @clause("FET-13", "longer")
@@ -157,7 +157,7 @@ def test_a_reader_with_the_leaders_history_hears_of_no_divergence(leader: Broker
 def test_a_reader_past_the_end_of_its_epoch_hears_where_that_was(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b"))
     epoch = max(topic.leader_epoch, 0)
-    expect("error, epoch, end", (0, epoch, 2), diverging(leader, topic, 10, epoch))
+    expect("error, epoch, end", (0, epoch, 2), fetch_divergence(leader, topic, 10, epoch))
 
 
 @clause("FET-34")
@@ -175,12 +175,12 @@ def test_the_end_of_the_log_is_no_error(leader: Broker, topic: Topic, count: int
 @defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
 def test_following_the_batches_reads_each_record_once(leader: Broker, topic: Topic) -> None:
     fill(leader, topic)
-    offset, seen = 0, list[int]()
+    offset, observed = 0, list[int]()
     while offset < 10:
         headers = [
             header for _, header in batch_headers(leader.fetch(topic, offset, max_bytes=3 * SIZE).records or b"")
         ]
-        expect("there is progress", True, bool(headers) and len(seen) < 10)
-        seen += [header.base_offset for header in headers]
+        expect("there is progress", True, bool(headers) and len(observed) < 10)
+        observed += [header.base_offset for header in headers]
         offset = headers[-1].next_offset
-    expect("offsets", True, seen == list(range(10)))
+    expect("offsets", True, observed == list(range(10)))

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a reader names once, and which news it hears from then on."""
+"""Fetch sessions (KIP-227): partitions are named once, and replies contain only changed ones."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import HangUp, Reply, Request, defect, forgives
+from highwater.conformance.defects import HangUp, Reply, Request, defect, without_error
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import (
@@ -23,7 +23,7 @@ SESSIONS_SINCE = 7
 
 
 class Reader:
-    """One session, which counts its own epochs."""
+    """A fetch session with its epoch."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker, self.session_id, self.epoch = broker, NO_SESSION, FIRST_EPOCH
@@ -38,15 +38,15 @@ class Reader:
             session_id=self.session_id, session_epoch=self.epoch if epoch is None else epoch, max_wait_ms=0,
             topics=tuple(
                 FetchTopic(
-                    topic=each.name,
+                    topic=topic.name,
                     partitions=(
-                        FetchPartition(partition=each.partition, fetch_offset=offset, partition_max_bytes=1 << 20),
+                        FetchPartition(partition=topic.partition, fetch_offset=offset, partition_max_bytes=1 << 20),
                     ),
                 )
-                for each in topics
+                for topic in topics
             ),
             forgotten_topics_data=tuple(
-                ForgottenTopic(topic=each.name, partitions=(each.partition,)) for each in forget
+                ForgottenTopic(topic=topic.name, partitions=(topic.partition,)) for topic in forget
             ),
         )  # fmt: skip
         reply: FetchResponse = self.broker.call(request, self.broker.version_of(FetchRequest, SESSIONS_SINCE))
@@ -54,14 +54,14 @@ class Reader:
         return reply
 
 
-def told(reply: FetchResponse) -> tuple[str, ...]:
-    """The topics that the reply speaks of."""
+def reported_topics(reply: FetchResponse) -> tuple[str, ...]:
+    """Return the topics of a reply."""
     return tuple(topic.topic for topic in reply.responses)
 
 
 @pytest.fixture
 def topics(cluster: Cluster) -> tuple[Topic, Topic]:
-    """Two topics on one broker."""
+    """Create two topics with the same leader."""
     node = min(cluster.target.addresses)
     return cluster.create_topic(assignment=[node]), cluster.create_topic(assignment=[node])
 
@@ -77,7 +77,7 @@ def test_a_fetch_of_epoch_0_opens_a_session(reader: Reader, topics: tuple[Topic,
     reply = reader.fetch(*topics)
     expect("error code", 0, reply.error_code)
     expect("there is a session id", True, reply.session_id > NO_SESSION)
-    expect("topics of the first reply", True, set(told(reply)) == {each.name for each in topics})
+    expect("topics of the first reply", True, set(reported_topics(reply)) == {topic.name for topic in topics})
 
 
 @clause("FET-21", "none")
@@ -93,7 +93,7 @@ def test_a_reply_without_news_is_empty(reader: Reader, topics: tuple[Topic, Topi
     for _ in range(3):
         reply = reader.fetch()
         expect("error code and session id", (0, reader.session_id), (reply.error_code, reply.session_id))
-        expect("topics without news", (), told(reply))
+        expect("topics without changes", (), reported_topics(reply))
 
 
 @clause("FET-22", "records")
@@ -102,7 +102,7 @@ def test_records_are_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     reader.broker.produce(topics[1], batch(b"v"))
     reply = reader.fetch()
-    expect("topics with news", (topics[1].name,), told(reply))
+    expect("changed topics", (topics[1].name,), reported_topics(reply))
     expect("values", True, [r.value for r in records_of(reply.responses[0].partitions[0].records)] == [b"v"])
 
 
@@ -112,7 +112,7 @@ def test_a_position_that_moves_is_taken_over(reader: Reader, topics: tuple[Topic
     reader.broker.produce(topics[0], batch(b"v"))
     reader.begin(*topics)
     reply = reader.fetch(topics[0], offset=1)
-    expect("topics when all is read", (), told(reply))
+    expect("topics when all records are read", (), reported_topics(reply))
 
 
 @clause("FET-22", "error")
@@ -122,7 +122,7 @@ def test_an_error_is_told_each_time(reader: Reader, topics: tuple[Topic, Topic])
     reader.begin(topics[1], nowhere)
     for _ in range(2):
         found = [part.error_code for topic in reader.fetch().responses for part in topic.partitions]
-        expect("error codes told", True, found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+        expect("error codes", True, found == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 
 
 @clause("FET-23")
@@ -130,40 +130,40 @@ def test_an_error_is_told_each_time(reader: Reader, topics: tuple[Topic, Topic])
 def test_a_forgotten_partition_is_not_spoken_of(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     reader.fetch(forget=(topics[0],))
-    for each in topics:
-        reader.broker.produce(each, batch(b"v"))
-    expect("topics with news", (topics[1].name,), told(reader.fetch()))
+    for topic in topics:
+        reader.broker.produce(topic, batch(b"v"))
+    expect("changed topics", (topics[1].name,), reported_topics(reader.fetch()))
 
 
 @clause("FET-24")
 @defect(Reply(FetchRequest, "responses", ()))
 def test_a_partition_may_be_added(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(topics[0])
-    expect("topics when one is added", (topics[1].name,), told(reader.fetch(topics[1])))
-    expect("topics when it is known", (), told(reader.fetch()))
+    expect("topics after one is added", (topics[1].name,), reported_topics(reader.fetch(topics[1])))
+    expect("topics of the next reply", (), reported_topics(reader.fetch()))
 
 
 @clause("FET-9", "epoch")
 @pytest.mark.parametrize("step", [-1, 1, 100])
-@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.INVALID_FETCH_SESSION_EPOCH)))
+@defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)))
 def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], step: int) -> None:
     reader.begin(*topics)
     reader.fetch()
     expect("error code", ErrorCode.INVALID_FETCH_SESSION_EPOCH, reader.fetch(epoch=reader.epoch + step).error_code)
-    expect("error code in the right epoch", 0, reader.fetch().error_code)
+    expect("error code in the current epoch", 0, reader.fetch().error_code)
 
 
 @clause("FET-25", "closed")
-@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+@defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
 def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     last = reader.fetch(*topics, epoch=LAST_EPOCH)
     expect("error code and session id of the last reply", (0, NO_SESSION), (last.error_code, last.session_id))
-    expect("error code behind the end", ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reader.fetch().error_code)
+    expect("error code after the end of the session", ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reader.fetch().error_code)
 
 
 @clause("FET-25", "anew")
-@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+@defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
 def test_epoch_0_begins_another_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     again = reader.fetch(*topics, epoch=FIRST_EPOCH)

@@ -1,4 +1,4 @@
-"""Idempotent producers: a batch that is sent again is not appended again, and none is left out unseen."""
+"""Idempotent producers: repeated batches are not appended again, and gaps are rejected."""
 
 import pytest
 
@@ -24,11 +24,11 @@ BASE_OFFSET = "responses.partition_responses.base_offset"
 
 @pytest.fixture
 def producer(cluster: Cluster, topic: Topic) -> IdempotentProducer:
-    return IdempotentProducer.fresh(cluster, topic)
+    return IdempotentProducer.create(cluster, topic)
 
 
 def assert_refused(producer: IdempotentProducer, sequence: int, error: int | set[int], count: int = 1) -> None:
-    """The error is told, and the log is as it was."""
+    """The broker returns the error and appends nothing."""
     before = producer.end_offset()
     expect("error code of Produce", error, producer.send(sequence, count).error_code)
     expect("end offset after the refusal", before, producer.end_offset())
@@ -41,7 +41,7 @@ def test_a_new_producer_has_an_id_of_its_own_and_epoch_0(cluster: Cluster, versi
     broker = cluster.connect()
     first, second = (init_producer_id(cluster, broker, version) for _ in range(2))
     expect("error codes and epochs", (0, 0, 0, 0), _codes_and_epochs(first, second))
-    expect("ids differ and are none below 0", True, 0 <= first.producer_id != second.producer_id >= 0)
+    expect("producer ids are different and not negative", True, 0 <= first.producer_id != second.producer_id >= 0)
 
 
 def _codes_and_epochs(first: InitProducerIdResponse, second: InitProducerIdResponse) -> tuple[int, int, int, int]:
@@ -53,16 +53,16 @@ def _codes_and_epochs(first: InitProducerIdResponse, second: InitProducerIdRespo
 def test_brokers_do_not_give_the_same_id(cluster: Cluster) -> None:
     cluster.need_brokers(2)
     brokers = [cluster.connect(address) for address in cluster.target.addresses.values()]
-    given = [init_producer_id(cluster, broker).producer_id for broker in brokers for _ in range(3)]
-    expect("number of different ids", len(given), len(set(given)))
+    producer_ids = [init_producer_id(cluster, broker).producer_id for broker in brokers for _ in range(3)]
+    expect("number of different ids", len(producer_ids), len(set(producer_ids)))
 
 
 @clause("IDM-2")
 @defect(Reply(ProduceRequest, BASE_OFFSET, lambda offset: offset + 1))
 @sweep(ProduceRequest, 3, 12)
 def test_a_resent_batch_is_answered_from_memory(producer: IdempotentProducer, version: int) -> None:
-    offsets = [producer.sent(sequence, version=version) for sequence in (0, 1, 1)]
-    expect("offsets of two batches, and of the second again", True, offsets == [0, 1, 1])
+    offsets = [producer.send_accepted(sequence, version=version) for sequence in (0, 1, 1)]
+    expect("offsets of two batches and of the repeated second one", True, offsets == [0, 1, 1])
     expect("end offset", 2, producer.end_offset())
 
 
@@ -71,8 +71,8 @@ def test_a_resent_batch_is_answered_from_memory(producer: IdempotentProducer, ve
 @pytest.mark.parametrize("back", [5, 4, 3, 2], ids=lambda back: f"{back} back")
 def test_any_of_the_last_five_batches_is_remembered(producer: IdempotentProducer, back: int) -> None:
     for number in range(7):
-        producer.sent(2 * number, 2)
-    expect("offset of the batch that was sent again", 2 * (7 - back), producer.sent(2 * (7 - back), 2))
+        producer.send_accepted(2 * number, 2)
+    expect("offset of the repeated batch", 2 * (7 - back), producer.send_accepted(2 * (7 - back), 2))
     expect("end offset", 14, producer.end_offset())
 
 
@@ -80,38 +80,38 @@ def test_any_of_the_last_five_batches_is_remembered(producer: IdempotentProducer
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 @pytest.mark.parametrize("gap", [1, 1000], ids=lambda gap: f"{gap} missing")
 def test_a_gap_is_refused(producer: IdempotentProducer, gap: int) -> None:
-    producer.sent(0, 2)
+    producer.send_accepted(0, 2)
     assert_refused(producer, 2 + gap, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    producer.sent(2)
+    producer.send_accepted(2)
 
 
 @clause("IDM-4")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 @pytest.mark.parametrize("sequence", [1, 5])
 def test_a_new_epoch_begins_at_0(producer: IdempotentProducer, sequence: int) -> None:
-    producer.sent(0)
+    producer.send_accepted(0)
     producer.epoch += 1
     assert_refused(producer, sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    producer.sent(0)
+    producer.send_accepted(0)
 
 
 @clause("IDM-5")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 @pytest.mark.parametrize("sequence", [0, 1], ids=["resent", "next"])
 def test_an_older_epoch_is_refused(producer: IdempotentProducer, sequence: int) -> None:
-    producer.sent(0)
+    producer.send_accepted(0)
     producer.epoch = 1
-    producer.sent(0)
+    producer.send_accepted(0)
     producer.epoch = 0
     assert_refused(producer, sequence, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 @clause("IDM-6", "next")
-@era("2.5")  # before, a producer that is unknown had to begin at 0
+@era("2.5")  # older releases require unknown producers to begin at 0
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 def test_the_sequence_goes_on_at_0(producer: IdempotentProducer) -> None:
-    producer.sent(LAST_SEQUENCE)
-    producer.sent(0)
+    producer.send_accepted(LAST_SEQUENCE)
+    producer.send_accepted(0)
     expect("end offset", 2, producer.end_offset())
 
 
@@ -119,9 +119,9 @@ def test_the_sequence_goes_on_at_0(producer: IdempotentProducer) -> None:
 @era("2.5")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 def test_the_sequence_wraps_inside_of_a_batch(producer: IdempotentProducer) -> None:
-    producer.sent(LAST_SEQUENCE - 1, 4)
-    producer.sent(2)
-    expect("offset of the batch that was sent again", 0, producer.sent(LAST_SEQUENCE - 1, 4))
+    producer.send_accepted(LAST_SEQUENCE - 1, 4)
+    producer.send_accepted(2)
+    expect("offset of the repeated batch", 0, producer.send_accepted(LAST_SEQUENCE - 1, 4))
     expect("end offset", 5, producer.end_offset())
 
 
@@ -135,14 +135,14 @@ def test_a_producer_id_needs_a_sequence(producer: IdempotentProducer) -> None:
 @defect(Reply(ProduceRequest, BASE_OFFSET, 0))
 def test_the_state_outlives_the_records(producer: IdempotentProducer) -> None:
     for sequence in range(3):
-        producer.sent(sequence)
+        producer.send_accepted(sequence)
     part = DeleteRecordsPartition(partition_index=producer.topic.partition, offset=-1)
     topic = DeleteRecordsTopic(name=producer.topic.name, partitions=(part,))
     reply = producer.broker.call(DeleteRecordsRequest(topics=(topic,), timeout_ms=5000))
     expect("error code of DeleteRecords", 0, only(only(reply.topics).partitions).error_code)
-    expect("offset of the batch that was sent again", 2, producer.sent(2))
+    expect("offset of the repeated batch", 2, producer.send_accepted(2))
     assert_refused(producer, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    producer.sent(3)
+    producer.send_accepted(3)
 
 
 @clause("IDM-8", "restart")
@@ -152,14 +152,14 @@ def test_the_state_outlives_the_records(producer: IdempotentProducer) -> None:
 def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     topic = cluster.create_topic(replicas=1)
-    before = IdempotentProducer.fresh(cluster, topic)
+    before = IdempotentProducer.create(cluster, topic)
     for sequence in range(3):
-        before.sent(sequence)
+        before.send_accepted(sequence)
     cluster.stop(topic.leader_id)
     cluster.start(topic.leader_id)
     again = cluster.topic(topic.name)
     producer = IdempotentProducer(cluster.leader(again), again, before.producer_id)
-    expect("offset of the batch that was sent again", 2, producer.sent(2))
+    expect("offset of the repeated batch", 2, producer.send_accepted(2))
     assert_refused(producer, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
@@ -171,13 +171,13 @@ def test_a_new_leader_knows_the_producers(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
-    before = IdempotentProducer.fresh(cluster, topic)
+    before = IdempotentProducer.create(cluster, topic)
     for sequence in range(3):
-        before.sent(sequence)
+        before.send_accepted(sequence)
     cluster.stop(topic.leader_id)
-    follower = cluster.topic(topic.name, than_leader=topic.leader_id)
+    follower = cluster.topic(topic.name, excluded_leader=topic.leader_id)
     producer = IdempotentProducer(cluster.leader(follower), follower, before.producer_id)
-    expect("offset of the batch that was sent again", 2, producer.sent(2))
+    expect("offset of the repeated batch", 2, producer.send_accepted(2))
     assert_refused(producer, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
@@ -185,16 +185,16 @@ def test_a_new_leader_knows_the_producers(cluster: Cluster) -> None:
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 59))
 @pytest.mark.parametrize("sequence", [0, 1, 1000])
 def test_a_producer_that_is_unknown_may_begin_anywhere(cluster: Cluster, topic: Topic, sequence: int) -> None:
-    producer = IdempotentProducer.fresh(cluster, topic)
-    producer.sent(sequence)
-    producer.sent(sequence + 1)
+    producer = IdempotentProducer.create(cluster, topic)
+    producer.send_accepted(sequence)
+    producer.send_accepted(sequence + 1)
 
 
 @clause("IDM-10")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 def test_a_batch_beyond_memory_is_refused(producer: IdempotentProducer) -> None:
     for sequence in range(7):
-        producer.sent(sequence)
+        producer.send_accepted(sequence)
     assert_refused(producer, 1, {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -202,7 +202,7 @@ def test_a_batch_beyond_memory_is_refused(producer: IdempotentProducer) -> None:
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 @pytest.mark.parametrize(("sequence", "count"), [(0, 1), (0, 3), (1, 1), (1, 2)])
 def test_part_of_a_remembered_batch_is_no_repetition(producer: IdempotentProducer, sequence: int, count: int) -> None:
-    producer.sent(0, 2)
+    producer.send_accepted(0, 2)
     assert_refused(
         producer, sequence, {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}, count
     )
@@ -212,38 +212,38 @@ def test_part_of_a_remembered_batch_is_no_repetition(producer: IdempotentProduce
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 def test_each_partition_has_sequences_of_its_own(cluster: Cluster, producer: IdempotentProducer) -> None:
     other = cluster.create_topic()
-    producer.sent(0, 3)
-    elsewhere = IdempotentProducer(cluster.leader(other), other, producer.producer_id, producer.epoch)
-    elsewhere.sent(0)
-    producer.sent(3)
-    elsewhere.sent(1)
+    producer.send_accepted(0, 3)
+    other_producer = IdempotentProducer(cluster.leader(other), other, producer.producer_id, producer.epoch)
+    other_producer.send_accepted(0)
+    producer.send_accepted(3)
+    other_producer.send_accepted(1)
 
 
 @clause("IDM-12")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 def test_a_refused_batch_uses_up_no_sequence(cluster: Cluster) -> None:
-    producer = IdempotentProducer.fresh(cluster, cluster.create_topic(configs={"max.message.bytes": "1000"}))
-    producer.sent(0)
+    producer = IdempotentProducer.create(cluster, cluster.create_topic(configs={"max.message.bytes": "1000"}))
+    producer.send_accepted(0)
     expect("error code of a batch that is too large", ErrorCode.MESSAGE_TOO_LARGE, producer.send(1, 400).error_code)
-    producer.sent(1)
+    producer.send_accepted(1)
 
 
 @clause("IDM-13")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
 def test_two_producers_do_not_disturb_one_another(cluster: Cluster, producer: IdempotentProducer) -> None:
-    other = IdempotentProducer.fresh(cluster, producer.topic)
-    offsets = [each.sent(sequence) for sequence in range(2) for each in (producer, other)]
+    other = IdempotentProducer.create(cluster, producer.topic)
+    offsets = [sender.send_accepted(sequence) for sequence in range(2) for sender in (producer, other)]
     expect("offsets", True, offsets == [0, 1, 2, 3])
-    expect("offset of what the first sent again", 2, producer.sent(1))
+    expect("offset of the repeated batch", 2, producer.send_accepted(1))
 
 
 @clause("IDM-14")
 @defect(Reply(DescribeProducersRequest, "topics.partitions.active_producers.last_sequence", -1))
 def test_a_leader_tells_the_last_sequence(producer: IdempotentProducer) -> None:
-    producer.sent(0, 3)
-    producer.sent(3, 2)
-    asked = TopicRequest(name=producer.topic.name, partition_indexes=(producer.topic.partition,))
-    part = only(only(producer.broker.call(DescribeProducersRequest(topics=(asked,))).topics).partitions)
+    producer.send_accepted(0, 3)
+    producer.send_accepted(3, 2)
+    requested = TopicRequest(name=producer.topic.name, partition_indexes=(producer.topic.partition,))
+    part = only(only(producer.broker.call(DescribeProducersRequest(topics=(requested,))).topics).partitions)
     expect("error code", 0, part.error_code)
     found = only(part.active_producers)
     expect("id, epoch, sequence, open transaction", (producer.producer_id, 0, 4, -1), _state(found))
@@ -257,8 +257,8 @@ def _state(found: object) -> tuple[int, ...]:
 @clause("IDM-14", "errors")
 @defect(Reply(DescribeProducersRequest, "topics.partitions.error_code", 0))
 def test_producers_of_a_partition_that_is_not_there(broker: Broker, topic: Topic) -> None:
-    asked = TopicRequest(name=topic.name, partition_indexes=(1000,))
-    part = only(only(broker.call(DescribeProducersRequest(topics=(asked,))).topics).partitions)
+    requested = TopicRequest(name=topic.name, partition_indexes=(1000,))
+    part = only(only(broker.call(DescribeProducersRequest(topics=(requested,))).topics).partitions)
     expect("error code", 3, part.error_code)
 
 

@@ -1,11 +1,11 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins and ends, now and in earlier epochs."""
+"""ListOffsets and OffsetForLeaderEpoch: start and end of a log and of its leader epochs."""
 
 import pytest
 
 from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, one_less, one_more
+from highwater.conformance.defects import Reply, Request, decrement, defect, increment
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import (
@@ -31,7 +31,7 @@ def epoch_end(leader: Broker, topic: Topic, epoch: int, current: int = -1) -> Ep
 
 
 @clause("LST-1")
-@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
 @sweep(ListOffsetsRequest, 1, 10)
 def test_both_ends_of_the_log(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"a", b"b", b"c"))
@@ -41,12 +41,12 @@ def test_both_ends_of_the_log(leader: Broker, topic: Topic, version: int) -> Non
 
 
 @clause("LST-2")
-@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
-@pytest.mark.parametrize(("asked", "offset"), [(0, 0), (1000, 0), (1001, 1), (2000, 1), (3000, 2), (3001, NONE)])
-def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, asked: int, offset: int) -> None:
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
+@pytest.mark.parametrize(("requested", "offset"), [(0, 0), (1000, 0), (1001, 1), (2000, 1), (3000, 2), (3001, NONE)])
+def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, requested: int, offset: int) -> None:
     for number in (1, 2, 3):
         leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
-    answer = leader.list_offset(topic, NOW_MS + asked)
+    answer = leader.list_offset(topic, NOW_MS + requested)
     expect("error code and offset", (0, offset), (answer.error_code, answer.offset))
 
 
@@ -72,8 +72,8 @@ def test_an_epoch_beyond_the_leaders_is_unknown(leader: Broker, topic: Topic) ->
 
 @clause("LST-6", "current")
 @defect(
-    Reply(OffsetForLeaderEpochRequest, END_OFFSET, one_less),
-    Reply(OffsetForLeaderEpochRequest, "topics.partitions.leader_epoch", one_more),
+    Reply(OffsetForLeaderEpochRequest, END_OFFSET, decrement),
+    Reply(OffsetForLeaderEpochRequest, "topics.partitions.leader_epoch", increment),
 )
 def test_the_current_epoch_ends_at_the_end(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b"))
@@ -98,7 +98,7 @@ def test_the_askers_own_epoch_is_checked(leader: Broker, topic: Topic) -> None:
 
 @clause("LST-6", "failover")
 @defect(
-    Reply(OffsetForLeaderEpochRequest, END_OFFSET, one_more),
+    Reply(OffsetForLeaderEpochRequest, END_OFFSET, increment),
     Request(OffsetForLeaderEpochRequest, "topics.partitions.current_leader_epoch", -1),
 )
 @pytest.mark.cluster_fault
@@ -108,13 +108,13 @@ def test_an_older_epoch_ends_where_the_next_began(cluster: Cluster) -> None:
     before = cluster.create_topic(replicas=3)
     cluster.leader(before).produce(before, batch(b"a", b"b", b"c"))
     cluster.stop(before.leader_id)
-    after = cluster.topic(before.name, than_leader=before.leader_id)
+    after = cluster.topic(before.name, excluded_leader=before.leader_id)
     leader = cluster.leader(after)
     cluster.eventually("a write to the new leader", lambda: leader.produce(after, batch(b"d")).error_code == 0)
     answer = epoch_end(leader, after, before.leader_epoch)
-    expect("epoch and end of the old one", (before.leader_epoch, 3), (answer.leader_epoch, answer.end_offset))
+    expect("old epoch and its end", (before.leader_epoch, 3), (answer.leader_epoch, answer.end_offset))
     newest = epoch_end(leader, after, after.leader_epoch)
-    expect("epoch and end of the new one", (after.leader_epoch, 4), (newest.leader_epoch, newest.end_offset))
+    expect("new epoch and its end", (after.leader_epoch, 4), (newest.leader_epoch, newest.end_offset))
     expect(
         "error code of the old epoch",
         ErrorCode.FENCED_LEADER_EPOCH,

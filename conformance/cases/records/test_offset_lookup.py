@@ -1,11 +1,11 @@
-"""ListOffsets: empty logs, times inside batches, and who may be asked."""
+"""ListOffsets: empty logs, timestamps inside batches, and brokers that are not the leader."""
 
 import pytest
 
 from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.clause import CODECS, clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, one_more
+from highwater.conformance.defects import Reply, Request, defect, increment
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -17,17 +17,19 @@ OFFSET, TIMESTAMP = "topics.partitions.offset", "topics.partitions.timestamp"
 
 
 @clause("LST-9")
-@pytest.mark.parametrize("asked", [0, NOW_MS, MAX_TIMESTAMP])
+@pytest.mark.parametrize("requested", [0, NOW_MS, MAX_TIMESTAMP])
 @defect(Reply(ListOffsetsRequest, OFFSET, 0), Reply(ListOffsetsRequest, TIMESTAMP, 0))
-def test_an_empty_log_has_no_time(leader: Broker, topic: Topic, asked: int) -> None:
-    answer = leader.list_offset(topic, asked, version=leader.version_of(ListOffsetsRequest, 7 if asked < 0 else 1))
+def test_an_empty_log_has_no_time(leader: Broker, topic: Topic, requested: int) -> None:
+    answer = leader.list_offset(
+        topic, requested, version=leader.version_of(ListOffsetsRequest, 7 if requested < 0 else 1)
+    )
     expect("error, offset, timestamp", (0, NONE, NONE), (answer.error_code, answer.offset, answer.timestamp))
 
 
 @clause("LST-9", "ends")
-@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+@defect(Reply(ListOffsetsRequest, OFFSET, increment))
 def test_an_empty_log_begins_where_it_ends(leader: Broker, topic: Topic) -> None:
-    ends = tuple(leader.list_offset(topic, each).offset for each in (EARLIEST, LATEST))
+    ends = tuple(leader.list_offset(topic, timestamp).offset for timestamp in (EARLIEST, LATEST))
     expect("start and end", (0, 0), ends)
 
 
@@ -46,22 +48,22 @@ def test_a_time_is_found_inside_a_batch(leader: Broker, topic: Topic, codec: Com
 @defect(Reply(ListOffsetsRequest, "topics.partitions.leader_epoch", NONE))
 def test_a_found_offset_has_the_epoch_of_its_record(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"v"))
-    for asked in (EARLIEST, NOW_MS, LATEST):
-        answer = leader.list_offset(topic, asked, version=version)
-        expect(f"leader epoch for {asked}", topic.leader_epoch, answer.leader_epoch)
+    for requested in (EARLIEST, NOW_MS, LATEST):
+        answer = leader.list_offset(topic, requested, version=version)
+        expect(f"leader epoch for {requested}", topic.leader_epoch, answer.leader_epoch)
 
 
 @clause("LST-12")
 @pytest.mark.parametrize("order", [(1, 3, 2), (3, 1, 2), (3, 3, 1)])
-@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+@defect(Reply(ListOffsetsRequest, OFFSET, increment))
 def test_a_time_finds_the_first_record_in_the_log_that_is_as_late(
     leader: Broker, topic: Topic, order: tuple[int, ...]
 ) -> None:
     for number in order:
         leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
-    for asked in (1, 2, 3):
-        first = next(offset for offset, number in enumerate(order) if number >= asked)
-        expect(f"offset for {asked}", first, leader.list_offset(topic, NOW_MS + 1000 * asked).offset)
+    for requested in (1, 2, 3):
+        first = next(offset for offset, number in enumerate(order) if number >= requested)
+        expect(f"offset for {requested}", first, leader.list_offset(topic, NOW_MS + 1000 * requested).offset)
 
 
 @clause("LST-13", "local")
@@ -83,19 +85,20 @@ def test_without_tiers_nothing_is_tiered(leader: Broker, topic: Topic, version: 
 
 
 @clause("LST-14")
-@pytest.mark.parametrize("asked", [EARLIEST, LATEST, NOW_MS])
+@pytest.mark.parametrize("requested", [EARLIEST, LATEST, NOW_MS])
 @defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
-def test_a_broker_that_does_not_lead_answers_no_consumer(cluster: Cluster, topic: Topic, asked: int) -> None:
+def test_a_broker_that_does_not_lead_answers_no_consumer(cluster: Cluster, topic: Topic, requested: int) -> None:
     cluster.need_brokers(2)
     alone = cluster.create_topic(assignment=[topic.leader_id, *_others(cluster, topic.leader_id)])
     other = cluster.connect(cluster.target.addresses[_others(cluster, topic.leader_id)[0]])
     cluster.eventually(
-        "NOT_LEADER", lambda: other.list_offset(alone, asked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        "NOT_LEADER_OR_FOLLOWER",
+        lambda: other.list_offset(alone, requested).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER,
     )
 
 
 def _others(cluster: Cluster, node: int) -> list[int]:
-    return [each for each in cluster.target.addresses if each != node]
+    return [other for other in cluster.target.addresses if other != node]
 
 
 @clause("LST-15")
@@ -104,19 +107,20 @@ def test_several_partitions_are_answered_at_once(cluster: Cluster) -> None:
     node = min(cluster.target.addresses)
     topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
     leader = cluster.leader(topics[0])
-    for count, each in enumerate(topics):
-        leader.produce(each, batch(*[b"v"] * (count + 1)))
-    asked = tuple(
-        ListOffsetsTopic(name=each.name, partitions=(ListOffsetsPartition(timestamp=LATEST),)) for each in topics
+    for count, topic in enumerate(topics):
+        leader.produce(topic, batch(*[b"v"] * (count + 1)))
+    requested = tuple(
+        ListOffsetsTopic(name=written_topic.name, partitions=(ListOffsetsPartition(timestamp=LATEST),))
+        for written_topic in topics
     )
-    reply = leader.call(ListOffsetsRequest(replica_id=CONSUMER, topics=asked))
-    found = {each.name: only(each.partitions).offset for each in reply.topics}
-    expect("end offsets", True, found == {each.name: count + 1 for count, each in enumerate(topics)})
+    reply = leader.call(ListOffsetsRequest(replica_id=CONSUMER, topics=requested))
+    found = {listed_topic.name: only(listed_topic.partitions).offset for listed_topic in reply.topics}
+    expect("end offsets", True, found == {topic.name: count + 1 for count, topic in enumerate(topics)})
 
 
 @clause("LST-16")
-@defect(Reply(ListOffsetsRequest, OFFSET, one_more))
+@defect(Reply(ListOffsetsRequest, OFFSET, increment))
 def test_a_time_before_all_records_finds_the_first(leader: Broker, topic: Topic) -> None:
     leader.produce(topic, batch(b"a", b"b", timestamp_ms=0))
     expect("offset at the epoch's first millisecond", 0, leader.list_offset(topic, 0).offset)
-    expect("offset one later", NONE, leader.list_offset(topic, 1).offset)
+    expect("offset one millisecond later", NONE, leader.list_offset(topic, 1).offset)

@@ -1,6 +1,6 @@
-"""Message sets, formats 0 and 1: written by Produce 0 to 2, and what Fetch 0 to 3 brings in place of batches.
+"""Message sets, formats 0 and 1: written by Produce 0 to 2, and returned by Fetch 0 to 3 instead of batches.
 
-Apache Kafka 4.0 has done away with both (KIP-724, KIP-896). A broker that serves Fetch 3 is held to the old clauses.
+Apache Kafka 4.0 has removed both (KIP-724, KIP-896). The clauses apply to brokers that advertise Fetch 3.
 """
 
 import struct
@@ -30,7 +30,7 @@ def need_message_sets(broker: Broker) -> None:
 
 
 def messages(data: bytes | None) -> list[tuple[int, Record]]:
-    """Magic and record of each whole message, those inside of wrappers too; the last one may be cut, or only begun."""
+    """Return magic and record of each complete message, also inside wrappers; the last one may be incomplete."""
     found, position, data = list[tuple[int, Record]](), 0, data or b""
     while _is_whole(data, position):
         header = read_message_header(data, position)
@@ -40,12 +40,12 @@ def messages(data: bytes | None) -> list[tuple[int, Record]]:
 
 
 def read_all(leader: Broker, topic: Topic, version: int) -> list[tuple[int, Record]]:
-    """To the end: a broker that converts may fill its reply with as many bytes as the batches had, and no more."""
+    """Fetch up to the high watermark; a converted reply may have fewer records, as its size is that of the batches."""
     found: list[tuple[int, Record]] = []
     while True:
         position = found[-1][1].offset + 1 if found else 0
         answer = leader.fetch(topic, position, version=version)
-        more = [each for each in messages(answer.records) if each[1].offset >= position]
+        more = [message for message in messages(answer.records) if message[1].offset >= position]
         found += more
         if not more or found[-1][1].offset + 1 >= answer.high_watermark:
             return found

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, and what each acks value promises."""
+"""Produce: appended and rejected batches, and the acks values."""
 
 import struct
 
@@ -8,7 +8,7 @@ from crc32c import crc32c
 from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.clause import CODECS, clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
@@ -25,23 +25,23 @@ ACCEPTED = Reply(ProduceRequest, "responses.partition_responses.error_code", 0)
 
 
 def patched(data: bytes, position: int, replacement: bytes) -> bytes:
-    """The batch with other bytes and a checksum that is right again."""
+    """Replace bytes of a batch and recompute its checksum."""
     changed = data[:position] + replacement + data[position + len(replacement) :]
     return changed[:CRC_AT] + struct.pack(">I", crc32c(changed[ATTRIBUTES_AT:])) + changed[ATTRIBUTES_AT:]
 
 
-def with_right_checksum(data: bytes) -> bytes:
+def fix_checksum(data: bytes) -> bytes:
     return patched(data, len(data), b"")
 
 
-def with_the_clients_epoch(data: bytes) -> bytes:
+def restore_client_epoch(data: bytes) -> bytes:
     return data[:EPOCH_AT] + struct.pack(">i", 99) + data[EPOCH_AT + 4 :]
 
 
 def assert_refused(leader: Broker, topic: Topic, data: bytes | None, error: int | set[int]) -> None:
-    """The error is told, and nothing is in the log."""
+    """The broker returns the error and the log stays empty."""
     expect("error code of Produce", error, leader.produce(topic, data).error_code)
-    expect("end offset after the refusal", 0, leader.end_offset(topic))
+    expect("end offset after the error", 0, leader.end_offset(topic))
 
 
 @clause("PRD-1")
@@ -49,7 +49,7 @@ def assert_refused(leader: Broker, topic: Topic, data: bytes | None, error: int 
 def test_acks_0_has_no_reply(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     leader.send(produce_request(topic, batch(b"v"), acks=0), leader.version_of(ProduceRequest))
     leader.expect_silence(SILENCE_S)
-    cluster.eventually("the record to be read", lambda: leader.end_offset(topic) == 1)
+    cluster.eventually("an end offset of 1", lambda: leader.end_offset(topic) == 1)
 
 
 @clause("PRD-2")
@@ -65,11 +65,11 @@ def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic)
 @pytest.mark.parametrize("acks", [2, -2, 1000])
 def test_other_acks_are_refused(leader: Broker, topic: Topic, acks: int) -> None:
     expect("error code", ErrorCode.INVALID_REQUIRED_ACKS, leader.produce(topic, batch(b"v"), acks=acks).error_code)
-    expect("end offset after the refusal", 0, leader.end_offset(topic))
+    expect("end offset after the error", 0, leader.end_offset(topic))
 
 
 @clause("PRD-4")
-@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", one_more))
+@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", increment))
 @sweep(ProduceRequest, 3, 12)
 def test_offsets_are_given_without_gaps(leader: Broker, topic: Topic, version: int) -> None:
     for base_offset in (0, 2, 4):
@@ -111,7 +111,7 @@ def test_only_the_leader_takes_records(cluster: Cluster, topic: Topic, acks: int
 
 
 @clause("PRD-7")
-@defect(Request(ProduceRequest, RECORDS, with_right_checksum))
+@defect(Request(ProduceRequest, RECORDS, fix_checksum))
 def test_a_wrong_checksum_is_refused(leader: Broker, topic: Topic) -> None:
     good = batch(b"value")
     assert_refused(leader, topic, good[:-1] + bytes([good[-1] ^ 1]), ErrorCode.CORRUPT_MESSAGE)
@@ -175,13 +175,13 @@ def test_a_batch_beyond_the_limit_is_refused(cluster: Cluster) -> None:
 @clause("PRD-16")
 @defect(
     Request(CreateTopicsRequest, "topics.configs", ()),
-    Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", one_more),
+    Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", increment),
 )
 def test_the_broker_puts_its_time_where_the_topic_says_so(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
     leader = cluster.leader(topic)
     answer = leader.produce(topic, batch(b"v", timestamp_ms=1000))
-    expect("the reply has a time of our days", True, answer.log_append_time_ms > NOW_MS)
+    expect("the reply has the current time", True, answer.log_append_time_ms > NOW_MS)
     record = only(tuple(records_of(leader.fetch(topic, 0).records)))
     expect("time of the stored record", answer.log_append_time_ms, record.timestamp)
 
@@ -205,8 +205,10 @@ def test_too_small_an_isr_is_refused_for_acks_all_only(cluster: Cluster) -> None
     topic = cluster.create_topic(replicas=3, configs={"min.insync.replicas": "3"})
     follower = next(node for node in cluster.target.addresses if node != topic.leader_id)
     leader = cluster.leader(topic)
-    # A busy machine may make a follower late for a moment.
-    cluster.eventually("a produce with all in sync", lambda: leader.produce(topic, batch(b"a")).error_code == 0, 15.0)
+    # On a busy machine a follower may leave the ISR for a moment.
+    cluster.eventually(
+        "a Produce with all replicas in sync", lambda: leader.produce(topic, batch(b"a")).error_code == 0, 15.0
+    )
     cluster.stop(follower)
     cluster.eventually("an ISR of two", lambda: len(cluster.isr_of(topic)) == 2, 15.0)
     cluster.eventually(
@@ -227,7 +229,7 @@ def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
     leader = cluster.leader(topic)
-    expect("error code with all awake", 0, leader.produce(topic, batch(b"a")).error_code)
+    expect("error code with all followers running", 0, leader.produce(topic, batch(b"a")).error_code)
     cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
     expect("error code", ErrorCode.REQUEST_TIMED_OUT, leader.produce(topic, batch(b"b"), timeout_ms=300).error_code)
 
@@ -239,7 +241,11 @@ def test_headers_and_nulls_are_kept(leader: Broker, topic: Topic) -> None:
     written = [(NOW_MS, None, b"", headers), (NOW_MS, b"", None, ())]
     expect("error code", 0, leader.produce(topic, build_batch(written)).error_code)
     read = records_of(leader.fetch(topic, 0).records)
-    expect("records", True, [(each.timestamp, each.key, each.value, tuple(each.headers)) for each in read] == written)
+    expect(
+        "records",
+        True,
+        [(record.timestamp, record.key, record.value, tuple(record.headers)) for record in read] == written,
+    )
 
 
 @clause("PRD-20")
@@ -250,19 +256,23 @@ def test_one_bad_partition_fails_alone(leader: Broker, topic: Topic) -> None:
     data = tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in (topic.partition, 1000))
     topics = (TopicProduceData(name=topic.name, partition_data=data),)
     reply = leader.call(ProduceRequest(acks=-1, timeout_ms=4000, topic_data=topics))
-    answers = {each.index: each.error_code for each in only(reply.responses).partition_responses}
+    answers = {partition.index: partition.error_code for partition in only(reply.responses).partition_responses}
     expect("error codes", True, answers == {topic.partition: 0, 1000: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-    expect("end offset of the good partition", 1, leader.end_offset(topic))
+    expect("end offset of the existing partition", 1, leader.end_offset(topic))
 
 
 @clause("PRD-23")
-@defect(Reply(FetchRequest, "responses.partitions.records", with_the_clients_epoch))
+@defect(Reply(FetchRequest, "responses.partitions.records", restore_client_epoch))
 def test_the_leader_stamps_offset_and_epoch(leader: Broker, topic: Topic) -> None:
     for _ in range(2):
         leader.produce(topic, batch(b"v", partition_leader_epoch=99))
     headers = [header for _, header in batch_headers(leader.fetch(topic, 0).records or b"")]
     expect("base offsets", True, [header.base_offset for header in headers] == [0, 1])
-    expect("leader epochs are the leader's", True, all(header.partition_leader_epoch != 99 for header in headers))
+    expect(
+        "leader epochs are not those of the client",
+        True,
+        all(header.partition_leader_epoch != 99 for header in headers),
+    )
 
 
 @clause("PRD-22")

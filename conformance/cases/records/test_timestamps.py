@@ -1,4 +1,4 @@
-"""Times of records: the client's or the broker's, how far apart, and what the reply says of them."""
+"""Timestamps of records: CreateTime and LogAppendTime, their limits, and the fields of the reply."""
 
 import struct
 import time
@@ -8,7 +8,7 @@ import pytest
 from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.clause import CODECS, clause, era, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, defect, forgives, one_more
+from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
@@ -29,14 +29,18 @@ def now_ms() -> int:
 
 @clause("PRD-15")
 @pytest.mark.parametrize("days", [-2, 2])
-@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.INVALID_TIMESTAMP)))
+@defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.INVALID_TIMESTAMP)))
 def test_a_time_too_far_from_the_brokers_is_refused(cluster: Cluster, days: int) -> None:
     limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
     topic = cluster.create_topic(configs=limits)
     leader = cluster.leader(topic)
     answer = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
     expect("error code", ErrorCode.INVALID_TIMESTAMP, answer.error_code)
-    expect("error code of a time within", 0, leader.produce(topic, batch(b"v", timestamp_ms=now_ms())).error_code)
+    expect(
+        "error code of a time within the limits",
+        0,
+        leader.produce(topic, batch(b"v", timestamp_ms=now_ms())).error_code,
+    )
     expect("end offset", 1, leader.end_offset(topic))
 
 
@@ -59,33 +63,33 @@ def test_the_brokers_time_replaces_every_records(cluster: Cluster, codec: Compre
     records = [(NOW_MS + 1000 * number, b"k", b"v", ()) for number in range(3)]
     answer = leader.produce(topic, build_batch(records, compression=codec))
     read = records_of(leader.fetch(topic, 0).records)
-    expect("times of the records", True, [each.timestamp for each in read] == [answer.log_append_time_ms] * 3)
+    expect("times of the records", True, [record.timestamp for record in read] == [answer.log_append_time_ms] * 3)
 
 
 @clause("LST-17")
-@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", one_more))
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
 def test_times_of_the_broker_are_looked_up_as_any(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs=APPEND_TIME)
     leader = cluster.leader(topic)
     stored = leader.produce(topic, batch(b"a", b"b", timestamp_ms=NOW_MS)).log_append_time_ms
-    for asked, offset in ((NOW_MS, 0), (stored, 0), (stored + 1, NONE)):
-        expect(f"offset for {asked - stored} from the append", offset, leader.list_offset(topic, asked).offset)
+    for requested, offset in ((NOW_MS, 0), (stored, 0), (stored + 1, NONE)):
+        expect(f"offset for {requested - stored} from the append", offset, leader.list_offset(topic, requested).offset)
 
 
 @clause("PRD-28")
 @pytest.mark.parametrize("order", [(1, 3, 2), (3, 1, 2)])
 @defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[:35] + struct.pack(">q", 7) + data[43:]))
 def test_a_batch_tells_its_largest_time(leader: Broker, topic: Topic, order: tuple[int, ...]) -> None:
-    leader.produce(topic, build_batch([(NOW_MS + each, b"k", b"v", ()) for each in order]))
+    leader.produce(topic, build_batch([(NOW_MS + delta, b"k", b"v", ()) for delta in order]))
     header = next(header for _, header in batch_headers(leader.fetch(topic, 0).records or b""))
     expect("base and largest time", (NOW_MS + order[0], NOW_MS + 3), (header.base_timestamp, header.max_timestamp))
 
 
-# -- what is refused, and how ----------------------------------------------------------------------------
+# -- rejected batches ------------------------------------------------------------------------------------
 
 
 @clause("PRD-9", "none")
-@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.INVALID_RECORD)))
+@defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.INVALID_RECORD)))
 def test_no_batch_at_all_is_refused(leader: Broker, topic: Topic) -> None:
     expect("error code", ErrorCode.INVALID_RECORD, leader.produce(topic, b"").error_code)
 
@@ -101,7 +105,11 @@ def test_the_records_at_fault_are_named(cluster: Cluster, version: int) -> None:
     records = [(NOW_MS, b"k", b"v", ()), (NOW_MS, None, b"v", ()), (NOW_MS, b"k", b"v", ()), (NOW_MS, None, b"v", ())]
     answer = cluster.leader(topic).produce(topic, build_batch(records), version=version)
     expect("error code", ErrorCode.INVALID_RECORD, answer.error_code)
-    expect("records at fault", True, [each.batch_index for each in answer.record_errors] == [1, 3])
+    expect(
+        "indexes of the invalid records",
+        True,
+        [record_error.batch_index for record_error in answer.record_errors] == [1, 3],
+    )
     expect("there is a message", True, bool(answer.error_message))
 
 
@@ -123,8 +131,8 @@ def test_who_is_refused_hears_who_leads(cluster: Cluster, version: int) -> None:
         answer = only(only(reply.responses).partition_responses)
         expect("error code", ErrorCode.NOT_LEADER_OR_FOLLOWER, answer.error_code)
         if answer.current_leader.leader_id == NONE and not reply.node_endpoints:
-            raise Unsupported("a refusal names no leader")
-        places = {each.node_id: f"{each.host}:{each.port}" for each in reply.node_endpoints}
+            raise Unsupported("the error reply has no leader")
+        places = {endpoint.node_id: f"{endpoint.host}:{endpoint.port}" for endpoint in reply.node_endpoints}
         return answer.current_leader.leader_id == topic.leader_id and places == {topic.leader_id: topic.leader}
 
     cluster.eventually("the leader and its address in the reply", hint)
@@ -148,9 +156,9 @@ def test_a_topic_with_a_codec_stores_in_it(cluster: Cluster, codec: str) -> None
 
 
 @clause("PRD-32")
-@defect(Reply(ProduceRequest, ERROR, forgives(ErrorCode.MESSAGE_TOO_LARGE)))
+@defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.MESSAGE_TOO_LARGE)))
 def test_the_limit_is_of_the_stored_batch(cluster: Cluster) -> None:
-    """Ten kilobytes of one letter are well below a thousand bytes in gzip."""
+    """The batch of 10,000 bytes is smaller than the limit of 1,000 bytes after compression."""
     topic = cluster.create_topic(configs={"max.message.bytes": "1000"})
     leader = cluster.leader(topic)
     expect(

@@ -1,4 +1,4 @@
-"""Administrators' requests with short names; they go to the controller, whose part they are."""
+"""Helpers for administrative requests, most of which are sent to the controller."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -30,25 +30,23 @@ from highwater.reference.wire.messages.topics import (
 TOPIC, BROKER = 2, 4
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 TIMEOUT_MS: Final = 10_000
-WITHOUT_DEFAULTS: Final = 4
-"""Before this version of CreateTopics -1 asks for nothing (KIP-464)."""
-
-
-CHANGES: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 49, 51})
-"""What a controller is asked for: topics, partitions, settings, elections, reassignments, quotas, SCRAM users."""
+DEFAULT_COUNTS_SINCE: Final = 4
+"""First version of CreateTopics in which -1 means the broker's default number (KIP-464)."""
+CONTROLLER_APIS: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 49, 51})
+"""API keys of changes: topics, partitions, configs, elections, reassignments, quotas, SCRAM users."""
 
 
 def controller(cluster: Cluster) -> Broker:
-    """A connection to whom Metadata names; in KRaft any broker, which passes on what it is asked (KIP-590)."""
-    if not CHANGES & cluster.advertised.keys():
-        raise Unsupported("nothing that a controller does is advertised")
+    """Return a connection to the controller of Metadata; with KRaft any broker, which forwards (KIP-590)."""
+    if not CONTROLLER_APIS & cluster.advertised.keys():
+        raise Unsupported("no API of the controller is advertised")
 
-    def look() -> int | None:
+    def poll() -> int | None:
         with cluster.connect() as broker:
             found: int = broker.call(MetadataRequest(topics=()), 1).controller_id
         return found if found in cluster.target.addresses and cluster.is_up(found) else None
 
-    return cluster.connect(cluster.target.addresses[cluster.eventually("a controller", look)])
+    return cluster.connect(cluster.target.addresses[cluster.eventually("a controller", poll)])
 
 
 def new_topic(
@@ -68,7 +66,7 @@ def new_topic(
 def create(
     cluster: Cluster, *topics: CreatableTopic, validate_only: bool = False, version: int | None = None
 ) -> dict[str, CreatableTopicResult]:
-    """Results by topic."""
+    """Create topics and return the results by name."""
     with controller(cluster) as broker:
         request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=validate_only)
         reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
@@ -76,29 +74,29 @@ def create(
 
 
 def create_error(cluster: Cluster, topic: CreatableTopic) -> int:
-    """The error code, which comes with a message that says more."""
+    """Create a topic and return the error code; an error must have a message."""
     result = create(cluster, topic)[topic.name]
     if result.error_code:
         expect("there is an error message", True, bool(result.error_message))
     return result.error_code
 
 
-def described(
+def describe_configs(
     broker: Broker, name: str, keys: Sequence[str] | None = None, *, kind: int = TOPIC, version: int | None = None,
     **fields: Any,
 ) -> DescribeConfigsResult:  # fmt: skip
-    asked = DescribeConfigsResource(
+    resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None if keys is None else tuple(keys)
     )
     result: DescribeConfigsResult = only(
-        broker.call(DescribeConfigsRequest(resources=(asked,), **fields), version).results
+        broker.call(DescribeConfigsRequest(resources=(resource,), **fields), version).results
     )
     return result
 
 
 def config(broker: Broker, name: str, key: str, **fields: Any) -> DescribeConfigsResourceResult:
-    """One setting of a topic."""
-    result = described(broker, name, [key], **fields)
+    """Describe one config of a topic."""
+    result = describe_configs(broker, name, [key], **fields)
     expect("error code of DescribeConfigs", 0, result.error_code)
     return only(result.configs)
 
@@ -107,7 +105,7 @@ def replace_configs(
     broker: Broker, name: str, settings: dict[str, str | None], *, kind: int = TOPIC, validate_only: bool = False,
     version: int | None = None,
 ) -> int:  # fmt: skip
-    """The error code of AlterConfigs."""
+    """Replace all configs with AlterConfigs and return the error code."""
     configs = tuple(AlterableConfig(name=key, value=value) for key, value in settings.items())
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = AlterConfigsRequest(resources=(resource,), validate_only=validate_only)
@@ -116,10 +114,10 @@ def replace_configs(
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
-"""Setting, operation, value."""
+"""Config name, operation, value."""
 
 
-def changed_resource(name: str, *changes: Change, kind: int = TOPIC) -> IncrementalAlterConfigsResource:
+def config_changes(name: str, *changes: Change, kind: int = TOPIC) -> IncrementalAlterConfigsResource:
     configs = tuple(
         IncrementalAlterableConfig(name=key, config_operation=operation, value=value)
         for key, operation, value in changes
@@ -131,15 +129,14 @@ def change_configs(
     broker: Broker, name: str, *changes: Change, kind: int = TOPIC, validate_only: bool = False,
     version: int | None = None,
 ) -> int:  # fmt: skip
-    """The error code of IncrementalAlterConfigs."""
+    """Change configs with IncrementalAlterConfigs and return the error code."""
     request = IncrementalAlterConfigsRequest(
-        resources=(changed_resource(name, *changes, kind=kind),), validate_only=validate_only
+        resources=(config_changes(name, *changes, kind=kind),), validate_only=validate_only
     )
     return int(only(broker.call(request, version).responses).error_code)
 
 
-# --------------------------------------------------------------------------------------------------
-# Which levels of its features a cluster has finalised (KIP-584): some clauses hold from a level on.
+# -- finalised feature levels (KIP-584) ----------------------------------------------------------------
 
 
 FEATURES_SINCE: Final = 3
@@ -147,7 +144,7 @@ NAMED: Final = ApiVersionsRequest(client_software_name="highwater", client_softw
 
 
 def features(broker: Broker, version: int | None = None) -> ApiVersionsResponse:
-    """`Unsupported` where ApiVersions tells of none."""
+    """Return a reply of ApiVersions with features; raises Unsupported if the version has none."""
     reply: ApiVersionsResponse = broker.call(
         NAMED, broker.version_of(ApiVersionsRequest, FEATURES_SINCE) if version is None else version
     )
@@ -155,7 +152,7 @@ def features(broker: Broker, version: int | None = None) -> ApiVersionsResponse:
 
 
 def need_feature(broker: Broker, name: str, level: int) -> None:
-    """`Unsupported` unless the cluster has finalised this level."""
-    found = {each.name: each.max_version_level for each in features(broker).finalized_features}.get(name, 0)
+    """Raise Unsupported unless the finalised level of the feature is at least `level`."""
+    found = {feature.name: feature.max_version_level for feature in features(broker).finalized_features}.get(name, 0)
     if found < level:
-        raise Unsupported(f"{name} {level} is not finalised, but {found}")
+        raise Unsupported(f"the case needs {name} {level}, the finalised level is {found}")

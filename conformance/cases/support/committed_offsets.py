@@ -1,4 +1,4 @@
-"""Offsets of a group, committed and read back one partition at a time."""
+"""Helpers that commit and read the offset of one partition of a group."""
 
 from typing import Any, Final
 
@@ -31,8 +31,8 @@ def commit(
     return int(only(only(broker.call(request, version).topics).partitions).error_code)
 
 
-def committed(broker: Broker, group: str, topic: Topic | None, version: int | None = None, **fields: Any) -> Any:
-    """The topics of the reply; None asks for all."""
+def committed_topics(broker: Broker, group: str, topic: Topic | None, version: int | None = None, **fields: Any) -> Any:
+    """Return the topics of an OffsetFetch reply; None requests all topics."""
     chosen = broker.version_of(OffsetFetchRequest) if version is None else version
     indexes = (topic.partition,) if topic else ()
     if chosen >= MANY_GROUPS:
@@ -44,5 +44,5 @@ def committed(broker: Broker, group: str, topic: Topic | None, version: int | No
 
 
 def committed_offset(broker: Broker, group: str, topic: Topic) -> int:
-    """-1 for none."""
-    return int(only(only(committed(broker, group, topic)).partitions).committed_offset)
+    """Return the committed offset, -1 for none."""
+    return int(only(only(committed_topics(broker, group, topic)).partitions).committed_offset)

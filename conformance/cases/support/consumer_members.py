@@ -1,4 +1,4 @@
-"""Members of a consumer group by hand (KIP-848): every heartbeat says what it owns and hears what it may have."""
+"""Members of a consumer group (KIP-848), which report their partitions and get assignments by heartbeat."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from highwater.reference.wire.messages.consumer_groups import (
 )
 from highwater.reference.wire.messages.metadata import MetadataRequest
 
-JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
+JOIN, LEAVE, LEAVE_TEMPORARILY = 0, -1, -2
 REBALANCE_TIMEOUT_MS = 60_000
 Parts = set[tuple[bytes, int]]
 
 
 def topic_id(broker: Broker, topic: Topic) -> bytes:
-    """`Unsupported` where topics have no ids."""
+    """Return the topic id; raises Unsupported if topics have no ids."""
     found = only(broker.metadata(topic.name, version=broker.version_of(MetadataRequest, 10)).topics)
     return bytes(found.topic_id)
 
 
 class ConsumerGroup:
-    """Makes members of one group."""
+    """Creates members of one group."""
 
     def __init__(self, cluster: Cluster, *topics: Topic) -> None:
         self.cluster, self.topics, self.name = cluster, topics, cluster.group()
@@ -38,7 +38,7 @@ class ConsumerGroup:
         self._count += 1
         return ConsumerMember(self, self.connect(), f"{self.name}-member-{self._count}")
 
-    def joined(self, **fields: Any) -> "ConsumerMember":
+    def joined_member(self, **fields: Any) -> "ConsumerMember":
         member = self.member()
         expect("error code of the join", 0, member.join(**fields).error_code)
         return member
@@ -49,7 +49,7 @@ class ConsumerGroup:
 
 
 class ConsumerMember:
-    """`owned` is what it says that it has, and `assigned` what it was last told."""
+    """A member; `owned` are the partitions that it last reported, `assigned` its last assignment."""
 
     def __init__(self, group: ConsumerGroup, broker: Broker, member_id: str) -> None:
         self.group, self.broker, self.member_id = group, broker, member_id
@@ -58,16 +58,16 @@ class ConsumerMember:
         self.owned: Parts = set()
 
     def heartbeat(self, version: int | None = None, **fields: Any) -> Any:
-        """One heartbeat; epoch and assignment of an answer without error are taken over."""
-        named = {"group_id": self.group.name, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
-        reply = self.broker.call(ConsumerGroupHeartbeatRequest(**named), version)
+        """Send a heartbeat; a reply without error updates epoch and assignment."""
+        fields = {"group_id": self.group.name, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
+        reply = self.broker.call(ConsumerGroupHeartbeatRequest(**fields), version)
         if not reply.error_code:
             self.epoch = reply.member_epoch
             if reply.assignment is not None:
                 self.assigned = {
-                    (bytes(each.topic_id), number)
-                    for each in reply.assignment.topic_partitions
-                    for number in each.partitions
+                    (bytes(topic.topic_id), number)
+                    for topic in reply.assignment.topic_partitions
+                    for number in topic.partitions
                 }
         return reply
 
@@ -80,16 +80,16 @@ class ConsumerMember:
         }
         return self.heartbeat(version, **{**whole, **fields})
 
-    def own(self, parts: Parts) -> Any:
-        """Say that it has exactly these."""
+    def report_owned(self, parts: Parts) -> Any:
+        """Send a heartbeat that reports exactly these partitions as owned."""
         self.owned = set(parts)
         topics = sorted({topic for topic, _ in parts})
-        said = tuple(
+        owned_topics = tuple(
             HeartbeatTopicPartitions(topic_id=topic, partitions=tuple(sorted(n for t, n in parts if t == topic)))
             for topic in topics
         )
-        return self.heartbeat(topic_partitions=said)
+        return self.heartbeat(topic_partitions=owned_topics)
 
-    def settle(self) -> None:
-        """Take what was assigned, and give up what was not."""
-        expect("error code of a heartbeat", 0, self.own(self.assigned).error_code)
+    def reconcile(self) -> None:
+        """Report exactly the assigned partitions as owned."""
+        expect("error code of a heartbeat", 0, self.report_owned(self.assigned).error_code)

@@ -1,6 +1,6 @@
-"""For each key a request that any broker can answer and that changes nothing, in every version.
+"""For each API key a request that any broker can answer in every version and that changes nothing.
 
-Left out: what a controller tells brokers, what would harm a live cluster, and Produce and Fetch before record batches.
+Requests between controller and brokers, requests that could harm a live cluster, and message sets are left out.
 """
 
 from typing import Any, Final

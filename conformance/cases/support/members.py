@@ -1,4 +1,4 @@
-"""Group members by hand: each has a connection of its own, because a parked Join or Sync blocks it."""
+"""Members of a classic group; each has a connection, because a delayed JoinGroup or SyncGroup blocks it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ LEAVE_IN_BATCHES = 3
 
 
 class GroupDriver:
-    """Makes members of one group; knows nothing that the wire did not tell."""
+    """Creates members of one group; its state comes from replies only."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self.cluster, self.group = cluster, group
@@ -46,7 +46,7 @@ class GroupDriver:
         )  # fmt: skip
 
     def send_join(self, member_id: str = "", broker: Broker | None = None, **fields: Any) -> "Member":
-        """Ask to join, with a member id where one is required, and do not wait for the rebalance."""
+        """Send JoinGroup without waiting for the reply; from version 4 on, get a member id first."""
         broker = broker or self.connect()
         version = broker.version_of(JoinGroupRequest)
         if not member_id and not fields.get("instance") and version >= 4:
@@ -62,16 +62,16 @@ class GroupDriver:
         return member, member.receive_join()
 
     def stable_member(self, **fields: Any) -> "Member":
-        """The only member of a stable group."""
+        """Create the only member of a stable group."""
         member, reply = self.join(**fields)
         expect("error code of the join", 0, reply.error_code)
         expect("error code of the sync", 0, member.sync({member.member_id: b"a"}).error_code)
         return member
 
-    def two_joined(
+    def joined_pair(
         self, first_protocols: tuple[str, ...] = RANGE, second_protocols: tuple[str, ...] = RANGE, **fields: Any
     ) -> "tuple[Member, Member]":
-        """Two members of one generation that has no assignment yet."""
+        """Create two members of a generation that has no assignment yet."""
         first = self.stable_member(protocols=first_protocols, **fields)
         second = self.send_join(protocols=second_protocols, **fields)
         first.await_rebalance()
@@ -81,8 +81,8 @@ class GroupDriver:
         return first, second
 
     def stable_pair(self, **fields: Any) -> "tuple[Member, Member]":
-        """Leader and follower of a stable group, each with its role as assignment."""
-        first, second = self.two_joined(**fields)
+        """Create leader and follower of a stable group, each with its role as assignment."""
+        first, second = self.joined_pair(**fields)
         leader, follower = (first, second) if first.is_leader else (second, first)
         leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
         expect("assignment of the follower", b"follower", follower.sync().assignment)
@@ -98,6 +98,8 @@ class GroupDriver:
 
 
 class Member:
+    """A member of a classic group with a connection to the coordinator."""
+
     def __init__(
         self, driver: GroupDriver, broker: Broker, member_id: str, generation: int = -1, *,
         instance: str | None = None, fields: Mapping[str, Any] | None = None,
@@ -112,7 +114,7 @@ class Member:
         return bool(self.reply.leader == self.member_id)
 
     def receive_join(self) -> Any:
-        """The answer to the join that is under way."""
+        """Return the reply to the pending JoinGroup, and take its generation and member id."""
         self.reply = self.broker.receive(
             api_of(JoinGroupRequest), self.broker.version_of(JoinGroupRequest), self.pending, JOIN_TIMEOUT_S
         )
@@ -121,7 +123,7 @@ class Member:
         return self.reply
 
     def send_rejoin(self, **changed: Any) -> None:
-        """Ask to join again, with other fields if it likes, and do not wait for the rebalance."""
+        """Send JoinGroup again, with changed fields, without waiting for the reply."""
         self._fields.update(changed)
         self.pending = self.broker.send(
             self._driver.join_request(self.member_id, **self._fields), self.broker.version_of(JoinGroupRequest)
@@ -166,7 +168,7 @@ class Member:
         return int(self.broker.call(request).error_code)
 
     def await_rebalance(self) -> None:
-        """Until a heartbeat tells of one: what was sent on another connection may not have arrived."""
+        """Wait until a heartbeat reports the rebalance, which a request on another connection has started."""
         self._driver.cluster.eventually(
             "REBALANCE_IN_PROGRESS", lambda: self.heartbeat_error() == ErrorCode.REBALANCE_IN_PROGRESS
         )
@@ -176,6 +178,6 @@ class Member:
         if version < LEAVE_IN_BATCHES:
             old = LeaveGroupRequest(group_id=self._driver.group, member_id=self.member_id)
             return int(self.broker.call(old, version).error_code)
-        who = MemberIdentity(member_id=self.member_id, group_instance_id=self._instance)
-        reply = self.broker.call(LeaveGroupRequest(group_id=self._driver.group, members=(who,)), version)
+        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self._instance)
+        reply = self.broker.call(LeaveGroupRequest(group_id=self._driver.group, members=(identity,)), version)
         return int(reply.error_code or only(reply.members).error_code)

@@ -1,4 +1,4 @@
-"""Producers by hand: an id, an epoch, and whatever sequence a case likes."""
+"""Idempotent producers whose sequence numbers a case chooses."""
 
 import time
 from dataclasses import dataclass
@@ -11,26 +11,25 @@ from highwater.reference.wire.messages.produce import PartitionProduceResponse
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 
 LAST_SEQUENCE: Final = (1 << 31) - 1
-"""The one before 0."""
+"""Sequence numbers continue at 0 after this one."""
 NOT_READY: Final = (14, 15, 51)
-"""The coordinator loads, is not there yet, or still ends the transaction before."""
-
-"""Told for a moment by the one that has just been named as coordinator."""
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and CONCURRENT_TRANSACTIONS."""
 
 
 def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = None, **fields: Any) -> Any:
-    """The reply, once the coordinator is ready; null is the transactional id of a merely idempotent producer."""
+    """Send InitProducerId until the coordinator is ready; without a transactional id for an idempotent producer."""
     request = InitProducerIdRequest(**{"transactional_id": None, "transaction_timeout_ms": 60_000, **fields})
 
-    def ask() -> Any:
+    def send_request() -> Any:
         reply = broker.call(request, version)
+        # A broker returns NOT_COORDINATOR for a moment after FindCoordinator has named it.
         return None if reply.error_code in (*NOT_READY, ErrorCode.NOT_COORDINATOR) else reply
 
-    return cluster.eventually("InitProducerId to be ready", ask, 15.0)
+    return cluster.eventually("InitProducerId to be ready", send_request, 15.0)
 
 
 def sequenced(producer_id: int, epoch: int, sequence: int, *values: bytes, transactional: bool = False) -> bytes:
-    """A batch of now: by its time a broker may forget the producer, when it starts for one."""
+    """Build a batch with the current time; a restarted broker may expire producers whose batches are old."""
     return batch(
         *values, timestamp_ms=int(time.time() * 1000), producer_id=producer_id, producer_epoch=epoch,
         base_sequence=sequence, transactional=transactional,
@@ -39,7 +38,7 @@ def sequenced(producer_id: int, epoch: int, sequence: int, *values: bytes, trans
 
 @dataclass(slots=True)
 class IdempotentProducer:
-    """Writes batches of one or more records to one partition."""
+    """A producer of batches for one partition."""
 
     broker: Broker
     topic: Topic
@@ -47,7 +46,7 @@ class IdempotentProducer:
     epoch: int = 0
 
     @classmethod
-    def fresh(cls, cluster: Cluster, topic: Topic) -> "IdempotentProducer":
+    def create(cls, cluster: Cluster, topic: Topic) -> "IdempotentProducer":
         broker = cluster.leader(topic)
         reply = init_producer_id(cluster, broker)
         expect("error code of InitProducerId", 0, reply.error_code)
@@ -59,8 +58,8 @@ class IdempotentProducer:
         records = sequenced(self.producer_id, self.epoch, sequence, *[b"v"] * count)
         return self.broker.produce(topic or self.topic, records, version=version)
 
-    def sent(self, sequence: int, count: int = 1, *, version: int | None = None) -> int:
-        """The base offset of a batch that must be taken."""
+    def send_accepted(self, sequence: int, count: int = 1, *, version: int | None = None) -> int:
+        """Send a batch that must be accepted, and return its base offset."""
         answer = self.send(sequence, count, version=version)
         expect(f"error code of sequence {sequence}", 0, answer.error_code)
         return answer.base_offset

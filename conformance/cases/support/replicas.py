@@ -1,4 +1,4 @@
-"""A replicated partition while brokers come and go: what was acknowledged, what each replica shows, who is in sync."""
+"""Helpers for cases about replication: in-sync replicas, failover, and the records of each replica."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ FOLLOWERS_SERVE_SINCE = 11
 FAILOVER_S = 30.0
 
 
-def replicated(cluster: Cluster, **configs: str) -> Topic:
-    """Three replicas, all in sync."""
+def create_replicated_topic(cluster: Cluster, **configs: str) -> Topic:
+    """Create a topic with three replicas and wait until all are in sync."""
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3, configs=configs or None)
     await_isr(cluster, topic, 3)
@@ -27,8 +27,8 @@ def followers(cluster: Cluster, topic: Topic) -> list[int]:
     return [node for node in cluster.target.addresses if node != topic.leader_id]
 
 
-def acknowledged(cluster: Cluster, topic: Topic, *values: bytes) -> None:
-    """Each value a batch of its own, until all replicas in sync have it."""
+def produce_acknowledged(cluster: Cluster, topic: Topic, *values: bytes) -> None:
+    """Produce each value in a separate batch with acks=all, again until it is acknowledged."""
     leader = cluster.leader(topic)
     for value in values:
 
@@ -39,13 +39,13 @@ def acknowledged(cluster: Cluster, topic: Topic, *values: bytes) -> None:
 
 
 def fail_over(cluster: Cluster, topic: Topic, *, kill: bool = False) -> Topic:
-    """The topic under its next leader."""
+    """Stop or kill the leader, and return the topic with its next leader."""
     (cluster.kill if kill else cluster.stop)(topic.leader_id)
-    return cluster.topic(topic.name, than_leader=topic.leader_id, timeout_s=FAILOVER_S)
+    return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
 
 
 def log_of(broker: Broker, topic: Topic) -> list[Record]:
-    """Every record up to the high watermark."""
+    """Read all records up to the high watermark."""
     found, offset = list[Record](), 0
     while True:
         records = records_of(broker.fetch(topic, offset).records)
@@ -60,7 +60,7 @@ def values_at(broker: Broker, topic: Topic) -> list[bytes | None]:
 
 
 def replica_shows(cluster: Cluster, topic: Topic, node: int, values: Sequence[bytes | None]) -> bool:
-    """That broker, leader or follower, shows exactly these."""
+    """Return whether a consumer reads exactly these values from that replica, leader or follower."""
     with cluster.connect(cluster.target.addresses[node]) as broker:
         answer = broker.fetch(topic, 0, version=broker.version_of(FetchRequest, FOLLOWERS_SERVE_SINCE))
         return answer.error_code == 0 and values_at(broker, topic) == list(values)

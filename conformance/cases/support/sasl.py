@@ -1,4 +1,4 @@
-"""The client's side of SASL by hand: PLAIN (RFC 4616) and SCRAM (RFC 5802), with every chance to do it wrong."""
+"""The client side of SASL PLAIN (RFC 4616) and SCRAM (RFC 5802), which can also send wrong messages."""
 
 import base64
 import hashlib
@@ -19,17 +19,17 @@ HANDSHAKE_WITH_FRAMES: Final = 1
 
 
 def listener(cluster: Cluster, mechanism: str = "") -> SaslListener:
-    """`Unsupported` where nobody has to log in, or not by this mechanism."""
+    """Return the SASL listener; raises Unsupported if there is none or it lacks the mechanism."""
     found = cluster.target.sasl
     if found is None:
-        raise Unsupported("the target has no listener that asks for a login")
+        raise Unsupported("the target has no listener that requires a login")
     if mechanism and mechanism not in found.mechanisms:
-        raise Unsupported(f"the target has no {mechanism}")
+        raise Unsupported(f"the target does not support {mechanism}")
     return found
 
 
-def stranger(cluster: Cluster, mechanism: str = "") -> Broker:
-    """A connection that has not logged in, to somebody who is there."""
+def unauthenticated_connection(cluster: Cluster, mechanism: str = "") -> Broker:
+    """Connect to the SASL listener without login, and check that ApiVersions is answered."""
     broker = cluster.connect(listener(cluster, mechanism).address)
     expect("error code of ApiVersions", 0, broker.exchange(ApiVersionsRequest(), 0).error_code)
     return broker
@@ -39,9 +39,9 @@ def handshake(broker: Broker, mechanism: str, version: int = HANDSHAKE_WITH_FRAM
     return broker.call(SaslHandshakeRequest(mechanism=mechanism), version)
 
 
-def started(cluster: Cluster, mechanism: str) -> Broker:
-    """A connection with the mechanism agreed on."""
-    broker = stranger(cluster, mechanism)
+def start_handshake(cluster: Cluster, mechanism: str) -> Broker:
+    """Return a connection after a successful SaslHandshake."""
+    broker = unauthenticated_connection(cluster, mechanism)
     expect("error code of SaslHandshake", 0, handshake(broker, mechanism).error_code)
     return broker
 
@@ -56,7 +56,7 @@ def plain(user: str, password: str, authorisation: str = "") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What the server says first."""
+    """Fields of the first server message of SCRAM."""
 
     nonce: str
     salt: bytes
@@ -64,7 +64,7 @@ class Challenge:
 
     @classmethod
     def read(cls, message: bytes) -> "Challenge":
-        """TargetFailure for anything else than `r=...,s=...,i=...`."""
+        """Parse `r=...,s=...,i=...`; raises TargetFailure for anything else."""
         try:
             found = attributes(message)
             return cls(found["r"], base64.b64decode(found["s"], validate=True), int(found["i"]))
@@ -73,12 +73,12 @@ class Challenge:
 
 
 def attributes(message: bytes) -> dict[str, str]:
-    """Raises ValueError for anything else than `v=...` and the like."""
+    """Parse comma-separated `name=value` pairs; raises ValueError."""
     return dict(part.split("=", 1) for part in message.decode().split(","))
 
 
 class Scram:
-    """One exchange: `first`, then `final` upon the challenge, then `proves` of the server's last word."""
+    """One SCRAM exchange: send `first`, send `final` for the challenge, check the last reply with `verifies_server`."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str = "") -> None:
         self._hash, self._password = HASHES[mechanism], password
@@ -90,19 +90,19 @@ class Scram:
         return f"n,,{self._first}".encode()
 
     def final(self, challenge: bytes, *, nonce: str | None = None) -> bytes:
-        """With the nonce of the challenge, or another one that is signed just as well."""
-        said = Challenge.read(challenge)
-        self._salted = salted_password(self._hash, self._password, said.salt, said.iterations)
+        """Return the final client message, with the nonce of the challenge or another one and a valid proof."""
+        server_first = Challenge.read(challenge)
+        self._salted = salted_password(self._hash, self._password, server_first.salt, server_first.iterations)
         client_key = hmac.digest(self._salted, b"Client Key", self._hash)
-        without_proof = f"c=biws,r={said.nonce if nonce is None else nonce}"
+        without_proof = f"c=biws,r={server_first.nonce if nonce is None else nonce}"
         self._transcript = f"{self._first},{challenge.decode()},{without_proof}".encode()
         stored_key = hashlib.new(self._hash, client_key).digest()
         signature = hmac.digest(stored_key, self._transcript, self._hash)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
-    def proves(self, last: bytes) -> bool:
-        """Whether the server has shown that it knows the user as well."""
+    def verifies_server(self, last: bytes) -> bool:
+        """Return whether the server signature is valid."""
         server_key = hmac.digest(self._salted, b"Server Key", self._hash)
         expected = base64.b64encode(hmac.digest(server_key, self._transcript, self._hash)).decode()
         return last == f"v={expected}".encode()

@@ -1,4 +1,4 @@
-"""One transactional id by hand: its coordinator, its producer id and epoch, and what may be asked in its name."""
+"""A transactional producer built from single requests, and helpers that read what isolation levels return."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,15 +28,20 @@ COMMIT, ABORT = True, False
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 BATCHED_COORDINATORS: Final = 4
 ONE_GROUP: Final = 7
-CLASSIC: Final = {ProduceRequest: 11, AddPartitionsToTxnRequest: 3, EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
-"""The newest versions of a client that takes partitions into its transaction itself (before KIP-890's second part)."""
+CLASSIC_VERSIONS: Final = {
+    ProduceRequest: 11,
+    AddPartitionsToTxnRequest: 3,
+    EndTxnRequest: 4,
+    TxnOffsetCommitRequest: 4,
+}
+"""The newest versions for transaction.version below 2, where clients add partitions themselves (KIP-890)."""
 NEW_PRODUCE: Final = 12
 NEW_END: Final = 5
 NEW_OFFSETS: Final = 5
 
 
 class Transactional:
-    """Asks again while the transaction before is still being ended, which Kafka calls CONCURRENT_TRANSACTIONS."""
+    """A transactional producer; requests are repeated while the previous transaction is still completing."""
 
     def __init__(self, cluster: Cluster, transactional_id: str = "", *, timeout_ms: int = 60_000) -> None:
         self._cluster, self.timeout_ms = cluster, timeout_ms
@@ -45,33 +50,33 @@ class Transactional:
         self.producer_id, self.epoch = -1, -1
 
     @classmethod
-    def ready(cls, cluster: Cluster, **fields: Any) -> "Transactional":
+    def initialize(cls, cluster: Cluster, **fields: Any) -> "Transactional":
         found = cls(cluster, **fields)
         expect("error code of InitProducerId", 0, found.init().error_code)
         return found
 
     def init(self, version: int | None = None, **fields: Any) -> Any:
-        """The reply; its id and epoch are used from now on, unless it is an error."""
+        """Send InitProducerId and return the reply; id and epoch are taken unless it is an error."""
         named = {"transactional_id": self.id, "transaction_timeout_ms": self.timeout_ms, **fields}
         reply = init_producer_id(self._cluster, self.coordinator, version, **named)
         if not reply.error_code:
             self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         return reply
 
-    def _patiently(self, what: str, ask: Any) -> Any:
+    def _retry_until_ready(self, what: str, send_request: Any) -> Any:
         def once() -> Any:
-            reply, error = ask()
+            reply, error = send_request()
             return None if error in NOT_READY else (reply, error)
 
         return self._cluster.eventually(f"{what} to be possible", once, 15.0)
 
     def _version(self, request: type[Any], broker: Broker | None = None) -> int:
-        return min((broker or self.coordinator).version_of(request), CLASSIC[request])
+        return min((broker or self.coordinator).version_of(request), CLASSIC_VERSIONS[request])
 
-    # -- inside of the transaction ---------------------------------------------------------------------
+    # -- requests of a transaction ---------------------------------------------------------------------
 
     def add(self, *topics: Topic, version: int | None = None) -> dict[str, int]:
-        """Error codes by topic."""
+        """Send AddPartitionsToTxn and return the error codes by topic."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.id, v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
@@ -81,7 +86,7 @@ class Transactional:
         )  # fmt: skip
         chosen = self._version(AddPartitionsToTxnRequest) if version is None else version
 
-        def ask() -> tuple[dict[str, int], int]:
+        def send_request() -> tuple[dict[str, int], int]:
             reply = self.coordinator.call(request, chosen)
             found = {
                 topic.name: only(topic.results_by_partition).partition_error_code
@@ -89,18 +94,18 @@ class Transactional:
             }
             return found, max(found.values(), default=0)
 
-        found: dict[str, int] = self._patiently("AddPartitionsToTxn", ask)[0]
+        found: dict[str, int] = self._retry_until_ready("AddPartitionsToTxn", send_request)[0]
         return found
 
     def begin(self, *topics: Topic) -> None:
-        """Take partitions in, as a client must before it writes to them."""
+        """Add partitions to the transaction, as clients must before they write to them."""
         expect("error codes of AddPartitionsToTxn", True, self.add(*topics) == {topic.name: 0 for topic in topics})
 
     def produce(
         self, topic: Topic, sequence: int, *values: bytes, version: int | None = None, transactional: bool = True,
         transactional_id: str | None = "",
     ) -> PartitionProduceResponse:  # fmt: skip
-        """In a classic version unless another is named; `transactional` is the batch's own mark."""
+        """Send a batch, by default in a classic version; `transactional` is the attribute of the batch."""
         written = values or (b"v",)
         records = sequenced(self.producer_id, self.epoch, sequence, *written, transactional=transactional)
         named = self.id if transactional_id == "" else transactional_id
@@ -108,15 +113,15 @@ class Transactional:
         with self._cluster.connect(topic.leader) as leader:
             chosen = self._version(ProduceRequest, leader) if version is None else version
 
-            def ask() -> tuple[PartitionProduceResponse, int]:
+            def send_request() -> tuple[PartitionProduceResponse, int]:
                 answer = only(only(leader.call(request, chosen).responses).partition_responses)
                 return answer, answer.error_code
 
-            answer: PartitionProduceResponse = self._patiently("Produce", ask)[0]
+            answer: PartitionProduceResponse = self._retry_until_ready("Produce", send_request)[0]
         return answer
 
     def write(self, topic: Topic, sequence: int, *values: bytes, version: int | None = None) -> int:
-        """The base offset of a batch that must be taken."""
+        """Send a batch that must be accepted, and return its base offset."""
         answer = self.produce(topic, sequence, *values, version=version)
         expect("error code of Produce", 0, answer.error_code)
         return answer.base_offset
@@ -126,16 +131,16 @@ class Transactional:
             transactional_id=self.id, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
         )
 
-        def ask() -> tuple[Any, int]:
+        def send_request() -> tuple[Any, int]:
             reply = self.coordinator.call(request, version)
             return reply, reply.error_code
 
-        return int(self._patiently("AddOffsetsToTxn", ask)[1])
+        return int(self._retry_until_ready("AddOffsetsToTxn", send_request)[1])
 
     def commit_offset(
         self, group: str, topic: Topic, offset: int, *, version: int | None = None, **fields: Any
     ) -> int:  # fmt: skip
-        """TxnOffsetCommit, sent to the coordinator of the group."""
+        """Send TxnOffsetCommit to the coordinator of the group and return the error code."""
         part = TxnOffsetCommitRequestPartition(partition_index=topic.partition, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.id, group_id=group, producer_id=self.producer_id, producer_epoch=self.epoch,
@@ -144,13 +149,13 @@ class Transactional:
         with self._cluster.coordinator(group) as broker:
             chosen = self._version(TxnOffsetCommitRequest, broker) if version is None else version
 
-            def ask() -> tuple[Any, int]:
+            def send_request() -> tuple[Any, int]:
                 error = only(only(broker.call(request, chosen).topics).partitions).error_code
                 return error, error
 
-            return int(self._patiently("TxnOffsetCommit", ask)[1])
+            return int(self._retry_until_ready("TxnOffsetCommit", send_request)[1])
 
-    # -- its end -----------------------------------------------------------------------------------------
+    # -- EndTxn ------------------------------------------------------------------------------------------
 
     def end_reply(self, *, commit: bool, version: int | None = None) -> Any:
         request = EndTxnRequest(
@@ -158,14 +163,14 @@ class Transactional:
         )
         chosen = self._version(EndTxnRequest) if version is None else version
 
-        def ask() -> tuple[Any, int]:
+        def send_request() -> tuple[Any, int]:
             reply = self.coordinator.call(request, chosen)
             return reply, reply.error_code
 
-        return self._patiently("EndTxn", ask)[0]
+        return self._retry_until_ready("EndTxn", send_request)[0]
 
     def end(self, *, commit: bool, version: int | None = None) -> None:
-        """End it, and go by the epoch that the answer carries, if it does."""
+        """End the transaction; take producer id and epoch of the reply from version 5 on."""
         reply = self.end_reply(commit=commit, version=version)
         expect("error code of EndTxn", 0, reply.error_code)
         if version is not None and version >= NEW_END:
@@ -173,14 +178,14 @@ class Transactional:
 
 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> str:
-    """The address, once there is one."""
+    """Wait for the coordinator and return its address."""
 
-    def look() -> str | None:
+    def poll() -> str | None:
         with cluster.connect() as broker:
             found = find_transaction_coordinator(broker, transactional_id)
         return None if found.error_code in NOT_READY else f"{found.host}:{found.port}"
 
-    return cluster.eventually(f"a coordinator of {transactional_id}", look, 15.0)
+    return cluster.eventually(f"a coordinator of {transactional_id}", poll, 15.0)
 
 
 def find_transaction_coordinator(broker: Broker, transactional_id: str, version: int | None = None) -> Any:
@@ -192,20 +197,22 @@ def find_transaction_coordinator(broker: Broker, transactional_id: str, version:
 
 
 def need_transaction_version(broker: Broker, level: int) -> None:
-    """`Unsupported` unless the cluster has finalised this level of the feature transaction.version (KIP-890)."""
-    asked = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
-    reply = broker.call(asked, broker.version_of(ApiVersionsRequest, 3))
-    found = {each.name: each.max_version_level for each in reply.finalized_features}.get("transaction.version", 0)
+    """Raise Unsupported unless the finalised transaction.version (KIP-890) is at least `level`."""
+    request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
+    reply = broker.call(request, broker.version_of(ApiVersionsRequest, 3))
+    found = {feature.name: feature.max_version_level for feature in reply.finalized_features}.get(
+        "transaction.version", 0
+    )
     if found < level:
-        raise Unsupported(f"transaction.version {level} is not finalised, but {found}")
+        raise Unsupported(f"the case needs transaction.version {level}, the finalised level is {found}")
 
 
 def code_id_epoch(reply: Any) -> tuple[int, int, int]:
-    """Of InitProducerId, and of EndTxn since 5."""
+    """Return error code, producer id and epoch of InitProducerId, or of EndTxn from version 5 on."""
     return reply.error_code, reply.producer_id, reply.producer_epoch
 
 
-# -- what a reader sees ----------------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------------------
 
 
 def fetch_committed(leader: Broker, topic: Topic, offset: int = 0) -> PartitionData:
@@ -213,7 +220,7 @@ def fetch_committed(leader: Broker, topic: Topic, offset: int = 0) -> PartitionD
 
 
 def read_all(leader: Broker, topic: Topic, isolation_level: int = READ_COMMITTED) -> Iterator[PartitionData]:
-    """Fetches up to where the first one saw the end: one of them does not reach beyond a segment."""
+    """Yield fetches up to the end that the first one reports; a single Fetch stops at the end of a segment."""
     offset, end = 0, -1
     while end < 0 or offset < end:
         part = leader.fetch(topic, offset, isolation_level=isolation_level)
@@ -227,11 +234,13 @@ def read_all(leader: Broker, topic: Topic, isolation_level: int = READ_COMMITTED
 
 
 def committed_values(leader: Broker, topic: Topic) -> list[bytes | None]:
-    """What a consumer of read_committed hands on, by the lists of aborted transactions alone."""
+    """Return the values that a read_committed consumer delivers, filtered by aborted_transactions as in a client."""
     values = list[bytes | None]()
     for part in read_all(leader, topic):
         data, aborting = part.records or b"", set[int]()
-        starts = sorted((each.first_offset, each.producer_id) for each in part.aborted_transactions or ())
+        starts = sorted(
+            (transaction.first_offset, transaction.producer_id) for transaction in part.aborted_transactions or ()
+        )
         for position, header in batch_headers(data):
             while starts and starts[0][0] <= header.last_offset:
                 aborting.add(starts.pop(0)[1])
@@ -243,12 +252,12 @@ def committed_values(leader: Broker, topic: Topic) -> list[bytes | None]:
 
 
 def stored_records(leader: Broker, topic: Topic) -> list[Record]:
-    """All of them, markers included."""
+    """Return all records, transaction markers included."""
     return [record for part in read_all(leader, topic, READ_UNCOMMITTED) for record in records_of(part.records)]
 
 
 def eventually_stable(cluster: Cluster, leader: Broker, topic: Topic, offset: int, timeout_s: float = 10.0) -> None:
-    """Markers follow the answer of EndTxn."""
+    """Wait for the last stable offset, which moves when the markers are written, after the reply of EndTxn."""
     cluster.eventually(
         f"the last stable offset to be {offset}",
         lambda: fetch_committed(leader, topic).last_stable_offset == offset,
@@ -257,11 +266,11 @@ def eventually_stable(cluster: Cluster, leader: Broker, topic: Topic, offset: in
 
 
 def committed_offset(cluster: Cluster, group: str, topic: Topic) -> int:
-    """As OffsetFetch tells it before groups came in batches; -1 for none."""
-    asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(topic.partition,))
+    """Return the committed offset, -1 for none; uses OffsetFetch versions with one group."""
+    request = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(topic.partition,))
     with cluster.coordinator(group) as broker:
         version = min(broker.version_of(OffsetFetchRequest), ONE_GROUP)
-        reply = broker.call(OffsetFetchRequest(group_id=group, topics=(asked,)), version)
+        reply = broker.call(OffsetFetchRequest(group_id=group, topics=(request,)), version)
     part = only(only(reply.topics).partitions)
     expect("error code of OffsetFetch", 0, part.error_code)
     return int(part.committed_offset)

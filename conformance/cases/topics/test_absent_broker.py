@@ -1,4 +1,4 @@
-"""While a broker is away: what moves to it waits, what is deleted stays deleted, what too few hold is not committed."""
+"""While a broker is down: reassignments wait, deletions are completed later, and min ISR limits the high watermark."""
 
 from contextlib import suppress
 
@@ -8,14 +8,14 @@ from highwater.conformance.broker import Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import need_feature
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
-    acknowledged,
     await_isr,
+    create_replicated_topic,
+    produce_acknowledged,
     replica_shows,
-    replicated,
     values_at,
 )
 from highwater.conformance.cases.topics.test_failover import VALUES
-from highwater.conformance.cases.topics.test_replicas import eventually_placed, reassign, sizes, under_way
+from highwater.conformance.cases.topics.test_replicas import await_replicas, log_sizes, ongoing_reassignments, reassign
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
@@ -30,7 +30,7 @@ from highwater.reference.wire.messages.replicas import (
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 QUIET_S = 3.0
-"""Longer than a follower needs to fetch, and a controller to decide."""
+"""Longer than a follower needs to fetch and a controller to complete a reassignment."""
 
 
 @clause("CTL-6", "waits")
@@ -44,32 +44,34 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
     new, first, old = _controller_last(cluster)
     topic = cluster.create_topic(assignment=[first, old])
     await_isr(cluster, topic, 2)
-    acknowledged(cluster, topic, *VALUES)
+    produce_acknowledged(cluster, topic, *VALUES)
     cluster.pause(new)
-    cluster.eventually("the move to begin", lambda: _begins(cluster, topic, first, new), FAILOVER_S)
+    cluster.eventually(
+        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), FAILOVER_S
+    )
     leader = cluster.leader(topic)
     leader.expect_silence(QUIET_S)
-    moving = only(only(under_way(cluster, topic.name)).partitions)
-    expect("replicas that come and go", ((new,), (old,)), (moving.adding_replicas, moving.removing_replicas))
-    expect("the old one is in sync", True, old in cluster.isr_of(topic))
+    moving = only(only(ongoing_reassignments(cluster, topic.name)).partitions)
+    expect("adding and removing replicas", ((new,), (old,)), (moving.adding_replicas, moving.removing_replicas))
+    expect("the old replica is in sync", True, old in cluster.isr_of(topic))
     cluster.resume(new)
-    eventually_placed(cluster, topic, (first, new))
+    await_replicas(cluster, topic, (first, new))
     await_isr(cluster, topic, 2)
     whole = [*VALUES, b"later"]
-    acknowledged(cluster, topic, b"later")
-    cluster.eventually("all of it at the new replica", lambda: replica_shows(cluster, topic, new, whole), FAILOVER_S)
+    produce_acknowledged(cluster, topic, b"later")
+    cluster.eventually("all records at the new replica", lambda: replica_shows(cluster, topic, new, whole), FAILOVER_S)
     _await_no_log(cluster, topic, old)
 
 
-def _begins(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
-    """False where whom we ask has to find a controller that is awake first."""
+def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
+    """Start a reassignment; return False if the broker does not answer, since it has no running controller yet."""
     with suppress(NoReply):
         return reassign(cluster, topic.name, replicas) == 0
     return False
 
 
 def _controller_last(cluster: Cluster) -> list[int]:
-    """Nodes of which the first is not the controller, which must be awake to decide anything."""
+    """Return the nodes with the controller last, since it must not be stopped."""
     with cluster.connect() as broker:
         controller = broker.metadata().controller_id
     return sorted(cluster.target.addresses, key=lambda node: (node == controller, node))
@@ -78,14 +80,14 @@ def _controller_last(cluster: Cluster) -> list[int]:
 @clause("CTL-8", "away")
 @defect(GuardOff("DeletionAwaitsReplicas"), Reply(DescribeLogDirsRequest, "results.topics", ()))
 def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
-    """Else it would come back with the next topic of that name."""
+    """A log that is not deleted would reappear in the next topic of that name."""
     cluster.need(STOP_NODE)
-    topic = replicated(cluster)
-    acknowledged(cluster, topic, *VALUES)
+    topic = create_replicated_topic(cluster)
+    produce_acknowledged(cluster, topic, *VALUES)
     away = next(node for node in _controller_last(cluster) if node != topic.leader_id)
-    asked = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
+    requested = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
     with cluster.connect(cluster.target.addresses[away]) as broker:
-        expect("it has a log", True, (topic.name, 0) in sizes(broker, asked))
+        expect("the broker has a log of the topic", True, (topic.name, 0) in log_sizes(broker, requested))
     cluster.stop(away)
     await_isr(cluster, topic, 2)
     cluster.delete_topics(topic.name)
@@ -94,13 +96,13 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
 
 
 def _await_no_log(cluster: Cluster, topic: Topic, node: int) -> None:
-    asked = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
+    requested = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
 
     def is_gone() -> bool:
         with cluster.connect(cluster.target.addresses[node]) as broker:
-            return sizes(broker, asked) == {}
+            return log_sizes(broker, requested) == {}
 
-    cluster.eventually(f"the log to be gone at {node}", is_gone, FAILOVER_S)
+    cluster.eventually(f"the deletion of the log at broker {node}", is_gone, FAILOVER_S)
 
 
 @clause("REP-3")
@@ -110,7 +112,7 @@ def test_what_too_few_hold_is_not_committed(cluster: Cluster) -> None:
     cluster.need_brokers(3)
     need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
     topic = cluster.create_topic(assignment=_controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
-    acknowledged(cluster, topic, *VALUES)
+    produce_acknowledged(cluster, topic, *VALUES)
     leader = cluster.leader(topic)
     before, high_watermark = values_at(leader, topic), leader.fetch(topic, 0).high_watermark
     follower = next(node for node in cluster.isr_of(topic) if node != topic.leader_id)
@@ -119,7 +121,7 @@ def test_what_too_few_hold_is_not_committed(cluster: Cluster) -> None:
     expect("error code with acks 1", 0, leader.produce(topic, batch(b"alone"), acks=1).error_code)
     leader.expect_silence(QUIET_S)
     expect("high watermark", high_watermark, leader.fetch(topic, 0).high_watermark)
-    expect("nothing more is shown", True, values_at(leader, topic) == before)
+    expect("the values are the same", True, values_at(leader, topic) == before)
     cluster.start(follower)
     whole = [*before, b"alone"]
-    cluster.eventually("the last one too", lambda: values_at(leader, topic) == whole, FAILOVER_S)
+    cluster.eventually("the last record too", lambda: values_at(leader, topic) == whole, FAILOVER_S)

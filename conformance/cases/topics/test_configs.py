@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: what is told of them, and what changes them."""
+"""Configs of topics and brokers: DescribeConfigs, IncrementalAlterConfigs and AlterConfigs."""
 
 import pytest
 
@@ -14,10 +14,10 @@ from highwater.conformance.cases.support.admin import (
     TOPIC_SOURCE,
     Change,
     change_configs,
-    changed_resource,
     config,
+    config_changes,
     controller,
-    described,
+    describe_configs,
     replace_configs,
 )
 from highwater.conformance.clause import KRAFT, clause, era, sweep
@@ -36,12 +36,12 @@ VALUES = "results.configs.value"
 FIRST_WITH_SYNONYMS, FIRST_WITH_TYPES = 1, 3
 LONG, LIST = 5, 7
 BROKERS_SOURCES = {2, 3, 4, 5}
-"""Set for one broker, for all, in the file of the broker, or by default."""
+"""Sources: dynamic broker config, dynamic default, static file, default."""
 
 
 @pytest.fixture
-def boss(cluster: Cluster) -> Broker:
-    """A connection to the controller."""
+def controller_broker(cluster: Cluster) -> Broker:
+    """Return a connection to the controller."""
     return controller(cluster)
 
 
@@ -57,18 +57,18 @@ def eventually_set(cluster: Cluster, broker: Broker, topic: Topic, key: str, val
 @sweep(DescribeConfigsRequest)
 def test_null_asks_for_all_settings(cluster: Cluster, broker: Broker, version: int) -> None:
     topic = cluster.create_topic(configs={"retention.ms": "12345"})
-    result = described(broker, topic.name, version=version)
+    result = describe_configs(broker, topic.name, version=version)
     expect("error code and name", (0, topic.name), (result.error_code, result.resource_name))
-    values = {each.name: each.value for each in result.configs}
-    expect("what was set", "12345", values.get("retention.ms"))
-    expect("what was not", "delete", values.get("cleanup.policy"))
+    values = {config.name: config.value for config in result.configs}
+    expect("value of the changed config", "12345", values.get("retention.ms"))
+    expect("value of an unchanged config", "delete", values.get("cleanup.policy"))
 
 
 @clause("ADM-21", "some")
 @defect(Request(DescribeConfigsRequest, "resources.configuration_keys", None))
 def test_only_the_settings_that_are_named_are_told(broker: Broker, topic: Topic) -> None:
-    result = described(broker, topic.name, ["cleanup.policy", "retention.ms", NO_SUCH])
-    expect("names", True, {each.name for each in result.configs} == {"cleanup.policy", "retention.ms"})
+    result = describe_configs(broker, topic.name, ["cleanup.policy", "retention.ms", NO_SUCH])
+    expect("names", True, {config.name for config in result.configs} == {"cleanup.policy", "retention.ms"})
 
 
 @clause("ADM-22")
@@ -83,9 +83,9 @@ def test_only_the_settings_that_are_named_are_told(broker: Broker, topic: Topic)
     ],
 )
 def test_a_resource_that_is_not_there_has_no_settings(broker: Broker, kind: int, name: str, error: int) -> None:
-    result = described(broker, name, kind=kind)
+    result = describe_configs(broker, name, kind=kind)
     expect("error code", error, result.error_code)
-    expect("number of settings", 0, len(result.configs))
+    expect("number of configs", 0, len(result.configs))
 
 
 @clause("ADM-23")
@@ -93,7 +93,7 @@ def test_a_resource_that_is_not_there_has_no_settings(broker: Broker, kind: int,
 def test_the_source_of_a_setting_is_told(cluster: Cluster, broker: Broker) -> None:
     broker.version_of(DescribeConfigsRequest, FIRST_WITH_SYNONYMS)
     topic = cluster.create_topic(configs={"retention.ms": "12345"})
-    expect("source of what was set", TOPIC_SOURCE, config(broker, topic.name, "retention.ms").config_source)
+    expect("source of the changed config", TOPIC_SOURCE, config(broker, topic.name, "retention.ms").config_source)
     expect("source of a default", DEFAULT_SOURCE, config(broker, topic.name, "cleanup.policy").config_source)
 
 
@@ -103,12 +103,14 @@ def test_synonyms_are_told_in_order(cluster: Cluster, broker: Broker) -> None:
     broker.version_of(DescribeConfigsRequest, FIRST_WITH_SYNONYMS)
     topic = cluster.create_topic(configs={"max.message.bytes": "12345"})
     found = config(broker, topic.name, "max.message.bytes", include_synonyms=True)
-    told = [(each.name, each.value, each.source) for each in found.synonyms]
-    expect("the first is the one that counts", True, told[:1] == [("max.message.bytes", "12345", TOPIC_SOURCE)])
-    sources = {source for *_, source in told[1:]}
-    expect("behind it stands what the broker has", True, bool(sources) and sources <= BROKERS_SOURCES)
+    reported = [(synonym.name, synonym.value, synonym.source) for synonym in found.synonyms]
+    expect(
+        "the first synonym is the effective value", True, reported[:1] == [("max.message.bytes", "12345", TOPIC_SOURCE)]
+    )
+    sources = {source for *_, source in reported[1:]}
+    expect("the other synonyms are configs of the broker", True, bool(sources) and sources <= BROKERS_SOURCES)
     without = config(broker, topic.name, "max.message.bytes")
-    expect("number of synonyms when none are asked for", 0, len(without.synonyms))
+    expect("number of synonyms when not requested", 0, len(without.synonyms))
 
 
 @clause("ADM-24")
@@ -125,19 +127,19 @@ def test_documentation_is_told_to_who_asks(broker: Broker, topic: Topic) -> None
     version = broker.version_of(DescribeConfigsRequest, FIRST_WITH_TYPES)
     with_it = config(broker, topic.name, "retention.ms", include_documentation=True, version=version)
     expect("there is documentation", True, bool(with_it.documentation))
-    expect("documentation unasked", None, config(broker, topic.name, "retention.ms").documentation)
+    expect("documentation when not requested", None, config(broker, topic.name, "retention.ms").documentation)
 
 
 @clause("ADM-25")
 @defect(Reply(DescribeConfigsRequest, "results.configs.is_sensitive", True))
 def test_sensitive_values_are_not_told(cluster: Cluster, broker: Broker) -> None:
     node = next(node for node, address in cluster.target.addresses.items() if address == broker.address)
-    result = described(broker, str(node), kind=BROKER)
+    result = describe_configs(broker, str(node), kind=BROKER)
     expect("error code", 0, result.error_code)
-    expect("there are settings", True, bool(result.configs))
-    told = [each.name for each in result.configs if each.is_sensitive and each.value is not None]
-    expect("sensitive settings with a value", True, told == [])
-    expect("a setting of the broker that is no secret", True, any(each.value for each in result.configs))
+    expect("there are configs", True, bool(result.configs))
+    reported = [config.name for config in result.configs if config.is_sensitive and config.value is not None]
+    expect("no sensitive config has a value", True, reported == [])
+    expect("there is a config with a value", True, any(config.value for config in result.configs))
 
 
 # -- change (KIP-339) ------------------------------------------------------------------------------------
@@ -147,29 +149,35 @@ def test_sensitive_values_are_not_told(cluster: Cluster, broker: Broker) -> None
 @defect(Reply(IncrementalAlterConfigsRequest, "responses.error_code", ErrorCode.INVALID_CONFIG))
 @sweep(IncrementalAlterConfigsRequest)
 def test_a_setting_is_set_and_goes_back(
-    cluster: Cluster, broker: Broker, boss: Broker, topic: Topic, version: int
+    cluster: Cluster, broker: Broker, controller_broker: Broker, topic: Topic, version: int
 ) -> None:
     default = config(broker, topic.name, "retention.ms").value
     for change, value in ((("retention.ms", SET, "12345"), "12345"), (("retention.ms", DELETE, None), default or "")):
-        expect("error code", 0, change_configs(boss, topic.name, change, version=version))
+        expect("error code", 0, change_configs(controller_broker, topic.name, change, version=version))
         eventually_set(cluster, broker, topic, "retention.ms", value)
 
 
 @clause("ADM-5", "others stay")
 @defect(Reply(DescribeConfigsRequest, VALUES, "7"))
-def test_other_settings_stay(cluster: Cluster, broker: Broker, boss: Broker) -> None:
+def test_other_settings_stay(cluster: Cluster, broker: Broker, controller_broker: Broker) -> None:
     topic = cluster.create_topic(configs={"retention.ms": "12345"})
-    expect("error code", 0, change_configs(boss, topic.name, ("segment.ms", SET, "54321")))
+    expect("error code", 0, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321")))
     eventually_set(cluster, broker, topic, "segment.ms", "54321")
-    expect("the other", "12345", config(broker, topic.name, "retention.ms").value)
+    expect("the other config", "12345", config(broker, topic.name, "retention.ms").value)
 
 
 @clause("ADM-5", "lists")
 @defect(Reply(DescribeConfigsRequest, VALUES, "delete"))
-def test_a_list_grows_and_shrinks(cluster: Cluster, broker: Broker, boss: Broker, topic: Topic) -> None:
-    expect("error code of APPEND", 0, change_configs(boss, topic.name, ("cleanup.policy", APPEND, "compact")))
+def test_a_list_grows_and_shrinks(cluster: Cluster, broker: Broker, controller_broker: Broker, topic: Topic) -> None:
+    expect(
+        "error code of APPEND", 0, change_configs(controller_broker, topic.name, ("cleanup.policy", APPEND, "compact"))
+    )
     eventually_set(cluster, broker, topic, "cleanup.policy", "delete,compact")
-    expect("error code of SUBTRACT", 0, change_configs(boss, topic.name, ("cleanup.policy", SUBTRACT, "delete")))
+    expect(
+        "error code of SUBTRACT",
+        0,
+        change_configs(controller_broker, topic.name, ("cleanup.policy", SUBTRACT, "delete")),
+    )
     eventually_set(cluster, broker, topic, "cleanup.policy", "compact")
 
 
@@ -188,10 +196,12 @@ def test_a_list_grows_and_shrinks(cluster: Cluster, broker: Broker, boss: Broker
         pytest.param([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST, id="twice"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused(boss: Broker, topic: Topic, changes: list[Change], error: int) -> None:
-    before = config(boss, topic.name, "retention.ms").value
-    expect("error code", error, change_configs(boss, topic.name, ("segment.ms", SET, "54321"), *changes))
-    expect("retention.ms afterwards", before, config(boss, topic.name, "retention.ms").value)
+def test_a_change_that_cannot_be_is_refused(
+    controller_broker: Broker, topic: Topic, changes: list[Change], error: int
+) -> None:
+    before = config(controller_broker, topic.name, "retention.ms").value
+    expect("error code", error, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321"), *changes))
+    expect("retention.ms afterwards", before, config(controller_broker, topic.name, "retention.ms").value)
 
 
 @clause("ADM-27", "change")
@@ -201,16 +211,18 @@ def test_a_change_that_cannot_be_is_refused(boss: Broker, topic: Topic, changes:
     [(TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, ErrorCode.INVALID_REQUEST)],
     ids=["topic", "kind"],
 )
-def test_what_is_not_there_cannot_be_changed(boss: Broker, kind: int, error: int) -> None:
-    expect("error code", error, change_configs(boss, NOWHERE, ("retention.ms", SET, "1"), kind=kind))
+def test_what_is_not_there_cannot_be_changed(controller_broker: Broker, kind: int, error: int) -> None:
+    expect("error code", error, change_configs(controller_broker, NOWHERE, ("retention.ms", SET, "1"), kind=kind))
 
 
 @clause("ADM-27", "alone")
 @defect(Reply(IncrementalAlterConfigsRequest, "responses.error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-def test_a_resource_that_fails_fails_alone(cluster: Cluster, broker: Broker, boss: Broker, topic: Topic) -> None:
-    resources = tuple(changed_resource(name, ("retention.ms", SET, "12345")) for name in (NOWHERE, topic.name))
-    reply = boss.call(IncrementalAlterConfigsRequest(resources=resources))
-    errors = {each.resource_name: each.error_code for each in reply.responses}
+def test_a_resource_that_fails_fails_alone(
+    cluster: Cluster, broker: Broker, controller_broker: Broker, topic: Topic
+) -> None:
+    resources = tuple(config_changes(name, ("retention.ms", SET, "12345")) for name in (NOWHERE, topic.name))
+    reply = controller_broker.call(IncrementalAlterConfigsRequest(resources=resources))
+    errors = {response.resource_name: response.error_code for response in reply.responses}
     expect("error codes", True, errors == {NOWHERE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name: 0})
     eventually_set(cluster, broker, topic, "retention.ms", "12345")
 
@@ -218,21 +230,23 @@ def test_a_resource_that_fails_fails_alone(cluster: Cluster, broker: Broker, bos
 @clause("ADM-27", "named twice")
 @KRAFT
 @defect(Reply(IncrementalAlterConfigsRequest, "responses.error_code", 0))
-def test_a_resource_is_named_once(boss: Broker, topic: Topic) -> None:
-    resource = changed_resource(topic.name, ("retention.ms", SET, "12345"))
-    reply = boss.call(IncrementalAlterConfigsRequest(resources=(resource, resource)))
-    expect("error codes", True, {each.error_code for each in reply.responses} == {ErrorCode.INVALID_REQUEST})
+def test_a_resource_is_named_once(controller_broker: Broker, topic: Topic) -> None:
+    resource = config_changes(topic.name, ("retention.ms", SET, "12345"))
+    reply = controller_broker.call(IncrementalAlterConfigsRequest(resources=(resource, resource)))
+    expect("error codes", True, {response.error_code for response in reply.responses} == {ErrorCode.INVALID_REQUEST})
 
 
 @clause("ADM-14", "change")
 @defect(Request(IncrementalAlterConfigsRequest, "validate_only", False))
-def test_validation_changes_nothing(cluster: Cluster, broker: Broker, boss: Broker, topic: Topic) -> None:
+def test_validation_changes_nothing(cluster: Cluster, broker: Broker, controller_broker: Broker, topic: Topic) -> None:
     before = config(broker, topic.name, "retention.ms").value
-    error = change_configs(boss, topic.name, ("retention.ms", SET, "12345"), validate_only=True)
-    expect("error code of what is sound", 0, error)
-    error = change_configs(boss, topic.name, (NO_SUCH, SET, "1"), validate_only=True)
-    expect("error code of what is not", ErrorCode.INVALID_CONFIG, error)
-    expect("error code of another change", 0, change_configs(boss, topic.name, ("segment.ms", SET, "54321")))
+    error = change_configs(controller_broker, topic.name, ("retention.ms", SET, "12345"), validate_only=True)
+    expect("error code of a valid change", 0, error)
+    error = change_configs(controller_broker, topic.name, (NO_SUCH, SET, "1"), validate_only=True)
+    expect("error code of an invalid change", ErrorCode.INVALID_CONFIG, error)
+    expect(
+        "error code of another change", 0, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321"))
+    )
     eventually_set(cluster, broker, topic, "segment.ms", "54321")
     expect("value afterwards", before, config(broker, topic.name, "retention.ms").value)
 
@@ -240,21 +254,21 @@ def test_validation_changes_nothing(cluster: Cluster, broker: Broker, boss: Brok
 # -- replace ---------------------------------------------------------------------------------------------
 
 
-def with_the_former_one(settings: tuple[AlterableConfig, ...]) -> tuple[AlterableConfig, ...]:
+def keep_previous_setting(settings: tuple[AlterableConfig, ...]) -> tuple[AlterableConfig, ...]:
     return (*settings, AlterableConfig(name="segment.ms", value="54321"))
 
 
 @clause("ADM-28")
-@defect(Request(AlterConfigsRequest, "resources.configs", with_the_former_one))
+@defect(Request(AlterConfigsRequest, "resources.configs", keep_previous_setting))
 @sweep(AlterConfigsRequest)
 def test_what_is_not_named_falls_back(
-    cluster: Cluster, broker: Broker, boss: Broker, topic: Topic, version: int
+    cluster: Cluster, broker: Broker, controller_broker: Broker, topic: Topic, version: int
 ) -> None:
     default = config(broker, topic.name, "segment.ms").value
-    expect("error code", 0, change_configs(boss, topic.name, ("segment.ms", SET, "54321")))
-    expect("error code", 0, replace_configs(boss, topic.name, {"retention.ms": "12345"}, version=version))
+    expect("error code", 0, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321")))
+    expect("error code", 0, replace_configs(controller_broker, topic.name, {"retention.ms": "12345"}, version=version))
     eventually_set(cluster, broker, topic, "retention.ms", "12345")
-    expect("what was not named", default, config(broker, topic.name, "segment.ms").value)
+    expect("value of the config that is not named", default, config(broker, topic.name, "segment.ms").value)
 
 
 @clause("ADM-28", "refused")
@@ -268,24 +282,28 @@ def test_what_is_not_named_falls_back(
     ],
 )
 def test_settings_that_cannot_be_replace_none(
-    boss: Broker, topic: Topic, settings: dict[str, str | None], error: int
+    controller_broker: Broker, topic: Topic, settings: dict[str, str | None], error: int
 ) -> None:
-    before = config(boss, topic.name, "retention.ms").value
-    expect("error code", error, replace_configs(boss, topic.name, settings))
-    expect("value afterwards", before, config(boss, topic.name, "retention.ms").value)
+    before = config(controller_broker, topic.name, "retention.ms").value
+    expect("error code", error, replace_configs(controller_broker, topic.name, settings))
+    expect("value afterwards", before, config(controller_broker, topic.name, "retention.ms").value)
 
 
 @clause("ADM-27", "replace")
 @defect(Reply(AlterConfigsRequest, "responses.error_code", 0))
-def test_a_topic_that_is_not_there_keeps_no_settings(boss: Broker) -> None:
-    expect("error code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, replace_configs(boss, NOWHERE, {"retention.ms": "1"}))
+def test_a_topic_that_is_not_there_keeps_no_settings(controller_broker: Broker) -> None:
+    expect(
+        "error code",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        replace_configs(controller_broker, NOWHERE, {"retention.ms": "1"}),
+    )
 
 
 @clause("ADM-14", "replace")
 @defect(Request(AlterConfigsRequest, "validate_only", False))
-def test_validation_replaces_nothing(cluster: Cluster, broker: Broker, boss: Broker) -> None:
+def test_validation_replaces_nothing(cluster: Cluster, broker: Broker, controller_broker: Broker) -> None:
     topic = cluster.create_topic(configs={"retention.ms": "12345"})
-    expect("error code", 0, replace_configs(boss, topic.name, {}, validate_only=True))
-    expect("error code of a change", 0, change_configs(boss, topic.name, ("segment.ms", SET, "54321")))
+    expect("error code", 0, replace_configs(controller_broker, topic.name, {}, validate_only=True))
+    expect("error code of a change", 0, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321")))
     eventually_set(cluster, broker, topic, "segment.ms", "54321")
     expect("value afterwards", "12345", config(broker, topic.name, "retention.ms").value)

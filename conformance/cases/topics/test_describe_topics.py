@@ -1,4 +1,4 @@
-"""Topics as they are described: page by page, many at once, under odd names, and by DescribeCluster."""
+"""Descriptions of topics: pages, many topics, unusual names, and DescribeCluster."""
 
 from collections.abc import Iterator
 
@@ -21,35 +21,37 @@ from highwater.reference.wire.messages.metadata import (
 )
 from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
-NOT_ASKED_FOR = -(2**31)
+NOT_REQUESTED = -(2**31)
 MANY, AT_ONCE = 100, 10
 PARTITIONS = 5
 LONGEST = 249
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
-def page(broker: Broker, names: list[str], limit: int, at: Place | None = None) -> DescribeTopicPartitionsResponse:
+def page(
+    broker: Broker, names: list[str], limit: int, at: PartitionKey | None = None
+) -> DescribeTopicPartitionsResponse:
     cursor = None if at is None else DescribeTopicPartitionsRequestCursor(topic_name=at[0], partition_index=at[1])
-    asked = tuple(TopicRequest(name=name) for name in names)
-    request = DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=limit, cursor=cursor)
+    requested = tuple(TopicRequest(name=name) for name in names)
+    request = DescribeTopicPartitionsRequest(topics=requested, response_partition_limit=limit, cursor=cursor)
     reply: DescribeTopicPartitionsResponse = broker.call(request)
     return reply
 
 
-def places(reply: DescribeTopicPartitionsResponse) -> list[Place]:
+def places(reply: DescribeTopicPartitionsResponse) -> list[PartitionKey]:
     return [(str(topic.name), part.partition_index) for topic in reply.topics for part in topic.partitions]
 
 
-def pages(broker: Broker, names: list[str], limit: int) -> Iterator[list[Place]]:
-    """Page after page, as the cursor tells; TargetFailure if it leads on for ever."""
-    at: Place | None = None
+def pages(broker: Broker, names: list[str], limit: int) -> Iterator[list[PartitionKey]]:
+    """Yield the pages, following the cursor; raises TargetFailure after 100 pages."""
+    at: PartitionKey | None = None
     for _ in range(100):
         reply = page(broker, names, limit, at)
         yield places(reply)
         if reply.next_cursor is None:
             return
         at = (reply.next_cursor.topic_name, reply.next_cursor.partition_index)
-    raise TargetFailure("expected the cursor to come to an end, actual 100 pages")
+    raise TargetFailure("expected a last page without cursor, actual more than 100 pages")
 
 
 @pytest.fixture
@@ -66,10 +68,10 @@ def names(cluster: Cluster) -> list[str]:
 )
 def test_pages_hold_each_partition_once_in_order(broker: Broker, names: list[str], limit: int) -> None:
     found = list(pages(broker, names, limit))
-    for each in found[:-1]:
-        expect("partitions on a full page", limit, len(each))
+    for full_page in found[:-1]:
+        expect("partitions on a full page", limit, len(full_page))
     everything = [(name, number) for name in names for number in range(PARTITIONS)]
-    expect("all pages together", True, [place for each in found for place in each] == everything)
+    expect("all pages together", True, [place for entry in found for place in entry] == everything)
 
 
 @clause("MD-10", "unknown")
@@ -108,9 +110,9 @@ def test_describe_cluster_says_what_metadata_says(broker: Broker, version: int) 
     found = broker.call(DescribeClusterRequest(), version)
     known = broker.call(MetadataRequest(topics=()), broker.version_of(MetadataRequest, 2))
     expect("error code and cluster id", (0, known.cluster_id), (found.error_code, found.cluster_id))
-    listed = {(each.broker_id, each.host, each.port) for each in found.brokers}
-    expect("brokers", True, listed == {(each.node_id, each.host, each.port) for each in known.brokers})
-    expect("operations, not asked for", NOT_ASKED_FOR, found.cluster_authorized_operations)
+    listed = {(node.broker_id, node.host, node.port) for node in found.brokers}
+    expect("brokers", True, listed == {(node.node_id, node.host, node.port) for node in known.brokers})
+    expect("authorized operations when not requested", NOT_REQUESTED, found.cluster_authorized_operations)
 
 
 @clause("MD-13")
@@ -118,45 +120,45 @@ def test_describe_cluster_says_what_metadata_says(broker: Broker, version: int) 
 @defect(Reply(MetadataRequest, "topics.is_internal", False), Reply(MetadataRequest, "topics.is_internal", True))
 def test_the_topic_of_offsets_is_internal(cluster: Cluster, broker: Broker, version: int) -> None:
     cluster.coordinator(cluster.group())
-    own = cluster.create_topic()
+    report_owned = cluster.create_topic()
     reply = broker.call(MetadataRequest(topics=None), version)
-    internal = {each.name for each in reply.topics if each.is_internal}
-    expect("the topic of offsets is internal", True, "__consumer_offsets" in internal)
-    expect("another topic is internal", False, own.name in internal)
+    internal = {topic.name for topic in reply.topics if topic.is_internal}
+    expect("__consumer_offsets is internal", True, "__consumer_offsets" in internal)
+    expect("another topic is internal", False, report_owned.name in internal)
 
 
 @pytest.fixture
-def many(cluster: Cluster) -> list[str]:
-    """A hundred topics, made a few at a time, since a busy broker takes a while for each."""
+def hundred_topics(cluster: Cluster) -> list[str]:
+    """Create a hundred topics, ten in a request, because a busy broker is slow at it."""
     cluster.connect().version_of(CreateTopicsRequest)
     names = [cluster.topic_name() for _ in range(MANY)]
     for start in range(0, MANY, AT_ONCE):
         wanted = (
             CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names[start : start + AT_ONCE]
         )
-        cluster.ask_controller(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=30_000))
+        cluster.call_controller(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=30_000))
     return names
 
 
 @clause("MD-14")
 @defect(Reply(MetadataRequest, "topics", lambda topics: topics[:50]))
-def test_a_hundred_topics_are_described_at_once(cluster: Cluster, many: list[str]) -> None:
+def test_a_hundred_topics_are_described_at_once(cluster: Cluster, hundred_topics: list[str]) -> None:
     def all_led() -> bool:
         with cluster.connect() as broker:
-            found = broker.metadata(*many).topics
+            found = broker.metadata(*hundred_topics).topics
         expect("number of topics in the reply", MANY, len(found))
-        expect("names", True, {each.name for each in found} == set(many))
-        return all(part.leader_id >= 0 for each in found for part in each.partitions if not each.error_code)
+        expect("names", True, {entry.name for entry in found} == set(hundred_topics))
+        return all(part.leader_id >= 0 for entry in found for part in entry.partitions if not entry.error_code)
 
     cluster.eventually("leaders of a hundred topics", all_led, 20.0)
 
 
-LONGEST_OF_ALL = pytest.param("longest", marks=era("2.8"))
-"""Its deletion ended a broker of 1.1.1, whose folder for what is being deleted has a longer name (KAFKA-4893)."""
+LONGEST_NAME = pytest.param("longest", marks=era("2.8"))
+"""The deletion of such a topic stopped a broker of 1.1.1, since the deletion folder has a longer name (KAFKA-4893)."""
 
 
 @clause("MD-15")
-@pytest.mark.parametrize("kind", [LONGEST_OF_ALL, "dots", "dashes", "digits", "capitals"])
+@pytest.mark.parametrize("kind", [LONGEST_NAME, "dots", "dashes", "digits", "capitals"])
 @defect(Reply(MetadataRequest, "topics.error_code", ErrorCode.INVALID_TOPIC_EXCEPTION))
 def test_every_legal_name_is_a_topic(cluster: Cluster, kind: str) -> None:
     start = cluster.name()
@@ -173,11 +175,13 @@ def _described(broker: Broker, name: str) -> tuple[int, str]:
 
 @clause("MD-9", "asked")
 @sweep(MetadataRequest, 8)
-@defect(Reply(MetadataRequest, "topics.topic_authorized_operations", NOT_ASKED_FOR))
+@defect(Reply(MetadataRequest, "topics.topic_authorized_operations", NOT_REQUESTED))
 def test_operations_are_told_when_asked_for(cluster: Cluster, broker: Broker, version: int) -> None:
     topic = cluster.create_topic()
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic.name),), include_topic_authorized_operations=True)
-    found = only(broker.call(asked, version).topics)
+    requested = MetadataRequest(
+        topics=(MetadataRequestTopic(name=topic.name),), include_topic_authorized_operations=True
+    )
+    found = only(broker.call(requested, version).topics)
     expect("some operation is allowed", True, found.topic_authorized_operations > 0)
 
 
@@ -193,17 +197,17 @@ def test_a_topic_that_is_asked_for_twice_is_described_once(broker: Broker, clust
 def test_every_broker_is_listed_with_an_address_that_answers(cluster: Cluster, broker: Broker) -> None:
     reply = broker.call(MetadataRequest(topics=()), 1)
     expect("there are brokers", True, bool(reply.brokers))
-    for each in reply.brokers:
-        with cluster.connect(f"{each.host}:{each.port}") as other:
+    for node in reply.brokers:
+        with cluster.connect(f"{node.host}:{node.port}") as other:
             again = other.call(MetadataRequest(topics=()), 1)
-        expect("it lists itself", True, each.node_id in {one.node_id for one in again.brokers})
+        expect("the broker lists itself", True, node.node_id in {one.node_id for one in again.brokers})
 
 
 @clause("MD-18")
 @defect(Reply(MetadataRequest, "topics.error_code", 0))
 def test_errors_and_topics_stand_side_by_side(cluster: Cluster, broker: Broker) -> None:
     good, unknown = cluster.create_topic().name, cluster.name()
-    found = {each.name: each.error_code for each in broker.metadata(good, unknown, "a b").topics}
+    found = {topic.name: topic.error_code for topic in broker.metadata(good, unknown, "a b").topics}
     expect(
         "error codes",
         True,

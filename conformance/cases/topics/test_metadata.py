@@ -1,4 +1,4 @@
-"""Metadata: which topics, brokers and leaders there are."""
+"""Metadata: topics, brokers, leaders and topic ids."""
 
 from typing import Any
 from uuid import uuid4
@@ -8,21 +8,21 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, defect, one_more
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-NOT_ASKED_FOR = -(2**31)
+NOT_REQUESTED = -(2**31)
 ZERO_ID = bytes(16)
 
 
-def another_each_time(topic_id: bytes) -> bytes:
+def random_topic_id(topic_id: bytes) -> bytes:
     return uuid4().bytes
 
 
-def twice(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
+def duplicate(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*nodes, *nodes)
 
 
@@ -31,7 +31,9 @@ def twice(nodes: tuple[Any, ...]) -> tuple[Any, ...]:
 @sweep(MetadataRequest)
 def test_all_topics_are_listed(broker: Broker, topic: Topic, version: int) -> None:
     reply = broker.call(MetadataRequest(topics=None if version else ()), version)
-    expect(f"{topic.name} is among all topics", True, topic.name in {each.name for each in reply.topics})
+    expect(
+        f"{topic.name} is among all topics", True, topic.name in {listed_topic.name for listed_topic in reply.topics}
+    )
 
 
 @clause("MD-1", "none")
@@ -61,7 +63,7 @@ def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, 
     name = cluster.name()
     for _ in range(2):
         expect(
-            "error code without leave",
+            "error code without auto-creation",
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             only(broker.metadata(name).topics).error_code,
         )
@@ -76,7 +78,7 @@ def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, 
 
 
 @clause("MD-4")
-@era("2.8")  # before, they were names of which there is no topic
+@era("2.8")  # older releases return UNKNOWN_TOPIC_OR_PARTITION
 @defect(Reply(MetadataRequest, "topics.error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 @pytest.mark.parametrize("name", [".", "..", "a b", "a/b", "x" * 250, "ä"])
 def test_an_illegal_name_is_refused(broker: Broker, name: str) -> None:
@@ -88,13 +90,11 @@ def test_an_illegal_name_is_refused(broker: Broker, name: str) -> None:
 def test_cluster_id_and_controller_are_told(cluster: Cluster, broker: Broker) -> None:
     reply = broker.call(MetadataRequest(topics=()), broker.version_of(MetadataRequest, 2))
     expect("there is a cluster id", True, bool(reply.cluster_id))
-    expect("controller", {each.node_id for each in reply.brokers}, reply.controller_id)
+    expect("controller", {node.node_id for node in reply.brokers}, reply.controller_id)
 
 
 @clause("MD-6", "told")
-@defect(
-    Reply(MetadataRequest, "topics.topic_id", ZERO_ID), Reply(MetadataRequest, "topics.topic_id", another_each_time)
-)
+@defect(Reply(MetadataRequest, "topics.topic_id", ZERO_ID), Reply(MetadataRequest, "topics.topic_id", random_topic_id))
 def test_a_topic_has_an_id_that_stays(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 10)
     first, second = (only(broker.metadata(topic.name, version=version).topics).topic_id for _ in range(2))
@@ -107,16 +107,16 @@ def test_a_topic_has_an_id_that_stays(broker: Broker, topic: Topic) -> None:
 def test_a_topic_is_found_by_its_id(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 12)
     topic_id = only(broker.metadata(topic.name, version=version).topics).topic_id
-    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id, name=None),))
-    expect("name", topic.name, only(broker.call(asked, version).topics).name)
+    requested = MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id, name=None),))
+    expect("name", topic.name, only(broker.call(requested, version).topics).name)
 
 
 @clause("MD-6", "unknown")
 @defect(Reply(MetadataRequest, "topics.error_code", 0))
 def test_an_unknown_id_is_an_error(broker: Broker, topic: Topic) -> None:
     version = broker.version_of(MetadataRequest, 12)
-    asked = MetadataRequest(topics=(MetadataRequestTopic(topic_id=b"\xab" * 16, name=None),))
-    expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, only(broker.call(asked, version).topics).error_code)
+    requested = MetadataRequest(topics=(MetadataRequestTopic(topic_id=b"\xab" * 16, name=None),))
+    expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, only(broker.call(requested, version).topics).error_code)
 
 
 @clause("MD-7", "present")
@@ -136,9 +136,9 @@ def test_a_new_leader_has_a_newer_epoch(cluster: Cluster) -> None:
     before = cluster.create_topic(replicas=3)
     cluster.leader(before).produce(before, batch(b"v"))
     cluster.stop(before.leader_id)
-    after = cluster.topic(before.name, than_leader=before.leader_id)
+    after = cluster.topic(before.name, excluded_leader=before.leader_id)
     if after.leader_epoch <= before.leader_epoch:
-        raise TargetFailure(f"expected an epoch beyond {before.leader_epoch}, actual {after.leader_epoch}")
+        raise TargetFailure(f"expected a leader epoch above {before.leader_epoch}, actual {after.leader_epoch}")
     cluster.start(before.leader_id)
 
 
@@ -146,7 +146,7 @@ def test_a_new_leader_has_a_newer_epoch(cluster: Cluster) -> None:
 @defect(
     Reply(MetadataRequest, "topics.partitions.replica_nodes", (9,)),
     Reply(MetadataRequest, "topics.partitions.isr_nodes", (9,)),
-    Reply(MetadataRequest, "topics.partitions.replica_nodes", twice),
+    Reply(MetadataRequest, "topics.partitions.replica_nodes", duplicate),
 )
 @sweep(MetadataRequest)
 def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int) -> None:
@@ -154,9 +154,9 @@ def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int)
     for part in only(reply.topics).partitions:
         replicas = set(part.replica_nodes)
         expect("the leader is a replica", True, part.leader_id in replicas)
-        expect("the ISR is of replicas", True, bool(part.isr_nodes) and set(part.isr_nodes) <= replicas)
-        expect("replicas are named once", len(replicas), len(part.replica_nodes))
-        expect("replicas are brokers", True, replicas <= {each.node_id for each in reply.brokers})
+        expect("the ISR consists of replicas", True, bool(part.isr_nodes) and set(part.isr_nodes) <= replicas)
+        expect("number of replicas", len(replicas), len(part.replica_nodes))
+        expect("replicas are brokers", True, replicas <= {node.node_id for node in reply.brokers})
 
 
 @clause("MD-9")
@@ -164,15 +164,15 @@ def test_leader_and_isr_are_replicas(broker: Broker, topic: Topic, version: int)
 @sweep(MetadataRequest, 8)
 def test_operations_are_told_only_when_asked_for(broker: Broker, topic: Topic, version: int) -> None:
     found = only(broker.metadata(topic.name, version=version).topics)
-    expect("authorised operations", NOT_ASKED_FOR, found.topic_authorized_operations)
+    expect("authorised operations", NOT_REQUESTED, found.topic_authorized_operations)
 
 
 @clause("MD-11")
-@defect(Reply(MetadataRequest, "topics.partitions.leader_id", one_more))
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", increment))
 def test_every_broker_tells_the_same_leader(cluster: Cluster, topic: Topic) -> None:
     addresses = list(cluster.target.addresses.values())
     if len(addresses) < 2:
-        raise Unsupported("needs 2 brokers")
+        raise Unsupported("the case needs 2 brokers")
     for address in addresses:
 
         def leader_there(address: str = address) -> bool:

@@ -1,4 +1,4 @@
-"""Records, replicas and leaders under an administrator's hand, and what is told of the cluster."""
+"""DeleteRecords, log directories, elections, reassignments, DescribeCluster and ACLs."""
 
 from typing import Any
 
@@ -32,17 +32,17 @@ from highwater.reference.wire.messages.security import (
     DescribeAclsRequest,
 )
 
-NOBODY, MISSING = 999, 1000
+UNKNOWN_BROKER, MISSING = 999, 1000
 PREFERRED, UNCLEAN = 0, 1
 WITH_KIND = 1
-UNASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 
 
 # -- records (KIP-107) -----------------------------------------------------------------------------------
 
 
 def delete_records(broker: Broker, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None) -> Any:
-    """The partition's result."""
+    """Delete records and return the result of the partition."""
     part = DeleteRecordsPartition(partition_index=partition, offset=offset)
     topics = (DeleteRecordsTopic(name=topic.name, partitions=(part,)),)
     reply = broker.call(DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), version, TIMEOUT_MS / 1000 + 5)
@@ -54,8 +54,8 @@ def answer(result: Any) -> tuple[int, int]:
 
 
 @pytest.fixture
-def written(leader: Broker, topic: Topic) -> Broker:
-    """The leader, with five records in the topic."""
+def filled_leader(leader: Broker, topic: Topic) -> Broker:
+    """Return a connection to the leader of a topic with five records."""
     for _ in range(5):
         expect("error code of Produce", 0, leader.produce(topic, batch(b"v")).error_code)
     return leader
@@ -64,35 +64,39 @@ def written(leader: Broker, topic: Topic) -> Broker:
 @clause("ADM-6")
 @defect(Reply(DeleteRecordsRequest, "topics.partitions.low_watermark", 0))
 @sweep(DeleteRecordsRequest)
-def test_records_before_an_offset_go(written: Broker, topic: Topic, version: int) -> None:
-    expect("error code and low watermark", (0, 3), answer(delete_records(written, topic, 3, version=version)))
-    expect("start of the log", 3, written.list_offset(topic, EARLIEST).offset)
-    expect("error code of a fetch from before", ErrorCode.OFFSET_OUT_OF_RANGE, written.fetch(topic, 2).error_code)
-    expect("error code of a fetch from there", 0, written.fetch(topic, 3).error_code)
-    expect("end offset", 5, written.end_offset(topic))
+def test_records_before_an_offset_go(filled_leader: Broker, topic: Topic, version: int) -> None:
+    expect("error code and low watermark", (0, 3), answer(delete_records(filled_leader, topic, 3, version=version)))
+    expect("start of the log", 3, filled_leader.list_offset(topic, EARLIEST).offset)
+    expect(
+        "error code of a fetch below the start", ErrorCode.OFFSET_OUT_OF_RANGE, filled_leader.fetch(topic, 2).error_code
+    )
+    expect("error code of a fetch at the start", 0, filled_leader.fetch(topic, 3).error_code)
+    expect("end offset", 5, filled_leader.end_offset(topic))
 
 
 @clause("ADM-6", "all")
 @defect(Reply(DeleteRecordsRequest, "topics.partitions.low_watermark", -1))
-def test_minus_one_is_the_high_watermark(written: Broker, topic: Topic) -> None:
-    expect("error code and low watermark", (0, 5), answer(delete_records(written, topic, -1)))
-    expect("start of the log", 5, written.list_offset(topic, EARLIEST).offset)
-    expect("offset of the next record", 5, written.produce(topic, batch(b"v")).base_offset)
+def test_minus_one_is_the_high_watermark(filled_leader: Broker, topic: Topic) -> None:
+    expect("error code and low watermark", (0, 5), answer(delete_records(filled_leader, topic, -1)))
+    expect("start of the log", 5, filled_leader.list_offset(topic, EARLIEST).offset)
+    expect("offset of the next record", 5, filled_leader.produce(topic, batch(b"v")).base_offset)
 
 
 @clause("ADM-6", "again")
 @defect(Reply(DeleteRecordsRequest, "topics.partitions.low_watermark", 1))
-def test_the_start_of_a_log_does_not_fall(written: Broker, topic: Topic) -> None:
-    expect("error code and low watermark", (0, 3), answer(delete_records(written, topic, 3)))
-    expect("of an earlier offset", (0, 3), answer(delete_records(written, topic, 1)))
+def test_the_start_of_a_log_does_not_fall(filled_leader: Broker, topic: Topic) -> None:
+    expect("error code and low watermark", (0, 3), answer(delete_records(filled_leader, topic, 3)))
+    expect(
+        "error code and low watermark for an earlier offset", (0, 3), answer(delete_records(filled_leader, topic, 1))
+    )
 
 
 @clause("ADM-29")
 @defect(Reply(DeleteRecordsRequest, "topics.partitions.error_code", 0))
 @pytest.mark.parametrize("offset", [6, -2], ids=["beyond", "negative"])
-def test_records_that_are_not_there_cannot_go(written: Broker, topic: Topic, offset: int) -> None:
-    expect("error code", ErrorCode.OFFSET_OUT_OF_RANGE, delete_records(written, topic, offset).error_code)
-    expect("start of the log", 0, written.list_offset(topic, EARLIEST).offset)
+def test_records_that_are_not_there_cannot_go(filled_leader: Broker, topic: Topic, offset: int) -> None:
+    expect("error code", ErrorCode.OFFSET_OUT_OF_RANGE, delete_records(filled_leader, topic, offset).error_code)
+    expect("start of the log", 0, filled_leader.list_offset(topic, EARLIEST).offset)
 
 
 @clause("ADM-29", "unknown partition")
@@ -123,13 +127,15 @@ def test_a_compacted_topic_keeps_its_records(cluster: Cluster) -> None:
     expect("start of the log", 0, leader.list_offset(topic, EARLIEST).offset)
 
 
-# -- log folders (KIP-113) -------------------------------------------------------------------------------
+# -- log directories (KIP-113) ------------------------------------------------------------------------------
 
 
-def sizes(broker: Broker, *topics: DescribableLogDirTopic, version: int | None = None) -> dict[tuple[str, int], int]:
-    """Bytes by partition; no topic asks for all."""
+def log_sizes(
+    broker: Broker, *topics: DescribableLogDirTopic, version: int | None = None
+) -> dict[tuple[str, int], int]:
+    """Return log sizes in bytes by partition; without topics, of all."""
     reply = broker.call(DescribeLogDirsRequest(topics=topics or None), version)
-    expect("error codes", True, {0} == {reply.error_code, *(each.error_code for each in reply.results)})
+    expect("error codes", True, {0} == {reply.error_code, *(result.error_code for result in reply.results)})
     return {
         (topic.name, part.partition_index): part.partition_size
         for result in reply.results
@@ -142,24 +148,24 @@ def sizes(broker: Broker, *topics: DescribableLogDirTopic, version: int | None =
 @defect(Reply(DescribeLogDirsRequest, "results.topics.partitions.partition_size", 0))
 @sweep(DescribeLogDirsRequest, 0, 4)
 def test_the_size_of_a_log_is_told(leader: Broker, topic: Topic, version: int) -> None:
-    asked = DescribableLogDirTopic(topic=topic.name, partitions=(topic.partition,))
+    requested = DescribableLogDirTopic(topic=topic.name, partitions=(topic.partition,))
     data = batch(b"v" * 1000)
-    expect("size before", True, sizes(leader, asked, version=version) == {(topic.name, 0): 0})
+    expect("size before", True, log_sizes(leader, requested, version=version) == {(topic.name, 0): 0})
     expect("error code of Produce", 0, leader.produce(topic, data).error_code)
-    expect("size", True, sizes(leader, asked, version=version) == {(topic.name, 0): len(data)})
+    expect("size", True, log_sizes(leader, requested, version=version) == {(topic.name, 0): len(data)})
 
 
 @clause("ADM-31", "all")
 @defect(Reply(DescribeLogDirsRequest, "results.topics", ()))
 def test_null_asks_for_all_logs(leader: Broker, topic: Topic) -> None:
-    expect("the topic is among them", True, (topic.name, 0) in sizes(leader))
+    expect("the topic is among them", True, (topic.name, 0) in log_sizes(leader))
 
 
 @clause("ADM-31", "unknown")
 @defect(Request(DescribeLogDirsRequest, "topics", None))
 def test_a_log_that_is_not_there_is_left_out(cluster: Cluster, leader: Broker) -> None:
-    asked = DescribableLogDirTopic(topic=cluster.name(), partitions=(0,))
-    expect("what is told", True, sizes(leader, asked) == {})
+    requested = DescribableLogDirTopic(topic=cluster.name(), partitions=(0,))
+    expect("log sizes", True, log_sizes(leader, requested) == {})
 
 
 # -- leaders (KIP-460) -----------------------------------------------------------------------------------
@@ -168,7 +174,7 @@ def test_a_log_that_is_not_there_is_left_out(cluster: Cluster, leader: Broker) -
 def elect(
     cluster: Cluster, topic: str, partition: int = 0, *, kind: int = PREFERRED, version: int | None = None
 ) -> int:
-    """The partition's error code."""
+    """Elect a leader and return the error code of the partition."""
     request = ElectLeadersRequest(
         election_type=kind, timeout_ms=TIMEOUT_MS,
         topic_partitions=(TopicPartitions(topic=topic, partitions=(partition,)),),
@@ -204,17 +210,17 @@ def test_the_preferred_replica_comes_to_lead(cluster: Cluster, version: int) -> 
     first, second = sorted(cluster.target.addresses)[:2]
     topic = cluster.create_topic(assignment=[first, second])
     cluster.eventually("both to be in sync", lambda: set(cluster.isr_of(topic)) == {first, second}, 15.0)
-    expect("error code of the new order", 0, reassign(cluster, topic.name, (second, first)))
-    eventually_placed(cluster, topic, (second, first))
+    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (second, first)))
+    await_replicas(cluster, topic, (second, first))
     expect("error code", 0, elect(cluster, topic.name, version=version))
-    cluster.eventually("the other to lead", lambda: cluster.topic(topic.name).leader_id == second)
+    cluster.eventually("the preferred leader", lambda: cluster.topic(topic.name).leader_id == second)
 
 
 # -- reassignment (KIP-455) ------------------------------------------------------------------------------
 
 
 def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, partition: int = 0, **fields: Any) -> int:
-    """The partition's error code; null cancels."""
+    """Start a reassignment, or cancel it for None, and return the error code of the partition."""
     part = ReassignablePartition(partition_index=partition, replicas=replicas)
     request = AlterPartitionReassignmentsRequest(
         topics=(ReassignableTopic(name=topic, partitions=(part,)),), timeout_ms=TIMEOUT_MS, **fields
@@ -225,25 +231,25 @@ def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, par
     return int(only(only(reply.responses).partitions).error_code)
 
 
-def under_way(cluster: Cluster, *topics: str) -> tuple[Any, ...]:
-    asked = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=(0,)) for name in topics)
+def ongoing_reassignments(cluster: Cluster, *topics: str) -> tuple[Any, ...]:
+    requested = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=(0,)) for name in topics)
     with controller(cluster) as broker:
-        reply = broker.call(ListPartitionReassignmentsRequest(topics=asked or None, timeout_ms=TIMEOUT_MS))
+        reply = broker.call(ListPartitionReassignmentsRequest(topics=requested or None, timeout_ms=TIMEOUT_MS))
     expect("error code of ListPartitionReassignments", 0, reply.error_code)
     found: tuple[Any, ...] = reply.topics
     return found
 
 
-def eventually_placed(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
-    def look() -> bool:
+def await_replicas(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
+    def poll() -> bool:
         found = cluster.describe(topic.name)
         return (
             found is not None
             and only(found.partitions).replica_nodes == replicas
-            and not under_way(cluster, topic.name)
+            and not ongoing_reassignments(cluster, topic.name)
         )
 
-    cluster.eventually(f"the replicas to be {replicas}", look, 20.0)
+    cluster.eventually(f"the replicas to be {replicas}", poll, 20.0)
 
 
 @clause("ADM-34")
@@ -258,21 +264,23 @@ def test_a_replica_moves_with_its_records(cluster: Cluster) -> None:
     topic = cluster.create_topic(assignment=[first])
     expect("error code of Produce", 0, cluster.leader(topic).produce(topic, batch(b"v")).error_code)
     expect("error code", 0, reassign(cluster, topic.name, (second,)))
-    eventually_placed(cluster, topic, (second,))
-    moved = cluster.topic(topic.name, than_leader=first)
+    await_replicas(cluster, topic, (second,))
+    moved = cluster.topic(topic.name, excluded_leader=first)
     leader = cluster.leader(moved)
     cluster.eventually("the record", lambda: bool(leader.fetch(moved, 0).records))
 
 
 @clause("ADM-35")
 @defect(Reply(AlterPartitionReassignmentsRequest, "responses.partitions.error_code", 0))
-@pytest.mark.parametrize("replicas", [(NOBODY,), (), (1, 1), (-1,)], ids=["unknown", "nobody", "twice", "negative"])
+@pytest.mark.parametrize(
+    "replicas", [(UNKNOWN_BROKER,), (), (1, 1), (-1,)], ids=["unknown", "nobody", "twice", "negative"]
+)
 def test_replicas_that_cannot_be_are_refused(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
     ids = tuple(topic.leader_id if node == 1 else node for node in replicas)
     before = cluster.describe(topic.name)
     expect("error code", ErrorCode.INVALID_REPLICA_ASSIGNMENT, reassign(cluster, topic.name, ids))
     after = cluster.describe(topic.name)
-    placed = [only(each.partitions).replica_nodes for each in (before, after) if each]
+    placed = [only(description.partitions).replica_nodes for description in (before, after) if description]
     expect("replicas afterwards", placed[0], placed[1])
 
 
@@ -308,9 +316,13 @@ def test_there_is_nothing_to_cancel(cluster: Cluster, topic: Topic) -> None:
 @clause("ADM-37")
 @defect(Reply(ListPartitionReassignmentsRequest, "error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 def test_nothing_moves(cluster: Cluster, topic: Topic) -> None:
-    expect("what moves of the topic", (), under_way(cluster, topic.name))
-    expect("what moves of a topic that is not there", (), under_way(cluster, cluster.name()))
-    expect("the topic is not among all that move", True, topic.name not in {each.name for each in under_way(cluster)})
+    expect("reassignments of the topic", (), ongoing_reassignments(cluster, topic.name))
+    expect("reassignments of an unknown topic", (), ongoing_reassignments(cluster, cluster.name()))
+    expect(
+        "the topic is not in the list of all reassignments",
+        True,
+        topic.name not in {moving_topic.name for moving_topic in ongoing_reassignments(cluster)},
+    )
 
 
 # -- the cluster (KIP-700) -------------------------------------------------------------------------------
@@ -324,10 +336,10 @@ def test_the_cluster_is_as_metadata_tells_it(broker: Broker, version: int) -> No
     known = broker.call(MetadataRequest(topics=()), 8)
     expect("error code", 0, found.error_code)
     expect("cluster id", known.cluster_id, found.cluster_id)
-    told = {(each.broker_id, each.host, each.port) for each in found.brokers}
-    expect("brokers", True, told == {(each.node_id, each.host, each.port) for each in known.brokers})
-    expect("the controller is one of them", True, found.controller_id in {node for node, *_ in told})
-    expect("authorised operations, which nobody asked for", UNASKED, found.cluster_authorized_operations)
+    reported = {(node.broker_id, node.host, node.port) for node in found.brokers}
+    expect("brokers", True, reported == {(node.node_id, node.host, node.port) for node in known.brokers})
+    expect("the controller is one of them", True, found.controller_id in {node for node, *_ in reported})
+    expect("authorized operations when not requested", NOT_REQUESTED, found.cluster_authorized_operations)
 
 
 # -- access control lists (KIP-140) ----------------------------------------------------------------------
@@ -341,10 +353,10 @@ ACL = AclCreation(resource_type=2, resource_name="hw-t", principal="User:hw", ho
 def test_without_an_authorizer_there_are_no_lists(cluster: Cluster) -> None:
     any_of_it: dict[str, Any] = {"resource_name_filter": "hw-t", "principal_filter": None, "host_filter": None}
     wanted = DescribeAclsRequest(resource_type_filter=2, operation=1, permission_type=1, **any_of_it)
-    doomed = DeleteAclsFilter(resource_type_filter=2, operation=1, permission_type=1, **any_of_it)
+    acl_filter = DeleteAclsFilter(resource_type_filter=2, operation=1, permission_type=1, **any_of_it)
     with controller(cluster) as broker:
         if broker.call(wanted).error_code != ErrorCode.SECURITY_DISABLED:
             raise Unsupported("the target has an authorizer")
         created = only(broker.call(CreateAclsRequest(creations=(ACL,))).results).error_code
-        deleted = only(broker.call(DeleteAclsRequest(filters=(doomed,))).filter_results).error_code
+        deleted = only(broker.call(DeleteAclsRequest(filters=(acl_filter,))).filter_results).error_code
     expect("error codes", (ErrorCode.SECURITY_DISABLED, ErrorCode.SECURITY_DISABLED), (created, deleted))

@@ -1,4 +1,4 @@
-"""Topics by id instead of by name (KIP-516) in Fetch, Produce and committed offsets."""
+"""Topic ids instead of names (KIP-516) in Fetch, Produce, OffsetCommit and OffsetFetch."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from highwater.conformance.broker import Broker, Topic, batch, expect, only, pro
 from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, forgives
+from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -25,18 +25,18 @@ ANOTHER = b"\xab" * 16
 FETCH_BY_ID, PRODUCE_BY_ID, OFFSETS_BY_ID = 13, 13, 10
 
 
-def fetch_by_id(leader: Broker, asked: bytes, version: int) -> PartitionData:
+def fetch_by_id(leader: Broker, requested: bytes, version: int) -> PartitionData:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic_id=asked, partitions=(part,)),))
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic_id=requested, partitions=(part,)),))
     reply = leader.call(request, version)
-    expect("topic id of the reply", asked, only(reply.responses).topic_id)
+    expect("topic id of the reply", requested, only(reply.responses).topic_id)
     answer: PartitionData = only(only(reply.responses).partitions)
     return answer
 
 
-def produce_by_id(leader: Broker, topic: Topic, asked: bytes) -> PartitionProduceResponse:
+def produce_by_id(leader: Broker, topic: Topic, requested: bytes) -> PartitionProduceResponse:
     request = produce_request(topic, batch(b"v"))
-    named = TopicProduceData(topic_id=asked, partition_data=only(request.topic_data).partition_data)
+    named = TopicProduceData(topic_id=requested, partition_data=only(request.topic_data).partition_data)
     reply = leader.call(replace(request, topic_data=(named,)), PRODUCE_BY_ID)
     answer: PartitionProduceResponse = only(only(reply.responses).partition_responses)
     return answer
@@ -54,14 +54,14 @@ def test_a_topic_is_read_by_its_id(leader: Broker, topic: Topic, version: int) -
 
 @clause("FET-10", "unknown")
 @sweep(FetchRequest, FETCH_BY_ID)
-@defect(Reply(FetchRequest, "responses.partitions.error_code", forgives(ErrorCode.UNKNOWN_TOPIC_ID)))
+@defect(Reply(FetchRequest, "responses.partitions.error_code", without_error(ErrorCode.UNKNOWN_TOPIC_ID)))
 def test_an_unknown_id_is_not_read(leader: Broker, version: int) -> None:
     leader.need(FetchRequest, version)
     expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, fetch_by_id(leader, ANOTHER, version).error_code)
 
 
 @clause("FET-10", "session")
-@defect(Reply(FetchRequest, "error_code", forgives(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
+@defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
 def test_a_session_of_names_is_not_continued_by_ids(leader: Broker, topic: Topic) -> None:
     leader.need(FetchRequest, FETCH_BY_ID)
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -81,16 +81,16 @@ def test_a_topic_is_written_by_its_id(leader: Broker, topic: Topic) -> None:
 
 
 @clause("PRD-26", "unknown")
-@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", forgives(ErrorCode.UNKNOWN_TOPIC_ID)))
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", without_error(ErrorCode.UNKNOWN_TOPIC_ID)))
 def test_an_unknown_id_is_not_written(leader: Broker, topic: Topic) -> None:
     leader.need(ProduceRequest, PRODUCE_BY_ID)
     expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, produce_by_id(leader, topic, ANOTHER).error_code)
 
 
-def commit_by_id(coordinator: Broker, group: str, asked: bytes) -> int:
+def commit_by_id(coordinator: Broker, group: str, requested: bytes) -> int:
     part = OffsetCommitRequestPartition(partition_index=0, committed_offset=42)
     request = OffsetCommitRequest(
-        group_id=group, topics=(OffsetCommitRequestTopic(topic_id=asked, partitions=(part,)),)
+        group_id=group, topics=(OffsetCommitRequestTopic(topic_id=requested, partitions=(part,)),)
     )
     return int(only(only(coordinator.call(request, OFFSETS_BY_ID).topics).partitions).error_code)
 
@@ -107,15 +107,15 @@ def group(cluster: Cluster) -> str:
 @defect(Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", 0))
 def test_an_offset_is_committed_and_read_by_id(cluster: Cluster, group: str, topic: Topic) -> None:
     broker = cluster.coordinator(group)
-    asked = topic_id(broker, topic)
-    expect("error code of the commit", 0, commit_by_id(broker, group, asked))
-    wanted = (OffsetFetchRequestTopics(topic_id=asked, partition_indexes=(0,)),)
+    requested = topic_id(broker, topic)
+    expect("error code of the commit", 0, commit_by_id(broker, group, requested))
+    wanted = (OffsetFetchRequestTopics(topic_id=requested, partition_indexes=(0,)),)
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=wanted),))
     found = only(only(broker.call(request, OFFSETS_BY_ID).groups).topics)
-    expect("topic id and offset", (asked, 42), (found.topic_id, only(found.partitions).committed_offset))
+    expect("topic id and offset", (requested, 42), (found.topic_id, only(found.partitions).committed_offset))
 
 
 @clause("OFF-12", "unknown")
-@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", forgives(ErrorCode.UNKNOWN_TOPIC_ID)))
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.UNKNOWN_TOPIC_ID)))
 def test_no_offset_is_committed_under_an_unknown_id(cluster: Cluster, group: str) -> None:
     expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, commit_by_id(cluster.coordinator(group), group, ANOTHER))

@@ -1,4 +1,4 @@
-"""Topics as administrators make, grow and delete them."""
+"""CreateTopics, CreatePartitions and DeleteTopics."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ import pytest
 
 from highwater.conformance.broker import LATEST, Broker, Topic, expect, only
 from highwater.conformance.cases.support.admin import (
+    DEFAULT_COUNTS_SINCE,
     TIMEOUT_MS,
     TOPIC_SOURCE,
-    WITHOUT_DEFAULTS,
     config,
     controller,
     create,
@@ -31,15 +31,15 @@ from highwater.reference.wire.messages.topics import (
 )
 from highwater.reference.wire.schema import ZERO_UUID
 
-NOBODY = 999
+UNKNOWN_BROKER = 999
 BY_STATE = 6
-FIRST_ANSWER_OF_WHAT_CAME = 5
-FIRST_WITH_ID = 7
+CREATED_TOPIC_DETAILS_SINCE = 5
+TOPIC_ID_SINCE = 7
 MANY = 250
-CREATED = pytest.mark.defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
-VALIDATED_FOR_REAL = pytest.mark.defect(Request(CreateTopicsRequest, "validate_only", False))
+REPORTS_SUCCESS = pytest.mark.defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
+IGNORES_VALIDATE_ONLY = pytest.mark.defect(Request(CreateTopicsRequest, "validate_only", False))
 
-ASKS_WITHOUT_CREATING = 4
+AUTO_CREATION_FLAG_SINCE = 4
 
 
 def topic_of(cluster: Cluster, name: str) -> MetadataResponseTopic:
@@ -49,9 +49,9 @@ def topic_of(cluster: Cluster, name: str) -> MetadataResponseTopic:
 
 
 def assert_missing(cluster: Cluster, name: str) -> None:
-    cluster.connect().version_of(MetadataRequest, ASKS_WITHOUT_CREATING)
+    cluster.connect().version_of(MetadataRequest, AUTO_CREATION_FLAG_SINCE)
     cluster.eventually(
-        f"{name} not to be there", lambda: topic_of(cluster, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        f"{name} to be deleted", lambda: topic_of(cluster, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
 
 
@@ -70,7 +70,11 @@ def eventually_has(cluster: Cluster, name: str, partitions: int) -> None:
 def test_a_topic_is_created(cluster: Cluster, version: int) -> None:
     name = cluster.topic_name()
     created = create(cluster, new_topic(name, partitions=3), version=version)
-    expect("names and error codes", [(name, 0)], [(each, found.error_code) for each, found in created.items()])
+    expect(
+        "names and error codes",
+        [(name, 0)],
+        [(created_name, found.error_code) for created_name, found in created.items()],
+    )
     eventually_has(cluster, name, 3)
     numbers = {part.partition_index for part in topic_of(cluster, name).partitions}
     expect("partitions", True, numbers == {0, 1, 2})
@@ -79,7 +83,7 @@ def test_a_topic_is_created(cluster: Cluster, version: int) -> None:
 @clause("ADM-11", "defaults")
 @defect(Reply(CreateTopicsRequest, "topics.error_code", ErrorCode.INVALID_PARTITIONS))
 def test_minus_one_asks_for_the_brokers_defaults(cluster: Cluster, broker: Broker) -> None:
-    broker.version_of(CreateTopicsRequest, WITHOUT_DEFAULTS)
+    broker.version_of(CreateTopicsRequest, DEFAULT_COUNTS_SINCE)
     name = cluster.topic_name()
     expect("error code", 0, create(cluster, new_topic(name, -1, -1))[name].error_code)
     cluster.eventually("a partition", lambda: bool(topic_of(cluster, name).partitions))
@@ -92,13 +96,13 @@ def test_minus_one_asks_for_the_brokers_defaults(cluster: Cluster, broker: Broke
     Reply(CreateTopicsRequest, "topics.topic_id", ZERO_UUID),
 )
 def test_the_answer_tells_what_came_to_be(cluster: Cluster, broker: Broker) -> None:
-    broker.version_of(CreateTopicsRequest, FIRST_WITH_ID)
+    broker.version_of(CreateTopicsRequest, TOPIC_ID_SINCE)
     name = cluster.topic_name()
     created = create(cluster, new_topic(name, 3, configs={"retention.ms": "12345"}))[name]
     expect("partitions, replicas", (3, 1), (created.num_partitions, created.replication_factor))
-    settings = {each.name: (each.value, each.config_source) for each in created.configs or ()}
-    expect("the setting that was given", ("12345", TOPIC_SOURCE), settings.get("retention.ms"))
-    expect("other settings are told too", True, "cleanup.policy" in settings)
+    settings = {setting.name: (setting.value, setting.config_source) for setting in created.configs or ()}
+    expect("value and source of the requested config", ("12345", TOPIC_SOURCE), settings.get("retention.ms"))
+    expect("other configs are in the reply", True, "cleanup.policy" in settings)
     eventually_has(cluster, name, 3)
     expect("topic id of Metadata", topic_id(cluster, name), created.topic_id)
 
@@ -147,7 +151,7 @@ def test_counts_that_cannot_be_are_refused(cluster: Cluster, partitions: int, fa
 @pytest.mark.parametrize(
     "assignment",
     [
-        pytest.param([[NOBODY]], id="unknown broker", marks=KRAFT),
+        pytest.param([[UNKNOWN_BROKER]], id="unknown broker", marks=KRAFT),
         pytest.param([[1, 1]], id="a broker twice"),
         pytest.param([[]], id="nobody", marks=KRAFT),
     ],
@@ -193,10 +197,10 @@ def test_settings_that_cannot_be_are_refused(cluster: Cluster, settings: dict[st
 @clause("ADM-1", "named twice")
 @defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
 def test_a_topic_that_is_named_twice_is_refused(cluster: Cluster) -> None:
-    twice, once = cluster.topic_name(), cluster.topic_name()
-    created = create(cluster, new_topic(twice), new_topic(once), new_topic(twice))
-    expect("error codes", (ErrorCode.INVALID_REQUEST, 0), (created[twice].error_code, created[once].error_code))
-    assert_missing(cluster, twice)
+    duplicate, once = cluster.topic_name(), cluster.topic_name()
+    created = create(cluster, new_topic(duplicate), new_topic(once), new_topic(duplicate))
+    expect("error codes", (ErrorCode.INVALID_REQUEST, 0), (created[duplicate].error_code, created[once].error_code))
+    assert_missing(cluster, duplicate)
 
 
 @clause("ADM-13")
@@ -212,8 +216,8 @@ def test_a_topic_that_fails_keeps_none_from_being_created(cluster: Cluster) -> N
 @pytest.mark.parametrize(
     ("partitions", "error"),
     [
-        pytest.param(1, 0, id="sound", marks=VALIDATED_FOR_REAL),
-        pytest.param(0, ErrorCode.INVALID_PARTITIONS, id="not sound", marks=CREATED),
+        pytest.param(1, 0, id="sound", marks=IGNORES_VALIDATE_ONLY),
+        pytest.param(0, ErrorCode.INVALID_PARTITIONS, id="not sound", marks=REPORTS_SUCCESS),
     ],
 )
 def test_validation_creates_nothing(cluster: Cluster, partitions: int, error: int) -> None:
@@ -252,18 +256,20 @@ def test_any_broker_creates_or_says_that_it_does_not(cluster: Cluster) -> None:
         request = CreateTopicsRequest(topics=(new_topic(name),), timeout_ms=TIMEOUT_MS)
         errors.append(only(cluster.connect(address).call(request).topics).error_code)
     expect(
-        "error codes are among 0 and 41, one is 0", True, 0 in errors and set(errors) <= {0, ErrorCode.NOT_CONTROLLER}
+        "error codes are 0 or NOT_CONTROLLER, and one is 0",
+        True,
+        0 in errors and set(errors) <= {0, ErrorCode.NOT_CONTROLLER},
     )
 
 
-# -- grow ------------------------------------------------------------------------------------------------
+# -- add partitions ---------------------------------------------------------------------------------------
 
 
 def grow(
     cluster: Cluster, name: str, count: int, *, assignment: Sequence[Sequence[int]] | None = None,
     validate_only: bool = False, version: int | None = None,
 ) -> int:  # fmt: skip
-    """The error code of CreatePartitions."""
+    """Add partitions and return the error code of CreatePartitions."""
     added = None if assignment is None else tuple(CreatePartitionsAssignment(broker_ids=tuple(a)) for a in assignment)
     topic = CreatePartitionsTopic(name=name, count=count, assignments=added)
     request = CreatePartitionsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS, validate_only=validate_only)
@@ -299,7 +305,7 @@ def test_a_topic_that_is_not_there_does_not_grow(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "assignment",
     [
-        pytest.param([[NOBODY]], id="unknown broker"),
+        pytest.param([[UNKNOWN_BROKER]], id="unknown broker"),
         pytest.param([[1, 1]], id="a broker twice"),
         pytest.param([[]], id="nobody"),
         pytest.param([[1], [1]], id="too many"),
@@ -328,7 +334,7 @@ def test_the_replicas_of_new_partitions_are_as_asked(cluster: Cluster) -> None:
 @defect(Request(CreatePartitionsRequest, "validate_only", False))
 def test_validation_adds_nothing(cluster: Cluster, topic: Topic) -> None:
     expect("error code", 0, grow(cluster, topic.name, 3, validate_only=True))
-    expect("error code of a smaller number afterwards", 0, grow(cluster, topic.name, 2))
+    expect("error code of a smaller count afterwards", 0, grow(cluster, topic.name, 2))
     eventually_has(cluster, topic.name, 2)
 
 
@@ -336,12 +342,12 @@ def test_validation_adds_nothing(cluster: Cluster, topic: Topic) -> None:
 
 
 def delete(cluster: Cluster, *states: DeleteTopicState, version: int | None = None) -> Sequence[DeletableTopicResult]:
-    """Results in order of the request or another."""
+    """Delete topics and return the results, in any order."""
     with controller(cluster) as broker:
         chosen = broker.version_of(DeleteTopicsRequest) if version is None else version
         names = tuple(state.name or "" for state in states)
-        asked = {"topics": states} if chosen >= BY_STATE else {"topic_names": names}
-        reply = broker.call(DeleteTopicsRequest(timeout_ms=TIMEOUT_MS, **asked), chosen, TIMEOUT_MS / 1000 + 5)
+        requested = {"topics": states} if chosen >= BY_STATE else {"topic_names": names}
+        reply = broker.call(DeleteTopicsRequest(timeout_ms=TIMEOUT_MS, **requested), chosen, TIMEOUT_MS / 1000 + 5)
     results: Sequence[DeletableTopicResult] = reply.responses
     return results
 
@@ -417,13 +423,13 @@ def test_a_topic_that_is_named_twice_is_not_deleted(cluster: Cluster, topic: Top
 @KRAFT
 @defect(Reply(CreateTopicsRequest, "topics.error_code", ErrorCode.TOPIC_ALREADY_EXISTS))
 def test_a_name_may_be_used_again(cluster: Cluster, broker: Broker, topic: Topic) -> None:
-    broker.version_of(CreateTopicsRequest, FIRST_WITH_ID)
+    broker.version_of(CreateTopicsRequest, TOPIC_ID_SINCE)
     before = topic_id(cluster, topic.name)
     expect("error code of the deletion", 0, delete_error(cluster, DeleteTopicState(name=topic.name)))
     assert_missing(cluster, topic.name)
     expect("error code", 0, create(cluster, new_topic(topic.name))[topic.name].error_code)
     again = cluster.topic(topic.name)
-    expect("the id is another", True, topic_id(cluster, topic.name) != before)
+    expect("the topic id is a new one", True, topic_id(cluster, topic.name) != before)
     leader = cluster.leader(again)
-    cluster.eventually("the leader to take it over", lambda: leader.list_offset(again, LATEST).error_code == 0)
+    cluster.eventually("the leader to serve the new topic", lambda: leader.list_offset(again, LATEST).error_code == 0)
     expect("end offset", 0, leader.end_offset(again))

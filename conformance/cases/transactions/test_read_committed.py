@@ -1,11 +1,11 @@
-"""What a transaction shows to readers of either isolation level, by Fetch, ListOffsets and OffsetFetch."""
+"""Isolation levels of Fetch, ListOffsets and OffsetFetch with open, committed and aborted transactions."""
 
 import time
 
 import pytest
 
 from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.committed_offsets import committed
+from highwater.conformance.cases.support.committed_offsets import committed_topics
 from highwater.conformance.cases.support.transactions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -15,7 +15,7 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, forgives
+from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest
@@ -29,11 +29,11 @@ STRANGER = AbortedTransaction(producer_id=1_000_000, first_offset=0)
 
 @pytest.fixture
 def producer(cluster: Cluster, topic: Topic) -> Transactional:
-    """One record outside of any transaction, then a transaction that has written one."""
+    """Produce a record without transaction, then return a producer with an open transaction of one record."""
     cluster.connect().version_of(InitProducerIdRequest)
-    # Of now, as the transaction is: an old one would make a segment of its own, where each fetch stops.
+    # The current time, as in the transaction: an old timestamp would roll the segment, and a fetch stops at its end.
     cluster.leader(topic).produce(topic, batch(b"plain", timestamp_ms=int(time.time() * 1000)))
-    producer = Transactional.ready(cluster)
+    producer = Transactional.initialize(cluster)
     producer.begin(topic)
     producer.write(topic, 0)
     return producer
@@ -105,9 +105,9 @@ def test_a_committed_transaction_is_named_nowhere(
 def test_the_end_for_read_committed_is_the_last_stable_offset(
     leader: Broker, topic: Topic, producer: Transactional, version: int
 ) -> None:
-    asked = ListOffsetsTopic(name=topic.name, partitions=(ListOffsetsPartition(timestamp=LATEST),))
+    requested = ListOffsetsTopic(name=topic.name, partitions=(ListOffsetsPartition(timestamp=LATEST),))
     for level, end in ((READ_COMMITTED, 1), (READ_UNCOMMITTED, 2)):
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=(asked,))
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=(requested,))
         answer = only(only(leader.call(request, version).topics).partitions)
         expect(f"end for isolation level {level}", end, answer.offset)
 
@@ -117,24 +117,24 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
 @defect(
     Request(OffsetFetchRequest, "require_stable", False),
     *(
-        Reply(OffsetFetchRequest, f"{place}.error_code", forgives(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        Reply(OffsetFetchRequest, f"{place}.error_code", without_error(ErrorCode.UNSTABLE_OFFSET_COMMIT))
         for place in ("topics.partitions", "groups.topics.partitions")
     ),
 )
 def test_an_offset_of_an_open_transaction_is_unstable(cluster: Cluster, topic: Topic, version: int) -> None:
-    group, producer = cluster.group(), Transactional.ready(cluster)
+    group, producer = cluster.group(), Transactional.initialize(cluster)
     broker = cluster.coordinator(group)
     broker.need(OffsetFetchRequest, version)
     producer.add_offsets(group)
     expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
-    open_one = only(only(committed(broker, group, topic, version, require_stable=True)).partitions)
-    expect("error code while it is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, open_one.error_code)
-    loose = only(only(committed(broker, group, topic, version)).partitions)
-    expect("error and offset without asking for a stable one", (0, NONE), (loose.error_code, loose.committed_offset))
+    open_one = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
+    expect("error code while the transaction is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, open_one.error_code)
+    loose = only(only(committed_topics(broker, group, topic, version)).partitions)
+    expect("error code and offset without require_stable", (0, NONE), (loose.error_code, loose.committed_offset))
     producer.end(commit=True)
 
     def stable() -> bool:
-        part = only(only(committed(broker, group, topic, version, require_stable=True)).partitions)
+        part = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
         return (part.error_code, part.committed_offset) == (0, 42)
 
     cluster.eventually("the committed offset", stable)

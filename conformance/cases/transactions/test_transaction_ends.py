@@ -1,4 +1,4 @@
-"""The end of a transaction, and what a reader sees before and after."""
+"""The end of a transaction, and the records that are read before and after it."""
 
 from typing import Any
 
@@ -89,10 +89,10 @@ def test_an_open_transaction_holds_readers_back(cluster: Cluster, topic: Topic, 
     producer.begin(topic)
     producer.write(topic, 0, b"open")
     leader.produce(topic, batch(b"behind"))
-    expect("values that read_committed may see", True, committed_values(leader, topic) == [b"before"])
+    expect("values for read_committed", True, committed_values(leader, topic) == [b"before"])
     part = fetch_committed(leader, topic)
     expect("last stable offset, high watermark", (1, 3), (part.last_stable_offset, part.high_watermark))
-    expect("records from there on", b"", fetch_committed(leader, topic, 1).records or b"")
+    expect("records from the last stable offset on", b"", fetch_committed(leader, topic, 1).records or b"")
     producer.end(commit=COMMIT)
     eventually_stable(cluster, leader, topic, 4)
     expect("values after the commit", True, committed_values(leader, topic) == [b"before", b"open", b"behind"])
@@ -118,13 +118,13 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
 @clause("TXN-29")
 @defect(Reply(FetchRequest, LAST_STABLE, 3))
 def test_the_oldest_open_transaction_counts(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
-    second = Transactional.ready(cluster)
-    for each in (producer, second):
-        each.begin(topic)
-        each.write(topic, 0)
+    second = Transactional.initialize(cluster)
+    for transaction in (producer, second):
+        transaction.begin(topic)
+        transaction.write(topic, 0)
     second.end(commit=COMMIT)
     leader = cluster.leader(topic)
-    cluster.eventually("the marker of the second", lambda: leader.end_offset(topic) == 3)
+    cluster.eventually("the marker of the second transaction", lambda: leader.end_offset(topic) == 3)
     expect("last stable offset", 0, fetch_committed(leader, topic).last_stable_offset)
     producer.end(commit=COMMIT)
     eventually_stable(cluster, leader, topic, 4)
@@ -145,14 +145,14 @@ def test_read_uncommitted_waits_for_no_end(cluster: Cluster, topic: Topic, produ
 def test_partitions_end_together(cluster: Cluster, topic: Topic, producer: Transactional, commit: bool) -> None:
     topics = (topic, cluster.create_topic())
     producer.begin(*topics)
-    for each in topics:
-        producer.write(each, 0, b"v")
+    for written_topic in topics:
+        producer.write(written_topic, 0, b"v")
     producer.end(commit=commit)
-    for each in topics:
-        leader = cluster.leader(each)
-        eventually_stable(cluster, leader, each, 2)
-        expect("committed values", True, committed_values(leader, each) == ([b"v"] if commit else []))
-        expect("stored values", 2, len(stored_records(leader, each)))
+    for written_topic in topics:
+        leader = cluster.leader(written_topic)
+        eventually_stable(cluster, leader, written_topic, 2)
+        expect("committed values", True, committed_values(leader, written_topic) == ([b"v"] if commit else []))
+        expect("stored values", 2, len(stored_records(leader, written_topic)))
 
 
 @clause("TXN-8")
@@ -160,7 +160,7 @@ def test_partitions_end_together(cluster: Cluster, topic: Topic, producer: Trans
 @pytest.mark.slow
 def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, topic: Topic) -> None:
     scan_s = cluster.setting("transaction_abort_timed_out_transaction_cleanup_interval_ms") / 1000
-    producer = Transactional.ready(cluster, timeout_ms=500)
+    producer = Transactional.initialize(cluster, timeout_ms=500)
     producer.begin(topic)
     producer.write(topic, 0)
     leader = cluster.leader(topic)
@@ -196,8 +196,12 @@ def test_nothing_may_be_aborted(new_producer: Transactional, commit: bool, error
 def test_an_end_may_be_repeated_but_not_turned(topic: Topic, producer: Transactional, commit: bool) -> None:
     producer.begin(topic)
     producer.end(commit=commit)
-    expect("error code of the same again", 0, producer.end_reply(commit=commit).error_code)
-    expect("error code of the opposite", ErrorCode.INVALID_TXN_STATE, producer.end_reply(commit=not commit).error_code)
+    expect("error code of a repeated EndTxn", 0, producer.end_reply(commit=commit).error_code)
+    expect(
+        "error code of the opposite EndTxn",
+        ErrorCode.INVALID_TXN_STATE,
+        producer.end_reply(commit=not commit).error_code,
+    )
 
 
 @clause("TXN-24")

@@ -1,4 +1,4 @@
-"""Offsets that are committed within a transaction, and what administrators see of transactions (KIP-664)."""
+"""Offsets committed in a transaction, and descriptions of transactions (KIP-664)."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_offsets_count_when_the_transaction_commits(
     expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 42, version=version))
     expect("offset before the commit", -1, committed_offset(cluster, group, topic))
     producer.end(commit=COMMIT)
-    cluster.eventually("the offset to count", lambda: committed_offset(cluster, group, topic) == 42)
+    cluster.eventually("the committed offset", lambda: committed_offset(cluster, group, topic) == 42)
 
 
 @clause("TXN-10", "abort")
@@ -54,7 +54,7 @@ def test_offsets_of_an_aborted_transaction_do_not_count(
         expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
         expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, offset))
         producer.end(commit=commit)
-    producer.begin(topic)  # possible once the abort is complete
+    producer.begin(topic)  # succeeds once the abort is complete
     expect("offset", 1, committed_offset(cluster, group, topic))
 
 
@@ -64,7 +64,7 @@ def test_an_offset_takes_its_group_in(cluster: Cluster, topic: Topic, new_produc
     group = cluster.group()
     expect("error code", 0, new_producer.commit_offset(group, topic, 7, version=NEW_OFFSETS))
     new_producer.end(commit=COMMIT, version=NEW_END)
-    cluster.eventually("the offset to count", lambda: committed_offset(cluster, group, topic) == 7)
+    cluster.eventually("the committed offset", lambda: committed_offset(cluster, group, topic) == 7)
 
 
 @clause("TXN-10", "not added")
@@ -91,16 +91,16 @@ def test_offsets_are_fenced_by_the_group(
     member = GroupDriver(cluster, group).stable_member(instance="one")
     named = {"generation_id": member.generation, "member_id": member.member_id, "group_instance_id": "one"}
     expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
-    expect("error code of the member's", 0, producer.commit_offset(group, topic, 1, version=3, **named))
+    expect("error code with the fields of the member", 0, producer.commit_offset(group, topic, 1, version=3, **named))
     expect("error code", error, producer.commit_offset(group, topic, 1, version=3, **(named | changed)))
 
 
-# -- what administrators see (KIP-664) -------------------------------------------------------------------
+# -- descriptions (KIP-664) ------------------------------------------------------------------------------
 
 
-def open_since(leader: Broker, topic: Topic, producer: Transactional) -> int:
-    asked = TopicRequest(name=topic.name, partition_indexes=(topic.partition,))
-    part = only(only(leader.call(DescribeProducersRequest(topics=(asked,))).topics).partitions)
+def open_transaction_start(leader: Broker, topic: Topic, producer: Transactional) -> int:
+    requested = TopicRequest(name=topic.name, partition_indexes=(topic.partition,))
+    part = only(only(leader.call(DescribeProducersRequest(topics=(requested,))).topics).partitions)
     expect("error code of DescribeProducers", 0, part.error_code)
     return int(
         only(tuple(p for p in part.active_producers if p.producer_id == producer.producer_id)).current_txn_start_offset
@@ -114,12 +114,12 @@ def test_a_leader_tells_where_a_transaction_began(cluster: Cluster, topic: Topic
     leader.produce(topic, batch(b"before"))
     producer.begin(topic)
     producer.write(topic, 0)
-    expect("start of the open transaction", 1, open_since(leader, topic, producer))
+    expect("start of the open transaction", 1, open_transaction_start(leader, topic, producer))
     producer.end(commit=COMMIT)
-    cluster.eventually("no open transaction", lambda: open_since(leader, topic, producer) == -1)
+    cluster.eventually("no open transaction", lambda: open_transaction_start(leader, topic, producer) == -1)
 
 
-def described(producer: Transactional) -> Any:
+def describe_transaction(producer: Transactional) -> Any:
     return only(
         producer.coordinator.call(DescribeTransactionsRequest(transactional_ids=(producer.id,))).transaction_states
     )
@@ -131,14 +131,16 @@ def described(producer: Transactional) -> Any:
     Reply(DescribeTransactionsRequest, "transaction_states.transaction_state", "Ongoing"),
 )
 def test_a_coordinator_describes_a_transaction(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
-    expect("state before the first", (0, "Empty"), _state(described(producer)))
+    expect("state before the first transaction", (0, "Empty"), _state(describe_transaction(producer)))
     producer.begin(topic)
-    found = described(producer)
-    expect("state of an open one", (0, "Ongoing"), _state(found))
+    found = describe_transaction(producer)
+    expect("state of an open transaction", (0, "Ongoing"), _state(found))
     expect("producer and timeout", (producer.producer_id, producer.epoch, 60_000), _identity(found))
     expect("topic, partitions", (topic.name, (0,)), (only(found.topics).topic, only(found.topics).partitions))
     producer.end(commit=COMMIT)
-    cluster.eventually("the commit to be complete", lambda: _state(described(producer)) == (0, "CompleteCommit"))
+    cluster.eventually(
+        "the commit to be complete", lambda: _state(describe_transaction(producer)) == (0, "CompleteCommit")
+    )
 
 
 def _state(found: Any) -> tuple[int, str]:
@@ -152,21 +154,21 @@ def _identity(found: Any) -> tuple[int, int, int]:
 @clause("TXN-17", "unknown")
 @defect(Reply(DescribeTransactionsRequest, "transaction_states.error_code", 0))
 def test_a_transactional_id_that_is_not_there_is_an_error(cluster: Cluster) -> None:
-    expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, described(Transactional(cluster)).error_code)
+    expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, describe_transaction(Transactional(cluster)).error_code)
 
 
 def listed(producer: Transactional, **filters: Any) -> bool:
-    """Whether the open transaction of the producer passes."""
-    version = producer.coordinator.version_of(ListTransactionsRequest, NEEDED.get(next(iter(filters), ""), 0))
+    """Return whether the open transaction of the producer is listed with these filters."""
+    version = producer.coordinator.version_of(ListTransactionsRequest, FILTER_SINCE.get(next(iter(filters), ""), 0))
     reply = producer.coordinator.call(ListTransactionsRequest(**filters), version)
     expect("error code of ListTransactions", 0, reply.error_code)
-    found = [each for each in reply.transaction_states if each.transactional_id == producer.id]
+    found = [transaction for transaction in reply.transaction_states if transaction.transactional_id == producer.id]
     if found:
         expect("id and state", (producer.producer_id, "Ongoing"), (found[0].producer_id, found[0].transaction_state))
     return bool(found)
 
 
-NEEDED = {"duration_filter": 1, "transactional_id_pattern": 2}
+FILTER_SINCE = {"duration_filter": 1, "transactional_id_pattern": 2}
 
 
 @clause("TXN-18")
@@ -184,16 +186,18 @@ def test_a_filter_lets_some_pass(
     cluster: Cluster, topic: Topic, producer: Transactional, passing: dict[str, Any], failing: dict[str, Any]
 ) -> None:
     producer.begin(topic)
-    cluster.eventually("the transaction to pass", lambda: listed(producer, **passing))
-    expect("listed under another filter", False, listed(producer, **failing))
+    cluster.eventually("the transaction in the list", lambda: listed(producer, **passing))
+    expect("listed with another filter", False, listed(producer, **failing))
 
 
 @clause("TXN-18", "producer id")
 @defect(Request(ListTransactionsRequest, "producer_id_filters", ()))
 def test_producer_ids_are_a_filter(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
     producer.begin(topic)
-    expect("listed under its id", True, listed(producer, producer_id_filters=(producer.producer_id,)))
-    expect("listed under another", False, listed(producer, producer_id_filters=(producer.producer_id + 1000,)))
+    expect("listed with its producer id", True, listed(producer, producer_id_filters=(producer.producer_id,)))
+    expect(
+        "listed with another producer id", False, listed(producer, producer_id_filters=(producer.producer_id + 1000,))
+    )
 
 
 @clause("TXN-18", "unknown state")
@@ -203,4 +207,4 @@ def test_a_state_that_does_not_exist_is_named(topic: Topic, producer: Transactio
     request = ListTransactionsRequest(state_filters=("Ongoing", "Nonsense"))
     reply = producer.coordinator.call(request)
     expect("unknown states", True, reply.unknown_state_filters == ("Nonsense",))
-    expect("listed", True, producer.id in {each.transactional_id for each in reply.transaction_states})
+    expect("listed", True, producer.id in {transaction.transactional_id for transaction in reply.transaction_states})

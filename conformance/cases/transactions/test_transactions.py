@@ -1,4 +1,4 @@
-"""Transactions: which instance of a producer counts, who coordinates it, and what it may write."""
+"""Transactions: fencing of producers, coordinators, and writes in a transaction."""
 
 from contextlib import suppress
 from typing import Any
@@ -37,16 +37,16 @@ LONGEST_MS = (1 << 31) - 1
 PRODUCE_ERROR = "responses.partition_responses.error_code"
 
 
-def fenced(cluster: Cluster, topic: Topic) -> Transactional:
-    """An instance that had a transaction open when another of its transactional id came."""
-    old = Transactional.ready(cluster)
+def fenced_producer(cluster: Cluster, topic: Topic) -> Transactional:
+    """Return a producer with an open transaction that another producer with the same id has fenced."""
+    old = Transactional.initialize(cluster)
     old.begin(topic)
     old.write(topic, 0)
-    Transactional.ready(cluster, transactional_id=old.id)
+    Transactional.initialize(cluster, transactional_id=old.id)
     return old
 
 
-# -- one instance at a time --------------------------------------------------------------------------
+# -- fencing -----------------------------------------------------------------------------------------
 
 
 @clause("TXN-1", "epoch")
@@ -67,7 +67,7 @@ def _code_and_epoch(reply: Any) -> tuple[int, int]:
 @clause("TXN-1", "Produce")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 def test_a_fenced_instance_cannot_write(cluster: Cluster, topic: Topic) -> None:
-    old = fenced(cluster, topic)
+    old = fenced_producer(cluster, topic)
     expect("error code of Produce", ErrorCode.INVALID_PRODUCER_EPOCH, old.produce(topic, 1).error_code)
 
 
@@ -77,7 +77,7 @@ def test_a_fenced_instance_cannot_write(cluster: Cluster, topic: Topic) -> None:
     ("version", "error"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)], ids=["v3", "v4"]
 )
 def test_a_fenced_instance_cannot_come_back(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
-    old = fenced(cluster, topic)
+    old = fenced_producer(cluster, topic)
     reply = old.init(version, producer_id=old.producer_id, producer_epoch=old.epoch)
     expect("error code of InitProducerId", error, reply.error_code)
 
@@ -91,28 +91,28 @@ FENCED_SINCE_2 = pytest.mark.parametrize(
 @defect(Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0))
 @FENCED_SINCE_2
 def test_a_fenced_instance_cannot_add(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
-    expect("error code", error, fenced(cluster, topic).add(topic, version=version)[topic.name])
+    expect("error code", error, fenced_producer(cluster, topic).add(topic, version=version)[topic.name])
 
 
 @clause("TXN-1", "AddOffsetsToTxn")
 @defect(Reply(AddOffsetsToTxnRequest, "error_code", 0))
 @FENCED_SINCE_2
 def test_a_fenced_instance_cannot_add_offsets(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
-    expect("error code", error, fenced(cluster, topic).add_offsets(cluster.group(), version))
+    expect("error code", error, fenced_producer(cluster, topic).add_offsets(cluster.group(), version))
 
 
 @clause("TXN-1", "EndTxn")
 @defect(Reply(EndTxnRequest, "error_code", 0))
 @FENCED_SINCE_2
 def test_a_fenced_instance_cannot_commit(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
-    reply = fenced(cluster, topic).end_reply(commit=COMMIT, version=version)
+    reply = fenced_producer(cluster, topic).end_reply(commit=COMMIT, version=version)
     expect("error code of EndTxn", error, reply.error_code)
 
 
 @clause("TXN-2")
 @defect(Request(InitProducerIdRequest, "transactional_id", None))
 def test_the_next_instance_aborts_what_is_open(cluster: Cluster, topic: Topic) -> None:
-    fenced(cluster, topic)
+    fenced_producer(cluster, topic)
     leader = cluster.leader(topic)
     eventually_stable(cluster, leader, topic, 2)
     expect("committed values", True, committed_values(leader, topic) == [])
@@ -132,7 +132,7 @@ def test_the_longest_timeout_is_taken(cluster: Cluster) -> None:
     longest = cluster.setting("transaction_max_timeout_ms")
     expect("error code at the limit", 0, Transactional(cluster, timeout_ms=longest).init().error_code)
     expect(
-        "error code beyond",
+        "error code above the limit",
         ErrorCode.INVALID_TRANSACTION_TIMEOUT,
         Transactional(cluster, timeout_ms=longest + 1).init().error_code,
     )
@@ -155,7 +155,7 @@ def test_an_empty_transactional_id_is_refused(cluster: Cluster, broker: Broker) 
     expect("error code", ErrorCode.INVALID_REQUEST, reply.error_code)
 
 
-# -- who coordinates ---------------------------------------------------------------------------------
+# -- coordinators ------------------------------------------------------------------------------------
 
 
 @clause("TXN-21", "lookup")
@@ -176,7 +176,7 @@ def test_another_broker_refuses(cluster: Cluster) -> None:
     cluster.need_brokers(2)
     name = cluster.name("x")
     right = coordinator_of(cluster, name)
-    wrong = cluster.connect(next(each for each in cluster.target.addresses.values() if each != right))
+    wrong = cluster.connect(next(address for address in cluster.target.addresses.values() if address != right))
     reply = wrong.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
     expect("error code", ErrorCode.NOT_COORDINATOR, reply.error_code)
 
@@ -189,17 +189,19 @@ def test_an_open_transaction_outlives_its_coordinator(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
-    producer = Transactional.ready(cluster)
+    producer = Transactional.initialize(cluster)
     producer.begin(topic)
     producer.write(topic, 0, b"kept")
     gone = next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address)
     cluster.kill(gone)
-    cluster.eventually("the next coordinator to commit", lambda: _commits_elsewhere(cluster, producer), 20.0)
-    leader = cluster.leader(cluster.topic(topic.name, than_leader=gone))
-    cluster.eventually("the record to be committed", lambda: committed_values(leader, topic) == [b"kept"], 15.0)
+    cluster.eventually(
+        "a commit by the new coordinator", lambda: _commit_through_new_coordinator(cluster, producer), 20.0
+    )
+    leader = cluster.leader(cluster.topic(topic.name, excluded_leader=gone))
+    cluster.eventually("the committed record", lambda: committed_values(leader, topic) == [b"kept"], 15.0)
 
 
-def _commits_elsewhere(cluster: Cluster, producer: Transactional) -> bool:
+def _commit_through_new_coordinator(cluster: Cluster, producer: Transactional) -> bool:
     with suppress(Disconnected):
         again = Transactional(cluster, producer.id)
         again.producer_id, again.epoch = producer.producer_id, producer.epoch
@@ -276,8 +278,8 @@ def test_a_transactional_id_that_nobody_has_is_refused(cluster: Cluster) -> None
 def test_partitions_are_added_together_or_not_at_all(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
     missing = Topic(cluster.name(), topic.leader, topic.leader_id)
     found = producer.add(topic, missing)
-    expect("error code of the one that is missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, found[missing.name])
-    expect("error code of the other", ErrorCode.OPERATION_NOT_ATTEMPTED, found[topic.name])
+    expect("error code of the missing partition", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, found[missing.name])
+    expect("error code of the other partition", ErrorCode.OPERATION_NOT_ATTEMPTED, found[topic.name])
 
 
 @clause("TXN-30")

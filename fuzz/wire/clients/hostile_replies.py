@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from highwater.conformance.self_test.faults import Asked, Fault
+from highwater.conformance.self_test.faults import Fault, SentRequest
 from highwater.fuzz.wire.clients.served_replies import Reply, key_of, numbers, reply_of
 from highwater.fuzz.wire.generate.batches import spoiled_records
 from highwater.fuzz.wire.generate.mutators import LENGTHS, uvarint
@@ -31,7 +31,7 @@ class Hostile(Fault):
         self._chance, self._all, self._numbers = random.Random(seed), count(), numbers()
         self._spare = self._chance.randrange(self._chance.choice(SOUND_AT_FIRST) + 1)
 
-    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
+    def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
         key = key_of(asked)
         number = next(self._numbers[key])
         if next(self._all) < self._spare or self._chance.random() > SPOILED_SHARE:
@@ -44,14 +44,14 @@ class Hostile(Fault):
         return spoiled
 
 
-def _flip(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _flip(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     spoiled = bytearray(frame)
     for _ in range(chance.choice((1, 4))):
         spoiled[chance.randrange(8, len(spoiled)) if len(spoiled) > 8 else 4] ^= 1 << chance.randrange(8)
     return bytes(spoiled)
 
 
-def _sites(frame: bytes, asked: Asked, *kinds: str) -> list[Site]:
+def _sites(frame: bytes, asked: SentRequest, *kinds: str) -> list[Site]:
     """Their places in the frame; none in a reply that cannot be read."""
     if asked.api is None:
         return []
@@ -70,7 +70,7 @@ def _spliced(frame: bytes, site: Site, new: bytes) -> bytes:
     return len(spoiled).to_bytes(4, "big") + spoiled
 
 
-def _length(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _length(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     """A length or count in the body that is not the truth."""
     found = _sites(frame, asked, "length", "count")
     if not found or asked.api is None:
@@ -82,7 +82,7 @@ def _length(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
     return _spliced(frame, site, new)
 
 
-def _records(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _records(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     """Other records: a batch with a wrong header, a bomb, a message set within message sets."""
     found = _sites(frame, asked, "records")
     if not found or asked.api is None:
@@ -92,24 +92,24 @@ def _records(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
     return _spliced(frame, chance.choice(found), size + new)
 
 
-def _cut(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _cut(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     shorter = frame[4 : chance.randrange(8, max(len(frame), 9))]
     return len(shorter).to_bytes(4, "big") + shorter
 
 
-def _size(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _size(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     return (chance.choice((-1, 0, 3, 2**31 - 1, 2**28)) & 0xFFFFFFFF).to_bytes(4, "big") + frame[4:]
 
 
-def _correlation(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _correlation(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     return frame[:4] + chance.randbytes(4) + frame[8:]
 
 
-def _tls(chance: random.Random, frame: bytes, asked: Asked) -> bytes:
+def _tls(chance: random.Random, frame: bytes, asked: SentRequest) -> bytes:
     return TLS_ALERT
 
 
-SPOILERS: Final[dict[str, Callable[[random.Random, bytes, Asked], bytes]]] = {
+SPOILERS: Final[dict[str, Callable[[random.Random, bytes, SentRequest], bytes]]] = {
     "flip": _flip, "length": _length, "cut": _cut, "size": _size, "correlation": _correlation, "tls alert": _tls,
     "records": _records,
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.conformance.self_test.faults import Asked, Fault
+from highwater.conformance.self_test.faults import Fault, SentRequest
 from highwater.fuzz.wire.generate.cases import is_whole, with_size
 from highwater.reference.wire.registry import APIS
 
@@ -43,7 +43,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int
 
 
-def key_of(asked: Asked) -> int:
+def key_of(asked: SentRequest) -> int:
     return asked.api.key if asked.api else UNREADABLE
 
 
@@ -52,7 +52,7 @@ def numbers() -> dict[int, "count[int]"]:
     return {key: count() for key in (UNREADABLE, *APIS)}
 
 
-def reply_of(asked: Asked, number: int, how: str, sound: bytes, spoiled: bytes) -> Reply:
+def reply_of(asked: SentRequest, number: int, how: str, sound: bytes, spoiled: bytes) -> Reply:
     size = None if is_whole(spoiled) else int.from_bytes(spoiled[:SIZE], "big", signed=True)
     edits = _edits(sound[SIZE:], spoiled[SIZE:])
     return Reply(key=key_of(asked), version=asked.version, number=number, how=how, edits=edits, size=size)
@@ -87,7 +87,7 @@ class Again(Fault):
         self._replies = {(each.key, each.number): each for each in replies}
         self._numbers = numbers()
 
-    def spoiled_reply(self, frame: bytes, asked: Asked) -> bytes:
+    def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
         key = key_of(asked)
         reply = self._replies.get((key, next(self._numbers[key])))
         return frame if reply is None else spoiled_again(frame, reply)
