@@ -15,9 +15,9 @@ from typing import Final
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
 from highwater.conformance.targets.commands import QUICK_SETTINGS
 from highwater.conformance.targets.discovery import restart_dead, wait_for_group_coordinator, wait_until_complete
-from highwater.conformance.targets.nodes import Nodes
 from highwater.errors import UsageError
 from highwater.ports import Ports
+from highwater.processes import Processes
 from highwater.releases import NEWEST, fetch_release, release_number
 from highwater.toolchain import java
 
@@ -93,7 +93,7 @@ class ApacheKafka:
         self._login = SaslListener(f"127.0.0.1:{self._logins[0]}", "highwater", "highwater-secret", mechanisms)
         self.sasl = self._login if self._kraft else None
         self.folder = Path(tempfile.mkdtemp(prefix="highwater-kafka-"))
-        self.nodes = Nodes(self.folder, self._write_configs())
+        self.nodes = Processes(self.folder, self._write_configs())
         try:
             self._start_all()
         except BaseException:

@@ -12,9 +12,9 @@ from highwater.artefacts import cache_folder, move_into_cache
 from highwater.conformance.targets.base import PROMPT
 from highwater.conformance.targets.discovery import wait_until_complete
 from highwater.conformance.targets.external import ExternalTarget
-from highwater.conformance.targets.nodes import Nodes
 from highwater.errors import UsageError
 from highwater.ports import Ports
+from highwater.processes import Processes
 
 VERSION: Final = "0.8.1"
 NODE: Final = 111
@@ -34,7 +34,7 @@ class Nisshi(ExternalTarget):
         line = [str(program), "broker", "--listener-url", url, "--advertised-listener-url", url]
         line += ["--storage-engine", "memory://highwater/", "--cluster-id", "highwater"]
         self._folder = Path(tempfile.mkdtemp(prefix="highwater-nisshi-"))
-        self._nodes = Nodes(self._folder, {NODE: line})
+        self._nodes = Processes(self._folder, {NODE: line})
         try:
             self._nodes.start(NODE)
             wait_until_complete({NODE: address}, self._nodes.check)

@@ -18,11 +18,11 @@ from highwater.conformance.runner import Options, run_suite
 from highwater.conformance.targets import check_target, launch_target, open_target
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.conformance.targets.commands import CommandTarget
-from highwater.conformance.targets.nodes import Nodes
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.conformance.verdicts import CaseResult, exit_code
 from highwater.errors import ExitCode, UsageError
 from highwater.ports import Ports
+from highwater.processes import Processes
 from highwater.reference.tests.certificates import self_signed
 
 USER: dict[str, object] = {"sasl_inter_broker_user": "alice", "sasl_users": {"alice": "secret"}}
@@ -78,7 +78,7 @@ def refused(name: str, command_config: Path | None = None) -> str:
 
 def test_a_wrong_password_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
     reported = refused(with_login.bootstrap, properties(tmp_path, "SASL_PLAINTEXT", "wrong"))
-    assert "refuses the login" in reported
+    assert "rejects the login" in reported
     assert "--command-config" in reported
 
 
@@ -89,16 +89,16 @@ def test_who_does_not_log_in_is_told_how(with_login: ReferenceCluster) -> None:
 
 
 def test_tls_where_plain_was_said_is_told(secured: ReferenceCluster) -> None:
-    assert "it speaks TLS" in refused(secured.bootstrap)
+    assert "the port uses TLS" in refused(secured.bootstrap)
 
 
 def test_plain_where_tls_was_said_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
-    assert "refuses the login" in refused(with_login.bootstrap, properties(tmp_path, "SASL_SSL"))
+    assert "rejects the login" in refused(with_login.bootstrap, properties(tmp_path, "SASL_SSL"))
 
 
 def test_nobody_there_is_told() -> None:
     ports = Ports(1)
-    assert "is it up" in refused(f"127.0.0.1:{ports[0]}")
+    assert "check that the broker is up" in refused(f"127.0.0.1:{ports[0]}")
     ports.release()
 
 
@@ -229,8 +229,8 @@ def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluste
 
 def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from highwater.conformance.targets.nodes import Nodes\n"
-        f"nodes = Nodes(Path({str(tmp_path)!r}), {{1: ['sh', '-c', 'sleep 600 & sleep 600']}})\n"
+        "import sys, time; from pathlib import Path; from highwater.processes import Processes\n"
+        f"nodes = Processes(Path({str(tmp_path)!r}), {{1: ['sh', '-c', 'sleep 600 & sleep 600']}})\n"
         "nodes.start(1); print(nodes.pid(1), flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
@@ -245,7 +245,7 @@ def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) 
 
 
 def test_a_node_that_ends_by_itself_is_named_with_its_last_words(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, {1: ["sh", "-c", "echo no room on the disk >&2; exit 1"]})
+    nodes = Processes(tmp_path, {1: ["sh", "-c", "echo no room on the disk >&2; exit 1"]})
     nodes.start(1)
     while nodes.is_running(1):
         time.sleep(0.01)

@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from highwater.errors import UsageError
 from highwater.ports import Ports
+from highwater.processes import Name, Processes
 from highwater.reference.client.access import Access
 from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.configuration.properties import broker_config
@@ -79,7 +79,7 @@ class Cluster:
         by_id = dict(enumerate(ports, first_id))
         self.addresses = {str(broker_id): f"127.0.0.1:{port}" for broker_id, port in by_id.items()}
         self._configs = self._write_configs(store_port, by_id, settings or {})
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.nodes = self._processes()
 
     def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
@@ -114,57 +114,47 @@ class Cluster:
             raise UsageError(f"cannot write the cluster's folder ({error.strerror})", where=str(self.folder)) from error
         return paths
 
+    def _processes(self) -> Processes:
+        """Return the launcher of the nodes; they watch their parent, which is this process."""
+        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater", "broker"]'))
+        commands: dict[Name, list[str]] = {
+            name: [sys.executable, *program, "--config", str(path), *self._trace]
+            for name, path in self._configs.items()
+        }
+        own = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}"))
+        parent = {"HIGHWATER_PARENT": str(os.getpid())}
+        environments = {name: {**own.get(name, {}), **parent} for name in commands}
+        return Processes(self.folder, commands, environments=environments, guarded=False)
+
     # -- nodes -----------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
-        if self.is_running(name):
-            return
-        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater", "broker"]'))
-        extra_environment = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}")).get(name, {})
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, *program, "--config", str(self._configs[name]), *self._trace],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **extra_environment, "HIGHWATER_PARENT": str(os.getpid())},
-                start_new_session=True,  # the supervisor handles Ctrl-C and stops the nodes in order
-            )
+        self.nodes.start(name)
 
     def start_all(self) -> None:
         for name in self._configs:
             self.start(name)
 
     def is_running(self, name: str) -> bool:
-        process = self.processes.get(name)
-        return process is not None and process.poll() is None
+        return self.nodes.is_running(name)
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        if self.is_running(name):
-            self.processes[name].send_signal(number)
+        self.nodes.signal(name, number)
 
     def kill(self, name: str) -> None:
-        self.signal(name, signal.SIGKILL)
-        if name in self.processes:
-            self.processes[name].wait()
+        self.nodes.kill(name)
 
     def stop(self, name: str) -> None:
-        self.signal(name, signal.SIGCONT)
-        self.signal(name, signal.SIGTERM)
-        if name in self.processes:
-            try:
-                self.processes[name].wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.kill(name)
+        self.nodes.stop(name, STOP_TIMEOUT_S)
 
     def stop_all(self) -> None:
         """Stop all brokers at once, then the store; delete a temporary folder."""
-        for name in self.processes:
-            self.signal(name, signal.SIGCONT)
+        for name in self.nodes.started():
+            self.nodes.signal(name, signal.SIGCONT)
             if name != STORE_NODE:
-                self.signal(name, signal.SIGTERM)
-        for name in sorted(self.processes, key=lambda node: node == STORE_NODE):
-            self.stop(name)
+                self.nodes.signal(name, signal.SIGTERM)
+        for name in sorted(self.nodes.started(), key=lambda node: node == STORE_NODE):
+            self.nodes.stop(name, STOP_TIMEOUT_S)
         self._ports.release()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -176,16 +166,10 @@ class Cluster:
         access, deadline = Access.to_cluster_of(self._broker_config), time.monotonic() + READY_TIMEOUT_S
         for name, address in self.addresses.items():
             while not _is_complete(address, len(self.addresses), access):
-                self._check_alive()
+                self.nodes.check(self._configs)
                 if time.monotonic() > deadline:
                     raise UsageError(f"broker {name} is not ready after {READY_TIMEOUT_S:.0f} s", where=address)
                 time.sleep(0.05)
-
-    def _check_alive(self) -> None:
-        for name in self._configs:
-            if not self.is_running(name):
-                lines = (self.folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
-                raise UsageError(f"node {name} ended: {lines[-1] if lines else 'no output'}", where=str(self.folder))
 
 
 def _is_complete(address: str, brokers: int, access: Access) -> bool:
@@ -222,10 +206,8 @@ def supervise(cluster: Cluster, report: Callable[[str], None], *, control: bool)
 def _watch(cluster: Cluster, report: Callable[[str], None]) -> None:
     while True:
         time.sleep(0.5)
-        for name, process in list(cluster.processes.items()):
-            if process.poll() is not None:
-                report(f"node {name} ended with code {process.returncode}; see {cluster.folder / name}.log")
-                del cluster.processes[name]
+        for name, code in cluster.nodes.take_ended().items():
+            report(f"node {name} ended with code {code}; see {cluster.folder / str(name)}.log")
 
 
 def _serve_commands(cluster: Cluster, report: Callable[[str], None]) -> None:
@@ -235,7 +217,7 @@ def _serve_commands(cluster: Cluster, report: Callable[[str], None]) -> None:
         "stop": cluster.stop,
         "pause": lambda name: cluster.signal(name, signal.SIGSTOP),
         "resume": lambda name: cluster.signal(name, signal.SIGCONT),
-        "pid": lambda name: cluster.processes[name].pid if cluster.is_running(name) else 0,
+        "pid": cluster.nodes.pid,
     }
     buffered = b""
     while True:

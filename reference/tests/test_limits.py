@@ -150,7 +150,7 @@ def eventually(step: Callable[[], bool]) -> None:
 
 def memory(cluster: Cluster, line: str) -> int:
     """Bytes of the broker's process: VmRSS now, or VmHWM, the most that it ever was."""
-    status = Path(f"/proc/{cluster.processes['1'].pid}/status").read_text()
+    status = Path(f"/proc/{cluster.nodes.pid('1')}/status").read_text()
     return int(next(row for row in status.splitlines() if row.startswith(line)).split()[1]) * 1024
 
 

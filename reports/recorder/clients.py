@@ -5,12 +5,12 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
+from highwater.processes import Guardian
 from highwater.reports.recorder.addresses import Address
 from highwater.reports.recorder.run import Ends, begun, record
 from highwater.reports.recorder.upstream import Upstream
@@ -44,11 +44,7 @@ class Guests:
         self._thread = threading.Thread(target=self._record, daemon=True)
         self._failure: BaseException | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "highwater.conformance.targets.guardian"],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._guardian = Guardian()
 
     @property
     def complaint(self) -> str | None:
@@ -66,14 +62,12 @@ class Guests:
                     ENDURING + self._command, shell=True, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
-            assert self._guardian.stdin is not None
-            self._guardian.stdin.write(b"%d\n" % self._process.pid)
-            self._guardian.stdin.flush()
+            self._guardian.watch(self._process.pid)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._signal(signal.SIGKILL)
-        self._guardian.communicate()
+        self._guardian.close()
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()
