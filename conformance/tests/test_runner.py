@@ -35,7 +35,7 @@ def test_an_interrupted_run_tells_what_was_run() -> None:
 def test_a_suite_that_breaks_off_is_an_error() -> None:
     report = run_suite(["reference:1"], Options(areas=["LST"], jobs=1, level="nonsense"))
     assert [case["verdict"] for case in report["targets"][0]["cases"]] == ["error"]
-    assert "pytest's code 4" in report["targets"][0]["cases"][0]["message"]
+    assert "pytest ended with exit code 4" in report["targets"][0]["cases"][0]["message"]
     assert exit_code(report) is ExitCode.UNDECIDED
 
 

@@ -118,7 +118,7 @@ def test_the_case_of_the_page_sees_its_defect(installed: Path, tmp_path: Path) -
     asked = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
     ended = run(installed / "highwater", *asked, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "1 of 1 cases catch their defects" in ended.stdout
+    assert "1 of 1 cases detect their defects" in ended.stdout
 
 
 COLLIDING = ("spec", "reference", "conformance", "fuzz", "reports")
