@@ -1,5 +1,6 @@
 """The command line: its help, unknown names, and optional packages that are not installed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,20 @@ def test_a_missing_extra_is_one_line_that_names_it(arguments: tuple[str, ...], p
         f"highwater: highwater {arguments[0]} needs {package}, which is not installed; "
         f"pip install 'highwater[{EXTRA_OF_PACKAGE[package]}]'"
     ]
+
+
+def test_the_suite_and_the_broker_need_no_extra(tmp_path: Path) -> None:
+    """In the processes that they start as well: `sitecustomize` hides the packages from all of them."""
+    optional = sorted(set(EXTRA_OF_PACKAGE) - {"hypothesis"})  # pytest loads the plugin of an installed hypothesis
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({optional!r}))\n"
+    (tmp_path / "sitecustomize.py").write_text(hidden)
+    command = [sys.executable, "-m", "highwater", "conform", "reference:1", "--clause", "LST-1", "--jobs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    fuzzed = [*command[:3], "fuzz", "reference", "--cases", "200", "--out", str(tmp_path / "found")]
+    ended = subprocess.run(fuzzed, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize(

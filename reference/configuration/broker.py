@@ -6,6 +6,8 @@ import msgspec
 
 from highwater.reference.guards import Guards
 
+ZOOKEEPER: Final = "zookeeper://"
+"""The scheme of an external ZooKeeper as `metadata_store`."""
 Truncation = Literal["kip320", "kip279", "kip101", "high_watermark"]
 # Each truncation rule switches off one more guard than the rule before it (spec/hw_truncation).
 GUARDS_OFF_BY_TRUNCATION: Final[dict[Truncation, tuple[str, ...]]] = {

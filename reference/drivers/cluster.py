@@ -22,6 +22,7 @@ from highwater.ports import Ports
 from highwater.processes import Name, Processes
 from highwater.reference.client.access import Access
 from highwater.reference.client.cluster import ClusterClient
+from highwater.reference.configuration.broker import ZOOKEEPER
 from highwater.reference.configuration.properties import broker_config
 
 READY_TIMEOUT_S = 30.0
@@ -31,7 +32,6 @@ STORE_NODE = "store"
 NODE_ENVIRONMENT = "HIGHWATER_NODE_ENVIRONMENT"
 NODE_PROGRAM = "HIGHWATER_NODE_PROGRAM"  # arguments of Python that run a node, as JSON; tests of the tools replace it
 """Variable with extra environment variables per node name, as JSON."""
-ZOOKEEPER = "zookeeper://"  # the scheme of an external ZooKeeper as metadata store
 
 
 def _toml(tables: dict[str, dict[str, object]]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from highwater.errors import UsageError
 from highwater.reference.broker import Broker
-from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
+from highwater.reference.configuration.broker import ZOOKEEPER, BrokerConfig, StoreConfig
 from highwater.reference.drivers.connection import ClientConnection, Listener
 from highwater.reference.drivers.files import Disk
 from highwater.reference.drivers.limits import Limits
@@ -21,7 +21,6 @@ from highwater.reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
 from highwater.reference.drivers.security import Security
 from highwater.reference.drivers.tcp import Driver, StoreConnection
 from highwater.reference.drivers.trace_file import TraceFile
-from highwater.reference.drivers.zookeeper import ZooKeeperLink, store_hosts
 from highwater.reference.effects import STORE
 from highwater.reference.metadata_cache import Endpoint
 from highwater.reference.metrics import exposition
@@ -75,8 +74,10 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
 
     security = Security(config)
     driver = Driver(broker, disk, resolve, security, trace)
-    hosts = store_hosts(config.metadata_store)
-    if hosts is not None:
+    if config.metadata_store.startswith(ZOOKEEPER):
+        from highwater.reference.drivers.zookeeper import ZooKeeperLink  # needs the extra `zookeeper`
+
+        hosts = config.metadata_store.removeprefix(ZOOKEEPER)
         link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
         driver.store_link = link
     limits = Limits(config)

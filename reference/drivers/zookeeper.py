@@ -25,7 +25,6 @@ from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
-from highwater.reference.drivers.cluster import ZOOKEEPER
 from highwater.reference.store.messages import (
     AddWatch,
     Check,
@@ -255,8 +254,3 @@ def _multi_reply(xid: int, results: list[Any]) -> StoreReply:
 def _stop(client: KazooClient) -> None:
     client.stop()
     client.close()
-
-
-def store_hosts(metadata_store: str) -> str | None:
-    """Return `host:port[,host:port]` of a `zookeeper://` setting, or None for the embedded store."""
-    return metadata_store.removeprefix(ZOOKEEPER) if metadata_store.startswith(ZOOKEEPER) else None
