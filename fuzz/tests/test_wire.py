@@ -1,4 +1,4 @@
-"""The wire fuzzer finds what is planted: a broker that hangs, lies or dies on certain requests."""
+"""The wire fuzzer finds planted defects: a broker that hangs, crashes or sends wrong replies to certain requests."""
 
 import random
 import re
@@ -21,12 +21,12 @@ from highwater.fuzz.wire.generate.mutators import MUTATORS
 from highwater.fuzz.wire.generate.pool import Pool, sound_frame
 from highwater.fuzz.wire.generate.requests import HARMFUL, generate
 from highwater.fuzz.wire.generate.stream import TRANSPORTS, Stream
-from highwater.fuzz.wire.minimise import minimised
-from highwater.fuzz.wire.oracles import Broken, Oracle
+from highwater.fuzz.wire.minimise import minimise_finding
+from highwater.fuzz.wire.oracles import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
 from highwater.fuzz.wire.session import Bounds, Session
-from highwater.fuzz.wire.target import Lab
-from highwater.fuzz.wire.triage import KILLS_MAX, Inquest
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import KILLS_MAX, Triage
 from highwater.reference.wire.errors import DecodeError, EncodeError
 from highwater.reference.wire.framing import decode_request, encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
@@ -56,7 +56,7 @@ class Died(Exception):
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """A broker of three keys: answers what decodes, closes on the rest; `server.defect` spoils its answers."""
+    """A broker of three APIs: answers valid requests, closes on others; `server.defect` changes its responses."""
 
     server: "FakeBroker"
 
@@ -99,7 +99,7 @@ class FakeBroker(socketserver.ThreadingTCPServer):
     defect: Defect
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks is no news here."""
+        """Ignore connections that the client closes."""
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def test_a_planted_defect_is_found(tmp_path: Path, defect: Defect, oracle: Oracl
 
 
 def fuzzed(address: str, folder: Path, **bounds: Any) -> dict[str, Any]:
-    return Session(Lab(address), folder, SEED, Bounds(**{"seconds": 40, "deadline_s": 0.5, **bounds})).run()
+    return Session(FuzzTarget(address), folder, SEED, Bounds(**{"seconds": 40, "deadline_s": 0.5, **bounds})).run()
 
 
 def test_an_honest_broker_has_no_findings(tmp_path: Path) -> None:
@@ -179,18 +179,18 @@ def test_a_finding_replays_and_shrinks(tmp_path: Path) -> None:
         found = fuzzed(address, tmp_path, findings=1)
         finding = read_finding(Path(found["findings"][0]["path"]).parent)
         padded = msgspec.structs.replace(finding, steps=[finding.steps[0], *finding.steps])
-        broken = replay_finding(Lab(address), padded)
-        assert broken is not None
-        assert broken.oracle is Oracle.CORRELATION
-        least = minimised(Lab(address), padded, tmp_path, 20)
-        assert least is not None
-        path, told = least
-        before, after = map(int, re.findall(r"\d+", told))
+        failure = replay_finding(FuzzTarget(address), padded)
+        assert failure is not None
+        assert failure.oracle is Oracle.CORRELATION
+        smallest = minimise_finding(FuzzTarget(address), padded, tmp_path, 20)
+        assert smallest is not None
+        path, outcome = smallest
+        before, after = map(int, re.findall(r"\d+", outcome))
         assert after < before
         assert len(read_finding(path).steps) == 1
     with fake_broker(honest) as address:
-        assert replay_finding(Lab(address), finding) is None
-        assert minimised(Lab(address), finding, tmp_path, 20) is None
+        assert replay_finding(FuzzTarget(address), finding) is None
+        assert minimise_finding(FuzzTarget(address), finding, tmp_path, 20) is None
 
 
 def test_the_same_seed_sends_the_same_frames() -> None:
@@ -213,10 +213,10 @@ def test_the_same_seed_sends_the_same_frames() -> None:
 def test_a_mutator_spoils_requests_of_every_api(name: str) -> None:
     pool = Pool(random.Random(SEED))
     for api in APIS.values():
-        sounds = [pool.draw(api, version) for version in range(api.min_version, api.max_version + 1)]
-        spoiled = [MUTATORS[name](random.Random(n), sound) for sound in sounds for n in range(4)]
-        honest = {sound.body for sound in sounds}
-        assert any(case.frames[0][4:] not in honest for case in spoiled), f"{name} {api.name}"
+        valid_requests = [pool.draw(api, version) for version in range(api.min_version, api.max_version + 1)]
+        mutated = [MUTATORS[name](random.Random(n), valid) for valid in valid_requests for n in range(4)]
+        honest = {valid.body for valid in valid_requests}
+        assert any(case.frames[0][4:] not in honest for case in mutated), f"{name} {api.name}"
 
 
 def test_what_kills_is_avoided_in_every_api_once_two_have_shown_it() -> None:
@@ -234,34 +234,34 @@ def test_a_version_that_killed_too_often_is_left_alone() -> None:
     assert {case.version for case in (stream.next() for _ in range(500)) if case.key == 3} & {0, 1} == {0}
 
 
-class Telling(Lab):
-    """Of a target that is down, and said why."""
+class PanickedTarget(FuzzTarget):
+    """A target that is down and has logged a panic."""
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return "panic: index out of range\n\n\thandlers.go:12\n"
 
 
 def test_who_kills_at_a_known_place_is_known_without_a_replay_and_in_the_end_condemned(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    inquest, died = Inquest(Telling(address), tmp_path, SEED, "test", shrink_s=0), Broken(Oracle.ALIVE, "is gone")
+    triage, died = Triage(PanickedTarget(address), tmp_path, SEED, "test", shrink_s=0), Failure(Oracle.ALIVE, "is gone")
     bystander = Case(10, 2, (sound_frame(random.Random(SEED), APIS[10], 2, 1),))
     killers = [Case(3, version, (sound_frame(random.Random(SEED), APIS[3], version, 1),)) for version in range(7)]
-    assert inquest.hold(died, [bystander, killers[0]], 1) is not None
-    tries = inquest.tries
+    assert triage.confirm(died, [bystander, killers[0]], 1) is not None
+    tries = triage.tries
     for killer in killers[1:]:
-        assert inquest.hold(died, [killer, bystander], 2) is None
-        assert inquest.convicted == [killer]
-    assert inquest.tries == tries
-    assert inquest.condemned == {(3, killer.version) for killer in killers[KILLS_MAX:]}
+        assert triage.confirm(died, [killer, bystander], 2) is None
+        assert triage.fatal_cases == [killer]
+    assert triage.tries == tries
+    assert triage.fatal_versions == {(3, killer.version) for killer in killers[KILLS_MAX:]}
 
 
 def test_sound_requests_decode_in_every_version() -> None:
-    chance, encoded = random.Random(SEED), 0
+    rng, encoded = random.Random(SEED), 0
     for api in APIS.values():
         for version in range(api.min_version, api.max_version + 1):
             for _ in range(5):
-                message = generate(chance, api, version)
+                message = generate(rng, api, version)
                 try:
                     frame = encode_request(message, version, 1, "c")
                 except EncodeError:
@@ -279,7 +279,7 @@ def test_a_target_that_is_not_there_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(UsageError, match=f"127.0.0.1:{port}"):
-        Session(Lab(f"127.0.0.1:{port}"), tmp_path, SEED).run()
+        Session(FuzzTarget(f"127.0.0.1:{port}"), tmp_path, SEED).run()
 
 
 def test_what_is_being_shrunk_when_the_run_is_interrupted_is_told(
@@ -290,10 +290,10 @@ def test_what_is_being_shrunk_when_the_run_is_interrupted_is_told(
 
     monkeypatch.setattr("highwater.fuzz.wire.triage.shrink", interrupted)
     with fake_broker(wrong_correlation_id) as address:
-        told = fuzzed(address, tmp_path)
-    assert told["ended"] == "interrupted"
-    (found,) = told["findings"]
+        outcome = fuzzed(address, tmp_path)
+    assert outcome["ended"] == "interrupted"
+    (found,) = outcome["findings"]
     assert read_finding(Path(found["path"])).reproduced
     state = read_state(tmp_path)
     assert state is not None
-    assert [each["id"] for each in state.findings] == [found["id"]]
+    assert [finding["id"] for finding in state.findings] == [found["id"]]

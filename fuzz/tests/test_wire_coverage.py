@@ -1,4 +1,4 @@
-"""What is counted beside findings: lines of the reference; and the harness that leads a fuzzer by our own branches."""
+"""Line coverage of the reference, and the harness that fuzzes our own decoders by branch coverage."""
 
 import random
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire import decoders
-from highwater.fuzz.wire.line_coverage import FILE, check_lines, counted, lines_told
+from highwater.fuzz.wire.line_coverage import FILE, check_lines, count_lines, lines_summary
 from highwater.reference.wire.readers import read_uvarint
 
 SEED = 5
@@ -18,7 +18,7 @@ SEED = 5
 
 def lines_of(folder: Path, code: str) -> dict[str, int]:
     """Covered lines by file, once a process has run that."""
-    with counted(folder):
+    with count_lines(folder):
         subprocess.run([sys.executable, "-c", code], check=True)
     files = msgspec.json.decode((folder / FILE).read_bytes())["files"]
     return {row["file"]: row["covered"] for row in files}
@@ -27,16 +27,16 @@ def lines_of(folder: Path, code: str) -> dict[str, int]:
 def test_lines_of_a_process_are_counted_and_those_of_the_next_are_added(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     first = lines_of(tmp_path, "import highwater.reference.wire.varint")
-    told = lines_told(tmp_path)
+    summary = lines_summary(tmp_path)
     assert first["reference/wire/varint.py"] > 0
     assert first["reference/broker.py"] == 0, "never imported, and counted all the same"
-    assert 0 < told["covered"] < told["all"]
-    assert told["fewest"][0]["covered"] == 0
+    assert 0 < summary["covered"] < summary["all"]
+    assert summary["fewest"][0]["covered"] == 0
     both = lines_of(tmp_path, "import highwater.reference.guards")
     assert both["reference/wire/varint.py"] == first["reference/wire/varint.py"]
     assert both["reference/guards.py"] > first["reference/guards.py"] == 0
-    assert lines_told(tmp_path)["covered"] > told["covered"]
-    assert lines_told(tmp_path)["all"] == told["all"]
+    assert lines_summary(tmp_path)["covered"] > summary["covered"]
+    assert lines_summary(tmp_path)["all"] == summary["all"]
 
 
 def test_lines_are_of_the_reference_only() -> None:
@@ -45,14 +45,14 @@ def test_lines_are_of_the_reference_only() -> None:
 
 
 def test_what_the_decoders_begin_with_is_read_alike_and_so_is_what_is_spoiled(tmp_path: Path) -> None:
-    decoders.plant(tmp_path, random.Random(SEED))
-    attempt, chance = decoders.readers(), random.Random(SEED)
+    decoders.write_seed_inputs(tmp_path, random.Random(SEED))
+    attempt, rng = decoders.readers(), random.Random(SEED)
     planted = sorted(tmp_path.iterdir())
     assert len(planted) > 300
     for path in planted:
         data = bytearray(path.read_bytes())
         attempt(bytes(data))
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         attempt(bytes(data))
 
 

@@ -1,4 +1,4 @@
-"""The models: an honest reference contradicts none of them, and planted defects are found by what shows them."""
+"""The models: the reference without defects violates none of them, and each detects its planted defects."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,19 +18,26 @@ from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
 from highwater.fuzz.wire.oracles import Oracle
 from highwater.fuzz.wire.replay import Replay, replay_finding
-from highwater.fuzz.wire.self_test import hunt, summary_of
-from highwater.fuzz.wire.sequences.run import PLAYS, perform, possible, replay_sequence, skipped, spoken
-from highwater.fuzz.wire.target import Lab
-from highwater.fuzz.wire.triage import Inquest
+from highwater.fuzz.wire.self_test import run_defect, summary_of
+from highwater.fuzz.wire.sequences.run import (
+    SEQUENCES,
+    replay_sequence,
+    run_sequence,
+    runnable,
+    skipped_sequences,
+    version_ranges,
+)
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import Triage
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.transactions import EndTxnRequest
 from highwater.reference.wire.registry import api_of
 
-PLAYED = 12
+RUNS = 12
 
 
-DEFECTS_OF_A_PLAY = {
+DEFECTS_OF_A_SEQUENCE = {
     "log": ("WrongBaseOffset", "ChecksumIgnored", "OffsetDeltaTrusted", "DuplicateAppended"),
     "place": ("EpochIgnored", "EndForNever", "DeletesTooLittle", "StaleLeader", "BeyondTheEnd"),
     "group": ("GenerationRepeats", "CommitForgotten", "SubscriptionLost"),
@@ -51,46 +58,46 @@ def honest() -> Iterator[str]:
         target.close()
 
 
-def needs(play: str) -> None:
-    if (reason := skipped().get(play)) is not None:
+def needs(name: str) -> None:
+    if (reason := skipped_sequences().get(name)) is not None:
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("play", PLAYS)
-def test_an_honest_broker_contradicts_no_model(honest: str, play: str) -> None:
-    needs(play)
-    served = spoken(advertised(honest))
-    assert play in possible(served)
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_an_honest_broker_contradicts_no_model(honest: str, name: str) -> None:
+    needs(name)
+    served = version_ranges(advertised(honest))
+    assert name in runnable(served)
     finished = number = 0
-    while finished < PLAYED and number < 100 * PLAYED:  # the first find no coordinator yet
-        violation, done, _ = perform(f"{play}:{number}", honest, served)
-        assert violation is None, f"{play}:{number}: {violation}: {violation and violation.said}"
+    while finished < RUNS and number < 100 * RUNS:  # the first find no coordinator yet
+        violation, done, _ = run_sequence(f"{name}:{number}", honest, served)
+        assert violation is None, f"{name}:{number}: {violation}: {violation and violation.transcript}"
         finished, number = finished + done, number + 1
-    assert finished == PLAYED
+    assert finished == RUNS
 
 
-@pytest.mark.parametrize("play", DEFECTS_OF_A_PLAY)
-def test_the_model_sees_the_defects_that_are_planted_for_it(play: str) -> None:
-    """Each alone would start a cluster of its own: all of a play are planted at once, and any may show first."""
-    needs(play)
-    names = DEFECTS_OF_A_PLAY[play]
+@pytest.mark.parametrize("name", DEFECTS_OF_A_SEQUENCE)
+def test_the_model_sees_the_defects_that_are_planted_for_it(name: str) -> None:
+    """All defects of a sequence are planted in one cluster, to save starts; any of them may show first."""
+    needs(name)
+    names = DEFECTS_OF_A_SEQUENCE[name]
     target = ReferenceTarget(1, node_program=defective(names))
     try:
-        served = spoken(advertised(target.bootstrap))
-        broken = None
-        for number in range(10 * PLAYED):
-            violation = perform(f"{play}:{number}", target.bootstrap, served).violation
+        served = version_ranges(advertised(target.bootstrap))
+        failure = None
+        for number in range(10 * RUNS):
+            violation = run_sequence(f"{name}:{number}", target.bootstrap, served).violation
             if violation is not None:
-                broken = replay_sequence(f"{play}:{number}", target.bootstrap)
+                failure = replay_sequence(f"{name}:{number}", target.bootstrap)
                 break
     finally:
         target.close()
-    assert broken is not None, names
-    assert broken.broken.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
+    assert failure is not None, names
+    assert failure.failure.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
 class EndsWhatIsNotOpen(Fault):
-    """As kfake does."""
+    """Accept EndTxn without an open transaction, as kfake does."""
 
     def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
         if asked.api is not api_of(EndTxnRequest):
@@ -99,11 +106,11 @@ class EndsWhatIsNotOpen(Fault):
 
 
 def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has_not(honest: str) -> None:
-    served = spoken(advertised(honest))
+    served = version_ranges(advertised(honest))
     proxy = Proxy(honest, {}, EndsWhatIsNotOpen())
     try:
-        played = (perform(f"states:{number}", proxy.address, served).violation for number in range(10 * PLAYED))
-        violation = next(filter(None, played), None)
+        result = (run_sequence(f"states:{number}", proxy.address, served).violation for number in range(10 * RUNS))
+        violation = next(filter(None, result), None)
     finally:
         proxy.close()
     assert violation is not None
@@ -111,13 +118,13 @@ def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has
 
 
 def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
-    """The model refuses what comes late from a generation that is over; the broker no longer does."""
+    """The model rejects late requests of an ended generation; the broker no longer does."""
     needs("walk")
     target = ReferenceTarget(1, guards_off=["FenceStaleGeneration"])
     try:
-        served = spoken(advertised(target.bootstrap))
-        played = (perform(f"walk:{number}", target.bootstrap, served).violation for number in range(3_000))
-        violation = next(filter(None, played), None)
+        served = version_ranges(advertised(target.bootstrap))
+        result = (run_sequence(f"walk:{number}", target.bootstrap, served).violation for number in range(3_000))
+        violation = next(filter(None, result), None)
     finally:
         target.close()
     assert violation is not None
@@ -127,18 +134,18 @@ def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
 def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None:
     target = ReferenceTarget(1, node_program=defective(["CommitForgotten"]))
     try:
-        lab = Lab(target.bootstrap, target, "reference")
-        served = spoken(advertised(target.bootstrap))
-        inquest = Inquest(lab, tmp_path, 1, "reference", shrink_s=600)  # it ends when nothing more can go
-        for number in range(50 * PLAYED):
-            played = perform(f"group:{number}", target.bootstrap, served)
-            if played.violation is not None and played.steps > 3:
+        fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
+        served = version_ranges(advertised(target.bootstrap))
+        triage = Triage(fuzz_target, tmp_path, 1, "reference", shrink_s=600)  # it ends when nothing more can go
+        for number in range(50 * RUNS):
+            result = run_sequence(f"group:{number}", target.bootstrap, served)
+            if result.violation is not None and result.steps > 3:
                 break
-        finding = inquest.hold_sequence(f"group:{number}", played, 1)
+        finding = triage.confirm_sequence(f"group:{number}", result, 1)
         assert finding is not None
-        kept = played.steps - len(finding.without)
+        kept = result.steps - len(finding.without)
         assert 1 <= kept <= 3, "to join and to commit is enough"
-        again = replay_finding(lab, read_finding(tmp_path / finding.id))
+        again = replay_finding(fuzz_target, read_finding(tmp_path / finding.id))
         assert again is not None
         assert again.message.startswith("committed offset -1")
     finally:
@@ -146,7 +153,7 @@ def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None
 
 
 def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path) -> None:
-    found = hunt("FlexibleDecoderPanic", 1, tmp_path, seconds=600)  # it ends at the first
+    found = run_defect("FlexibleDecoderPanic", 1, tmp_path, seconds=600)  # it ends at the first
     assert found.found
     assert found.oracle == Oracle.ALIVE
     (folder,) = (tmp_path / "FlexibleDecoderPanic-1").glob("alive-*")
@@ -158,14 +165,14 @@ def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path
 def test_a_handler_that_breaks_off_is_seen_by_its_stack_though_the_broker_lives_on() -> None:
     target = ReferenceTarget(1, node_program=defective(["HandlerRaises"]))
     try:
-        lab = Lab(target.bootstrap, target, "reference")
-        broken = Replay(lab).run([listed(-100)])
-        assert broken is not None
-        assert (broken.oracle, broken.message.partition(",")[0]) == (
-            Oracle.STACK, 'a handler broke off at requests.py"',
+        fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
+        failure = Replay(fuzz_target).run([listed(-100)])
+        assert failure is not None
+        assert (failure.oracle, failure.message.partition(",")[0]) == (
+            Oracle.STACK, 'a handler raised an exception at requests.py"',
         )  # fmt: skip
-        assert lab.why_dead() is None
-        assert Replay(lab).run([listed(-1)]) is None, "what was logged before does not count"
+        assert fuzz_target.why_dead() is None
+        assert Replay(fuzz_target).run([listed(-1)]) is None, "what was logged before does not count"
     finally:
         target.close()
 
@@ -181,4 +188,4 @@ def test_a_defect_or_a_sequence_that_is_none_is_named(honest: str) -> None:
     with pytest.raises(UsageError, match="NoSuchDefect"):
         check_defects(["NoSuchDefect"])
     with pytest.raises(UsageError, match="dance"):
-        perform("dance:1", honest, spoken(advertised(honest)))
+        run_sequence("dance:1", honest, version_ranges(advertised(honest)))

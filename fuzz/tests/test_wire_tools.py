@@ -1,4 +1,4 @@
-"""Around the loop: what a process is asked, what is shrunk, kept, refused and compared; and clients under test."""
+"""The parts around the loop: processes, shrinking, state, bad input, comparison; and clients under test."""
 
 import os
 import random
@@ -15,9 +15,9 @@ from highwater.command_line import application
 from highwater.conformance.self_test.faults import SentRequest
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
-from highwater.fuzz.wire.agreement import disagreement, is_declared, question
+from highwater.fuzz.wire.agreement import disagreement, is_known_difference, random_read
 from highwater.fuzz.wire.clients.process import Client
-from highwater.fuzz.wire.clients.served_replies import Served, reply_of, spoiled_again
+from highwater.fuzz.wire.clients.served_replies import Served, apply_edits, reply_of
 from highwater.fuzz.wire.clients.session import ClientSession
 from highwater.fuzz.wire.clients.state import read_client_state
 from highwater.fuzz.wire.corpus import Corpus, read_state
@@ -27,12 +27,12 @@ from highwater.fuzz.wire.generate.cases import Case, with_size
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.oracles import Oracle, judge
 from highwater.fuzz.wire.page import page
-from highwater.fuzz.wire.process import MEGABYTE, Process, listener, place_of
+from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
 from highwater.fuzz.wire.sequences.versions import difference
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.shrink import shrink
-from highwater.fuzz.wire.target import Lab
-from highwater.fuzz.wire.triage import what_is_wrong
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import decode_error_of
 from highwater.reference.wire.errors import CompressionError, ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
@@ -57,32 +57,33 @@ def another_error(key: int, version: int, request: bytes, answer: bytes) -> byte
 
 
 def test_two_targets_that_disagree_are_told_apart_unless_that_is_declared() -> None:
-    spoken = {3: (0, 9), 10: (0, 2)}
-    chance, found = random.Random(SEED), set()
+    version_ranges = {3: (0, 9), 10: (0, 2)}
+    rng, found = random.Random(SEED), set()
     with fake_broker(honest) as one, fake_broker(another_error) as other:
         for _ in range(30):
-            case = question(chance, spoken, spoken)
+            case = random_read(rng, version_ranges, version_ranges)
             assert case is not None
             assert disagreement(case, one, one) is None
-            broken = disagreement(case, one, other)
-            assert (broken is not None) == (case.key == 3)
+            failure = disagreement(case, one, other)
+            assert (failure is not None) == (case.key == 3)
             found.add(case.key)
-    assert found == set(spoken)
-    assert is_declared("ApiVersions", 3, "codes")
-    assert not is_declared("ApiVersions", 2, "codes")
+    assert found == set(version_ranges)
+    assert is_known_difference("ApiVersions", 3, "codes")
+    assert not is_known_difference("ApiVersions", 2, "codes")
 
 
 @pytest.mark.parametrize(
-    ("version", "port", "told"), [(1, 1, None), (1, 2, "port 1 in version 1, 2 in 2"), (0, 2, "port 1 in version 0")]
+    ("version", "port", "expected"),
+    [(1, 1, None), (1, 2, "port 1 in version 1, 2 in 2"), (0, 2, "port 1 in version 0")],
 )
-def test_neighbouring_versions_must_say_what_both_have_room_for(version: int, port: int, told: str | None) -> None:
-    """Version 0 of FindCoordinator has no words for people, and those of 1 and 2 may differ."""
+def test_neighbouring_versions_must_say_what_both_have_room_for(version: int, port: int, expected: str | None) -> None:
+    """Version 0 of FindCoordinator has no error message, and those of 1 and 2 may differ."""
     api = api_of(FindCoordinatorRequest)
     one = FindCoordinatorResponse(host="h", port=1, error_message="no" if version else None)
     other = FindCoordinatorResponse(host="h", port=port, error_message="not")
-    answers = [encode_response(each, version + n, 1)[4:] for n, each in enumerate((one, other))]
+    answers = [encode_response(answer, version + n, 1)[4:] for n, answer in enumerate((one, other))]
     found = difference(api, version, *answers)
-    assert found == told or (found is not None and told is not None and found.startswith(told))
+    assert found == expected or (found is not None and expected is not None and found.startswith(expected))
 
 
 def test_shrinking_keeps_only_what_breaks() -> None:
@@ -94,22 +95,22 @@ def test_shrinking_keeps_only_what_breaks() -> None:
         tries.append(cases)
         return any(b"needle" in case.frames[-1] for case in cases)
 
-    (least,) = shrink([*crowd[:4], culprit, *crowd[4:]], breaks, 20)
-    assert breaks([least])
-    assert least.cuts == ()
-    assert len(least.frames[0]) == 4 + 8
+    (smallest,) = shrink([*crowd[:4], culprit, *crowd[4:]], breaks, 20)
+    assert breaks([smallest])
+    assert smallest.cuts == ()
+    assert len(smallest.frames[0]) == 4 + 8
     assert shrink([culprit], lambda cases: False, 5) == [culprit]
 
 
-@pytest.mark.parametrize(("acks", "broken"), [(0, Oracle.CORRELATION), (1, None), (-1, None)])
-def test_acks_0_wants_no_answer(acks: int, broken: Oracle | None) -> None:
-    asked = encode_request(ProduceRequest(acks=acks), 9, 7, "test")
-    told, _ = judge(asked, encode_response(ProduceResponse(), 9, 7)[4:])
-    assert (told.oracle if told is not None else None) == broken
+@pytest.mark.parametrize(("acks", "expected"), [(0, Oracle.CORRELATION), (1, None), (-1, None)])
+def test_acks_0_wants_no_answer(acks: int, expected: Oracle | None) -> None:
+    request = encode_request(ProduceRequest(acks=acks), 9, 7, "test")
+    found_failure, _ = judge(request, encode_response(ProduceResponse(), 9, 7)[4:])
+    assert (found_failure.oracle if found_failure is not None else None) == expected
 
 
 def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:
-    """A bomb has hundreds of thousands of bytes: to try to leave out each takes an hour, even if nothing is sent."""
+    """A bomb has hundreds of thousands of bytes: trying to leave out each takes an hour, even if nothing is sent."""
     cases, tried = [Case(0, 3, (with_size(bytes(1 << 20)),)), Case(0, 3, (with_size(bytes(1 << 20)),))], list[int]()
 
     def breaks(candidate: list[Case]) -> bool:
@@ -121,15 +122,15 @@ def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:
 
 
 def test_what_is_wrong_with_a_request_is_said_alike_of_every_api() -> None:
-    """So that one cause is one finding; shrinking keeps to it."""
-    chance = random.Random(SEED)
-    sound = [with_size(sound_frame(chance, APIS[key], version, 1)[4:]) for key, version in ((20, 6), (31, 3), (61, 0))]
+    """One cause is one finding, and shrinking keeps it."""
+    rng = random.Random(SEED)
+    sound = [with_size(sound_frame(rng, APIS[key], version, 1)[4:]) for key, version in ((20, 6), (31, 3), (61, 0))]
     countless = [with_size(frame[4:-1] + b"\xff\xff\xff\xff\x0f") for frame in sound]
-    assert {what_is_wrong(Case(0, 0, (frame,))) for frame in sound} == {""}
-    assert {what_is_wrong(Case(0, 0, (frame,))) for frame in countless} == {
+    assert {decode_error_of(Case(0, 0, (frame,))) for frame in sound} == {""}
+    assert {decode_error_of(Case(0, 0, (frame,))) for frame in countless} == {
         "# tagged fields do not fit into the remaining # bytes"
     }
-    assert what_is_wrong(Case(0, 0, (countless[0][:-30],))) not in {"", what_is_wrong(Case(0, 0, (countless[0],)))}
+    assert decode_error_of(Case(0, 0, (countless[0][:-30],))) not in {"", decode_error_of(Case(0, 0, (countless[0],)))}
 
 
 def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
@@ -137,21 +138,21 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
         first = fuzzed(address, tmp_path, findings=1)
         before = read_state(tmp_path)
         assert before is not None
-        again = Session(Lab(address), tmp_path, SEED, Bounds(seconds=40, cases=300, deadline_s=0.5), resume=True)
-        told = again.run()
+        again = Session(FuzzTarget(address), tmp_path, SEED, Bounds(seconds=40, cases=300, deadline_s=0.5), resume=True)
+        summary = again.run()
     after = read_state(tmp_path)
     assert after is not None
-    assert (after.runs, after.cases) == (2, first["cases"] + told["cases"])
-    known = {(each["oracle"], each["api"], each["version"]) for each in first["findings"]}
-    assert not known & {(each["oracle"], each["api"], each["version"]) for each in told["findings"]}
+    assert (after.runs, after.cases) == (2, first["cases"] + summary["cases"])
+    known = {(finding["oracle"], finding["api"], finding["version"]) for finding in first["findings"]}
+    assert not known & {(finding["oracle"], finding["api"], finding["version"]) for finding in summary["findings"]}
     assert {tuple(row[:5]) for row in before.points} <= {tuple(row[:5]) for row in after.points}
     assert Corpus.read(tmp_path).frames
-    shown = page(tmp_path, told)
+    shown = page(tmp_path, summary)
     assert shown.count("<line ") == len(after.findings) > 0
-    assert all(each["id"] in shown for each in after.findings)
+    assert all(finding["id"] in shown for finding in after.findings)
     assert "Lines of the reference" not in shown
     rows = [{"file": "reference/broker.py", "covered": 3, "all": 40}]
-    assert "Lines of the reference: 3 of 40" in page(tmp_path, {**told, "lines": {**rows[0], "fewest": rows}})
+    assert "Lines of the reference: 3 of 40" in page(tmp_path, {**summary, "lines": {**rows[0], "fewest": rows}})
 
 
 @pytest.mark.parametrize("name", BOMBS)
@@ -164,7 +165,7 @@ def test_a_bomb_is_small_and_a_bounded_reader_survives_it(name: str) -> None:
 
 def test_a_process_is_found_by_its_port_and_weighed() -> None:
     with fake_broker(honest) as address:
-        process = listener(address)
+        process = listening_process(address)
     assert process is not None
     assert process.pid == os.getpid()
     assert process.is_alive
@@ -204,17 +205,17 @@ with socket.create_connection((host, int(port)), timeout=5) as line:
 """
 
 
-SPOILS_SIZE_AND_CORRELATION = 18
-"""A seed: one is needless."""
+SEED_OF_SIZE_AND_CORRELATION = 18
+"""A seed that mutates the size field and the correlation id; only one of them is needed to crash the client."""
 
 
 def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
     client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
-    told = ClientSession(client, tmp_path / "out", SPOILS_SIZE_AND_CORRELATION, 300, runs=1).run()
-    assert told["spoiled"] == 2
-    (found,) = told["findings"]
+    summary = ClientSession(client, tmp_path / "out", SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
+    assert summary["spoiled"] == 2
+    (found,) = summary["findings"]
     assert (found["oracle"], found["message"], found["reproduced"]) == (Oracle.ALIVE, "died of signal 6", True)
     (reply,) = served_by_file(found["path"]).replies
     assert len(reply.edits) == 1
@@ -235,15 +236,15 @@ def test_runs_of_a_client_that_were_interrupted_lose_nothing_and_go_on(
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
     client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
-    monkeypatch.setattr("highwater.fuzz.wire.clients.session.least_served", interrupted)
-    first = ClientSession(client, tmp_path, SPOILS_SIZE_AND_CORRELATION, 300, runs=1).run()
+    monkeypatch.setattr("highwater.fuzz.wire.clients.session.minimise_replies", interrupted)
+    first = ClientSession(client, tmp_path, SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert (first["ended"], len(first["findings"])) == ("interrupted", 1)
     assert served_by_file(first["findings"][0]["path"]).replies
-    again = ClientSession(client, tmp_path, SPOILS_SIZE_AND_CORRELATION, 300, runs=2, resume=True).run()
+    again = ClientSession(client, tmp_path, SEED_OF_SIZE_AND_CORRELATION, 300, runs=2, resume=True).run()
     assert (again["cases"], again["cases_of_all_runs"]) == (2, 2), "what was interrupted is run again"
     assert again["findings"] == [], "it is known"
     state = read_client_state(tmp_path, client.command, resume=True)
-    assert [each["id"] for each in state.findings] == [first["findings"][0]["id"]]
+    assert [finding["id"] for finding in state.findings] == [first["findings"][0]["id"]]
     with pytest.raises(UsageError, match="the runs to resume were of"):
         read_client_state(tmp_path, "another {bootstrap}", resume=True)
     (tmp_path / "client.json").write_text("{")
@@ -259,11 +260,11 @@ def served_by_file(path: str) -> Served:
 
 @given(before=st.binary(min_size=4, max_size=40), after=st.binary(max_size=40), size=st.none() | st.just(2**31 - 1))
 def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes, size: int | None) -> None:
-    spoiled = with_size(after) if size is None else size.to_bytes(4, "big") + after
-    reply = reply_of(SentRequest(), 0, "flip", with_size(before), spoiled)
-    assert spoiled_again(with_size(before), reply) == spoiled
-    longer = spoiled_again(with_size(before + b"more"), reply)
-    assert longer[:4] == spoiled[:4] or size is None
+    corrupt = with_size(after) if size is None else size.to_bytes(4, "big") + after
+    reply = reply_of(SentRequest(), 0, "flip", with_size(before), corrupt)
+    assert apply_edits(with_size(before), reply) == corrupt
+    longer = apply_edits(with_size(before + b"more"), reply)
+    assert longer[:4] == corrupt[:4] or size is None
 
 
 @pytest.mark.parametrize(
@@ -289,24 +290,24 @@ def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -
     with fake_broker(wrong_correlation_id) as address:
         path = fuzzed(address, tmp_path, findings=1)["findings"][0]["path"]
     assert (Path(path).parent / "frames.bin").stat().st_size > 0
-    broken = msgspec.json.decode(Path(path).read_bytes())
-    assert broken["reproduced"]
+    finding = msgspec.json.decode(Path(path).read_bytes())
+    assert finding["reproduced"]
     with pytest.raises(UsageError, match="not a finding"):
         CliRunner().invoke(
             application("fuzz", "replay"), ["replay", str(tmp_path / "none"), "reference"], catch_exceptions=False
         )
-    spoiled = tmp_path / "spoiled.json"
-    spoiled.write_text(Path(path).read_text().replace('"frames": [', '"frames": ["zz", '))
+    corrupt = tmp_path / "corrupt.json"
+    corrupt.write_text(Path(path).read_text().replace('"frames": [', '"frames": ["zz", '))
     with pytest.raises(UsageError, match="not a finding"):
-        CliRunner().invoke(application("fuzz", "replay"), ["replay", str(spoiled), "reference"], catch_exceptions=False)
+        CliRunner().invoke(application("fuzz", "replay"), ["replay", str(corrupt), "reference"], catch_exceptions=False)
     result = CliRunner().invoke(application("fuzz", "replay"), ["replay", path, "reference"])
     assert result.exit_code == ExitCode.HELD, result.output
 
 
 def test_a_finding_names_nobodys_home(tmp_path: Path) -> None:
-    """What a target logs has the paths of whoever built it; a finding is made to be shown."""
+    """The log of a target may contain paths of the home directory, and findings are published."""
     checked = read_finding(Path(__file__).parent.parent / "checked/kfake/alive-key32767-v9-1")
-    told = msgspec.structs.replace(checked, log=f"panic at {Path.home()}/go/pkg/client.go:128")
-    written = read_finding(write_finding(tmp_path, told))
+    finding = msgspec.structs.replace(checked, log=f"panic at {Path.home()}/go/pkg/client.go:128")
+    written = read_finding(write_finding(tmp_path, finding))
     assert written.log == "panic at ~/go/pkg/client.go:128"
-    assert str(Path.home()) not in (tmp_path / told.id / "README.md").read_text()
+    assert str(Path.home()) not in (tmp_path / finding.id / "README.md").read_text()

@@ -1,5 +1,5 @@
-"""The wire fuzzer: requests generated from the message table, mutated where the table says that it hurts.
+"""The wire fuzzer: requests generated from the message table, and mutated at the fields that the table describes.
 
-`generators` sound requests · `mutators` unsound frames · `oracles` what a broker must still do ·
-`session` the loop · `replay` one small file for each finding.
+`generate` valid and mutated requests · `oracles` expectations · `engine` connections · `session` the loop ·
+`sequences` stateful tests · `triage` from failures to findings · `replay` findings.
 """

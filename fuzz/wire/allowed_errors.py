@@ -1,6 +1,6 @@
-"""The error codes that each API may answer with; any other is a lie about what went wrong.
+"""The error codes that each API may return; the `error-code` oracle rejects any other.
 
-By families of APIs, as Apache Kafka's own documentation of each request names them: finer would be one broker's habits.
+By families of APIs, after the documentation of Apache Kafka's requests; finer sets would describe one broker.
 """
 
 from collections.abc import Mapping
@@ -69,9 +69,9 @@ FAMILIES: Final[Mapping[frozenset[E], tuple[int, ...]]] = {
     PLACE | ADMIN | RECORDS | MEMBERS: (29, 30, 31, 32, 33, 35, 44, 48, 49, 50, 51),
     LOGIN: (17, 18, 36),
 }
-"""Keys of the APIs that share an alphabet."""
+"""API keys that share a set of error codes."""
 ALLOWED: Final[Mapping[int, frozenset[int]]] = {
     **dict.fromkeys(APIS, frozenset(map(int, E))),
     **{key: frozenset(map(int, codes | ANY)) for codes, keys in FAMILIES.items() for key in keys},
 }
-"""By API key; where no family is known, any code that exists."""
+"""By API key; any existing code where no family is known."""

@@ -19,7 +19,7 @@ def connect(address: str, timeout_s: float = ALIVE_TIMEOUT_S) -> Connection:
 
 
 def why_dead(address: str) -> str | None:
-    """None if the target answers ApiVersions on a fresh connection, otherwise what it did instead."""
+    """Return None if the target answers ApiVersions on a fresh connection, otherwise what it did instead."""
     try:
         with connect(address) as connection:
             connection.exchange(ApiVersionsRequest(), 0)
@@ -28,7 +28,7 @@ def why_dead(address: str) -> str | None:
     except ConnectionClosedError:
         return "closes a fresh connection at once"
     except WireError as error:
-        return f"answers ApiVersions with what is none ({error})"
+        return f"answers ApiVersions with a malformed response ({error})"
     except OSError as error:
         return f"refuses connections ({error.strerror or error})"
     return None
@@ -39,30 +39,33 @@ Served = list[tuple[Api, int, int]]
 
 
 def advertised(address: str) -> Served:
-    """What the target says it speaks, as far as our table knows it, less what would harm it. UsageError."""
+    """Return the APIs that both the target and our table support, except HARMFUL ones.
+
+    Raises UsageError if the target does not answer, or no API is left.
+    """
     found = []
-    for told in _told(address):
-        api = APIS.get(told.api_key)
-        if api is not None and told.api_key not in HARMFUL:
-            first, last = max(told.min_version, api.min_version), min(told.max_version, api.max_version)
+    for api_range in _api_versions(address):
+        api = APIS.get(api_range.api_key)
+        if api is not None and api_range.api_key not in HARMFUL:
+            first, last = max(api_range.min_version, api.min_version), min(api_range.max_version, api.max_version)
             if first <= last:
                 found.append((api, first, last))
     if not found:
-        raise UsageError("the target advertises nothing that we know", where=address, hint=HINT)
+        raise UsageError("the target advertises no API version that the fuzzer knows", where=address, hint=HINT)
     return found
 
 
-def newer_than_ours(address: str) -> set[tuple[int, int]]:
-    """Keys and versions that the target speaks and our table does not know: what it answers to them we cannot read."""
+def unknown_versions(address: str) -> set[tuple[int, int]]:
+    """Return API keys and versions that the target supports but our table lacks; their responses cannot be decoded."""
     return {
-        (told.api_key, version)
-        for told in _told(address)
-        if told.api_key in APIS
-        for version in range(APIS[told.api_key].max_version + 1, told.max_version + 1)
+        (api_range.api_key, version)
+        for api_range in _api_versions(address)
+        if api_range.api_key in APIS
+        for version in range(APIS[api_range.api_key].max_version + 1, api_range.max_version + 1)
     }
 
 
-def _told(address: str) -> Any:
+def _api_versions(address: str) -> Any:
     try:
         with connect(address) as connection:
             return connection.exchange(ApiVersionsRequest(), 0).api_keys

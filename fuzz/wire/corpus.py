@@ -1,6 +1,6 @@
-"""What a run has learned and the next one goes on with: coverage, the shortest case of each answer, what kills.
+"""What later runs reuse: coverage, the shortest frame for each response, and cases to avoid.
 
-`state.json` and `corpus.bin` stand in the folder of the findings; both are written whole and renamed.
+`state.json` and `corpus.bin` are in the folder of the findings; each is written to a temporary file and renamed.
 """
 
 from collections import Counter
@@ -15,24 +15,24 @@ from highwater.reference.wire.registry import APIS
 from highwater.results import write_json
 
 # --------------------------------------------------------------------------------------------------
-# What was reached: which field of which version was spoiled how, and what the target made of it.
+# Coverage: which field of which version was mutated how, and how the target responded.
 
 
 POINTS_MAX: Final = 250_000
-"""Memory has a limit: to write so many takes 170 MB at its peak. 292,000 cases on the reference came to 22,700."""
+"""Limits memory: writing this many points takes 170 MB at its peak. 292,000 cases on the reference gave 22,700."""
 Point = tuple[int, int, str, str, str]
-"""Key, version, field, mutation, what came: error codes, `closed`, `silent`, `reset` or `left`."""
+"""Key, version, field, mutation and outcome: error codes, `closed`, `silent`, `reset` or `left`."""
 
 
 class Coverage:
-    """Points with how often; `growth` is the number of points at each second, for the curve."""
+    """Coverage points with their counts; `growth` is the number of points over time, for the curve."""
 
     def __init__(self) -> None:
         self.points: Counter[Point] = Counter()
         self.growth: list[tuple[float, int, int]] = []
 
     def note(self, point: Point) -> bool:
-        """Is it new?"""
+        """Count a point; return True if it is new."""
         is_new = point not in self.points and len(self.points) < POINTS_MAX
         if is_new or point in self.points:
             self.points[point] += 1
@@ -42,9 +42,9 @@ class Coverage:
         self.growth.append((round(seconds, 1), cases, len(self.points)))
 
     def by_api(self) -> dict[str, dict[str, Any]]:
-        """For the map: points, versions, mutations and answers of each API."""
+        """Return cases, points, versions, mutations and responses of each API, for the map."""
         found: dict[str, dict[str, Any]] = {}
-        for (key, version, field, mutation, came), count in self.points.items():
+        for (key, version, field, mutation, outcome), count in self.points.items():
             name = APIS[key].name if key in APIS else str(key)
             row = found.setdefault(name, {"points": 0, "cases": 0, "versions": set(), "fields": set(),
                                           "mutations": Counter(), "answers": Counter()})  # fmt: skip
@@ -53,28 +53,28 @@ class Coverage:
             row["versions"].add(version)
             row["fields"].add(field)
             row["mutations"][mutation] += count
-            row["answers"][came] += count
+            row["answers"][outcome] += count
         return found
 
     def rows(self) -> list[tuple[int, int, str, str, str, int]]:
         return [(*point, count) for point, count in sorted(self.points.items())]
 
     @classmethod
-    def of(cls, rows: list[Any], growth: list[Any]) -> "Coverage":
-        """As `rows` and `growth` told."""
-        made = cls()
-        for key, version, field, mutation, came, count in rows:
-            made.points[int(key), int(version), field, mutation, came] = count
-        made.growth = msgspec.convert(growth, list[tuple[float, int, int]])
-        return made
+    def from_rows(cls, rows: list[Any], growth: list[Any]) -> "Coverage":
+        """Restore the coverage from `rows` and `growth`."""
+        loaded = cls()
+        for key, version, field, mutation, outcome, count in rows:
+            loaded.points[int(key), int(version), field, mutation, outcome] = count
+        loaded.growth = msgspec.convert(growth, list[tuple[float, int, int]])
+        return loaded
 
 
 STATE, CORPUS = "state.json", "corpus.bin"
 KEPT_MAX: Final = 20_000
 FRAME_MAX: Final = 4_096
-"""Bombs are not kept: they are made anew."""
+"""Larger frames, such as decompression bombs, are generated again instead of stored."""
 Answer = tuple[int, int, str]
-"""Key, version, what came."""
+"""Key, version, outcome."""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -92,21 +92,21 @@ class State(msgspec.Struct, kw_only=True):
     points: list[tuple[int, int, str, str, str, int]] = []
     growth: list[tuple[float, int, int]] = []
     memory: list[tuple[float, int]] = []
-    """Seconds, and megabytes that the fuzzer itself held then."""
+    """Seconds, and the megabytes that the fuzzer itself used then."""
 
 
 class Corpus:
-    """The shortest frame for each answer: minimal by being replaced."""
+    """The shortest frame for each response; a shorter frame replaces a longer one."""
 
     def __init__(self) -> None:
         self.frames: dict[Answer, bytes] = {}
 
-    def note(self, case: Case, came: str) -> None:
-        frame, answer = case.frames[-1], (case.key, case.version, came)
-        kept = self.frames.get(answer)
-        if len(frame) > FRAME_MAX or (kept is None and len(self.frames) >= KEPT_MAX):
+    def note(self, case: Case, outcome: str) -> None:
+        frame, answer = case.frames[-1], (case.key, case.version, outcome)
+        shortest = self.frames.get(answer)
+        if len(frame) > FRAME_MAX or (shortest is None and len(self.frames) >= KEPT_MAX):
             return
-        if kept is None or len(frame) < len(kept):
+        if shortest is None or len(frame) < len(shortest):
             self.frames[answer] = frame
 
     def write(self, folder: Path) -> None:
@@ -117,18 +117,18 @@ class Corpus:
 
     @classmethod
     def read(cls, folder: Path) -> "Corpus":
-        made = cls()
+        loaded = cls()
         if (folder / CORPUS).exists():
             try:
                 rows = msgspec.msgpack.decode((folder / CORPUS).read_bytes(), type=list[tuple[int, int, str, bytes]])
             except (OSError, msgspec.DecodeError) as error:
                 raise UsageError(f"not a corpus: {error}", where=str(folder / CORPUS), hint="remove it") from error
-            made.frames = {(key, version, came): frame for key, version, came, frame in rows}
-        return made
+            loaded.frames = {(key, version, outcome): frame for key, version, outcome, frame in rows}
+        return loaded
 
 
 def read_state(folder: Path) -> State | None:
-    """None where nothing was run before."""
+    """Return the state of earlier runs, or None if there was none."""
     if not (folder / STATE).exists():
         return None
     try:
@@ -138,7 +138,7 @@ def read_state(folder: Path) -> State | None:
 
 
 def write_state(folder: Path, state: State, coverage: Coverage, corpus: Corpus) -> None:
-    """UsageError when the disk refuses."""
+    """Write state and corpus; UsageError if the files cannot be written."""
     state.points, state.growth = coverage.rows(), coverage.growth
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,21 +18,21 @@ import typer
 from highwater.results import new_folder
 
 CASE_BYTES: Final = 2
-"""Before the body: which message, in which version."""
+"""Bytes before the body that select the message and its version."""
 BODY_MAX: Final = 4_096
 INPUT_S: Final = 10
 RSS_MB: Final = 1_024
 BATCH_SHARE: Final = 64
-"""So many of the numbers that the first bytes can say mean a record batch."""
+"""Selectors below this number select a record batch."""
 
 
 def decoders(
     seconds: Annotated[int, typer.Option(min=1, help="How long.")] = 300,
-    seed: Annotated[int, typer.Option(help="Of libFuzzer's choices, and of the messages that it begins with.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of libFuzzer and of the initial corpus.")] = 1,
 ) -> None:
-    """Fuzz our own decoders, led by their branches."""
+    """Fuzz our own decoders, guided by branch coverage."""
     if find_spec("atheris") is None:
-        print("skipped: no atheris here; there are wheels for Linux on x86_64: pip install atheris==3.0.0")
+        print("skipped: atheris is not installed. On Linux x86_64: pip install atheris==3.0.0")
         return
     import atheris
 
@@ -41,7 +41,7 @@ def decoders(
     folder = new_folder("decoders", seed=seed)
     corpus = folder / "corpus"
     corpus.mkdir()
-    plant(corpus, random.Random(seed))
+    write_seed_inputs(corpus, random.Random(seed))
     limits = [f"-max_total_time={seconds}", f"-max_len={BODY_MAX}", f"-timeout={INPUT_S}", f"-rss_limit_mb={RSS_MB}"]
     where = [f"-artifact_prefix={folder}/", str(corpus)]
     atheris.Setup([sys.argv[0], f"-seed={seed}", "-print_final_stats=1", *limits, *where], attempt)
@@ -49,7 +49,7 @@ def decoders(
 
 
 def cases() -> list[tuple[type[Any], int]]:
-    """Every request and response in every version."""
+    """Return every request and response in every version."""
     from highwater.reference.wire.registry import APIS
 
     return [
@@ -61,15 +61,15 @@ def cases() -> list[tuple[type[Any], int]]:
 
 
 def readers() -> Callable[[bytes], None]:
-    """What is done with an input; AssertionError when reader and description do not agree."""
+    """Return the function to fuzz; it raises AssertionError if decoder and description do not agree."""
     from highwater.reference.wire import constructs as described
     from highwater.reference.wire.codec import decode
     from highwater.reference.wire.errors import DecodeError
     from highwater.reference.wire.records import decode_records
 
-    def outcome(read: Callable[..., Any], *given: Any) -> str:
+    def outcome(read: Callable[..., Any], *arguments: Any) -> str:
         try:
-            return repr(read(*given))
+            return repr(read(*arguments))
         except DecodeError:
             return "refused"
 
@@ -87,8 +87,8 @@ def readers() -> Callable[[bytes], None]:
     return attempt
 
 
-def plant(corpus: Path, chance: random.Random) -> None:
-    """One sound request of every version, and some batches."""
+def write_seed_inputs(corpus: Path, rng: random.Random) -> None:
+    """Write one valid request of every version, and some record batches, as initial corpus."""
     from highwater.fuzz.wire.generate.requests import generate, records
     from highwater.reference.wire.codec import encode
     from highwater.reference.wire.errors import EncodeError
@@ -101,12 +101,12 @@ def plant(corpus: Path, chance: random.Random) -> None:
             continue
         place = number if number >= BATCH_SHARE else number + len(known)
         try:
-            body = encode(generate(chance, api, version), version)
+            body = encode(generate(rng, api, version), version)
         except EncodeError:
             continue  # a value that this version cannot carry
         (corpus / f"{message.__name__}-{version}").write_bytes(place.to_bytes(CASE_BYTES, "big") + body)
     for number in range(BATCH_SHARE):
-        (corpus / f"batch-{number}").write_bytes(number.to_bytes(CASE_BYTES, "big") + records(chance))
+        (corpus / f"batch-{number}").write_bytes(number.to_bytes(CASE_BYTES, "big") + records(rng))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Many frames in flight over many connections, each answer held to its request.
+"""Send many frames over many connections, and match and judge each response with its request.
 
 Theory of operation
 -------------------
 The engine keeps up to IN_FLIGHT frames on each of CONNECTIONS non-blocking connections, with one selector. A broker
 answers the requests of a connection in order, so the oldest unanswered frame is its *head*: it alone can be late, and
-when the target closes the connection it alone is the cause. Frames behind the head are innocent and are sent again on a
-new connection; behind a kind of case that has ended connections before, nothing is sent.
+when the target closes the connection it alone is the cause. Frames behind the head did not cause it and are sent again
+on a new connection; behind a kind of case that has ended connections before, nothing is sent.
 
 A connection is idle, waiting (its head has a deadline), or half open (a case that ends without a reply). A reply is
-matched with the head and judged by the oracles; a wrong reply, a missed deadline or a dead target becomes a `Broken`
+matched with the head and judged by the oracles; a wrong reply, a missed deadline or a dead target becomes a `Failure`
 that the session triages. The engine never decides what a finding is.
 
 When no connection is accepted any more the target is down: `TargetDown` carries the frames that were sent last, newest
@@ -35,31 +35,31 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from highwater.fuzz.wire.generate.cases import Case, Ends, Kind
-from highwater.fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Broken, Oracle, Patience, judge, patience
+from highwater.fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Failure, Oracle, ReplyTimeout, judge, reply_timeout
 from highwater.reference.wire.errors import FrameSizeError
 from highwater.reference.wire.framing import FrameReader
 
 CONNECTIONS: Final = 24
 IN_FLIGHT: Final = 6
-"""Of a connection: more would be sent in vain when the target closes it."""
+"""Frames per connection; more would be sent in vain when the target closes it."""
 ANSWER_MAX: Final = 128 * 1024 * 1024
 CHUNK: Final = 1 << 17
 POLL_S: Final = 0.01
-IMPATIENCE_S: Final = 0.02
+RECHECK_S: Final = 0.02
 SLOW_S: Final = 0.5
-"""The target is busy, and gets nothing more to do until it has answered."""
+"""A target that has not answered a head for so long is busy, and receives nothing more until it answers."""
 KNOWN_DEADLINE_S: Final = 0.3
-"""For what is known to hang: it need not be proven again."""
-SEALED_S: Final = 1.0
-"""After the last answer on a connection that we have ended."""
+"""Deadline of a request that is known to hang, which need not be proven again."""
+CLOSE_S: Final = 1.0
+"""Time for the target to close a connection whose last response has arrived and that we ended."""
 HALF_OPEN_MAX: Final = 40
 SUSPECTS: Final = 2_000
-"""More than a turn sends."""
+"""More cases than one turn sends."""
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class TargetDown(Exception):
-    """It takes no connections; `suspects` were sent last, the latest first."""
+    """The target accepts no connection; `suspects` are the likely causes, the latest first."""
 
     def __init__(self, why: str, suspects: list[Case]) -> None:
         super().__init__(why)
@@ -67,235 +67,240 @@ class TargetDown(Exception):
 
 
 @dataclass(slots=True)
-class Flight:
-    """One frame of a case; `last` is that case's last one."""
+class PendingFrame:
+    """One frame of a case that waits for its response; `last` marks the last frame of its case."""
 
     case: Case
     frame: bytes
     last: bool
-    patience: Patience | None = None
+    reply_timeout: ReplyTimeout | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Wire:
-    """One connection. `sent` are the cases that it has carried, to be sent again with a finding."""
+class EngineConnection:
+    """One connection. `sent` are the cases that it carried; a finding replays them."""
 
     socket: socket.socket
     reader: FrameReader = field(default_factory=lambda: FrameReader(ANSWER_MAX))
-    flights: deque[Flight] = field(default_factory=deque)
+    pending: deque[PendingFrame] = field(default_factory=deque)
     unsent: deque[bytes] = field(default_factory=deque)
     sent: deque[Case] = field(default_factory=lambda: deque(maxlen=IN_FLIGHT * 2))
     head_since: float = 0.0
-    sealed: bool = False  # nothing more may be sent
-    apart: bool = False  # what it carries is cut into segments, which must stay apart
-    is_slow: bool = False  # its head has waited for long
+    send_closed: bool = False  # nothing more may be sent
+    keep_segments: bool = False  # its data is cut into segments, which are sent one by one
+    is_slow: bool = False  # its head has been waiting for SLOW_S
 
 
 @dataclass
 class Hooks:
-    """Who wants to know. `on_answer` gets the reply's error codes, or the word for what came instead."""
+    """Callbacks of the session. `on_answer` receives the response's error codes, or the outcome without a response."""
 
     next_case: Callable[[], Case]
     on_answer: Callable[[Case, tuple[int, ...] | str], None]
-    on_broken: Callable[[Broken, Case, list[Case]], None]
+    on_failure: Callable[[Failure, Case, list[Case]], None]
     on_slow: Callable[[Case], None] = lambda case: None
-    is_known: Callable[[Case], bool] = lambda case: False
+    is_known_hang: Callable[[Case], bool] = lambda case: False
 
 
 class Engine:
-    """Against one address, until `run`'s time is over."""
+    """Sends cases to one address until the time limit of `run`."""
 
     def __init__(self, address: str, hooks: Hooks, deadline_s: float = DEADLINE_S) -> None:
         self.hooks, self.deadline_s = hooks, deadline_s
         self.frames = 0
-        """Sent for the first time."""
-        self._ends: set[Kind] = set()
-        """What the target hung up on when it was sent last."""
+        """Frames that were sent for the first time."""
+        self._closing_kinds: set[Kind] = set()
+        """Kinds of cases after which the target closed the connection the last time."""
         self._selector = selectors.DefaultSelector()
-        self._wires: dict[int, Wire] = {}
-        self._again: deque[Case] = deque()
+        self._connections: dict[int, EngineConnection] = {}
+        self._resend: deque[Case] = deque()
         self._half_open: deque[socket.socket] = deque()
         self._recent: deque[Case] = deque(maxlen=SUSPECTS)
-        self._closers: deque[Case] = deque(maxlen=SUSPECTS)
-        self._behind: deque[Case] = deque(maxlen=SUSPECTS)
+        self._closed_heads: deque[Case] = deque(maxlen=SUSPECTS)
+        self._behind_closed: deque[Case] = deque(maxlen=SUSPECTS)
         self.move_to(address)
 
     def move_to(self, address: str) -> None:
-        """The target listens elsewhere now, or anew."""
+        """Connect to a target that was restarted or has another address."""
         self.close()
         host, _, port = address.rpartition(":")
         family, _, _, _, place = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
         self._family, self._address = family, place
 
     def close(self) -> None:
-        for wire in list(self._wires.values()):
-            self._drop(wire)
+        for connection in list(self._connections.values()):
+            self._drop(connection)
         while self._half_open:
             self._half_open.popleft().close()
-        self._closers.clear()
-        self._behind.clear()
+        self._closed_heads.clear()
+        self._behind_closed.clear()
         self._recent.clear()
-        self._again.clear()
+        self._resend.clear()
 
     @property
-    def connections(self) -> int:
-        return len(self._wires) + len(self._half_open)
+    def connection_count(self) -> int:
+        return len(self._connections) + len(self._half_open)
 
     def run(self, seconds: float, budget: int) -> int:
-        """Send at most so many cases for so long; TargetDown when it takes no connections. Returns the cases begun."""
+        """Send at most `budget` cases for at most `seconds`; return the number of cases begun.
+
+        Raises TargetDown when the target accepts no connection.
+        """
         end, begun, now = time.monotonic() + seconds, 0, time.monotonic()
         while now < end and begun < budget:
-            while len(self._wires) < CONNECTIONS:
+            while len(self._connections) < CONNECTIONS:
                 self._connect()
-            is_busy = any(wire.is_slow for wire in self._wires.values())
-            for wire in list(self._wires.values()):
-                if len(wire.flights) <= IN_FLIGHT // 2 and not is_busy:
-                    begun += self._fill(wire)
+            is_busy = any(connection.is_slow for connection in self._connections.values())
+            for connection in list(self._connections.values()):
+                if len(connection.pending) <= IN_FLIGHT // 2 and not is_busy:
+                    begun += self._fill(connection)
             self._poll(POLL_S)
             now = time.monotonic()
-            self._sweep(now)
+            self._check_deadlines(now)
         return begun
 
     @property
     def is_waiting(self) -> bool:
-        """For an answer that is due for long: the target may be busy with it."""
+        """True if a response is overdue by SLOW_S: the target may be busy with it."""
         now = time.monotonic()
-        heads = ((wire, wire.flights[0]) for wire in self._wires.values() if wire.flights)
-        return any(now - wire.head_since > SLOW_S and not self._may_be_silent(head) for wire, head in heads)
+        heads = ((connection, connection.pending[0]) for connection in self._connections.values() if connection.pending)
+        return any(now - connection.head_since > SLOW_S and not self._may_be_silent(head) for connection, head in heads)
 
-    def paused(self, seconds: float) -> None:
-        """We were away for so long: nobody can be late for that."""
-        for wire in self._wires.values():
-            wire.head_since += seconds
+    def add_pause(self, seconds: float) -> None:
+        """Extend all deadlines by a pause in which no response was read."""
+        for connection in self._connections.values():
+            connection.head_since += seconds
 
     def drain(self, seconds: float) -> None:
-        """Wait for the answers that are under way, and send nothing new."""
+        """Wait for pending responses without sending anything new."""
         end = time.monotonic() + seconds
-        while any(wire.flights for wire in self._wires.values()) and time.monotonic() < end:
+        while any(connection.pending for connection in self._connections.values()) and time.monotonic() < end:
             self._poll(POLL_S)
-            self._sweep(time.monotonic())
+            self._check_deadlines(time.monotonic())
 
     # -- connections -----------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        made = socket.socket(self._family)
-        made.setblocking(False)
-        error = made.connect_ex(self._address)
+        client_socket = socket.socket(self._family)
+        client_socket.setblocking(False)
+        error = client_socket.connect_ex(self._address)
         if error not in (0, errno.EINPROGRESS):
-            made.close()
+            client_socket.close()
             self._refused(os.strerror(error))
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._wires[made.fileno()] = wire = Wire(made)
-        self._selector.register(made, selectors.EVENT_READ, wire)
+        client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[client_socket.fileno()] = connection = EngineConnection(client_socket)
+        self._selector.register(client_socket, selectors.EVENT_READ, connection)
 
     def _refused(self, why: str) -> NoReturn:
         raise TargetDown(f"refuses connections ({why})", self.suspects())
 
     def suspects(self) -> list[Case]:
-        """The likeliest first: what was at the head of a connection that closed of late, or still is, or behind one.
+        """Return the likely causes of a crash: heads of connections that closed lately, other heads, then the rest.
 
-        Who reads ahead of its answers may die of what no answer is due to yet.
+        A target that reads ahead may crash on a request whose response is not due yet.
         """
-        heads = [wire.flights[0].case for wire in self._wires.values() if wire.flights]
-        waiting = [flight.case for wire in self._wires.values() for flight in wire.flights]
-        every = [*reversed(self._closers), *heads, *reversed(self._behind), *waiting]
-        return list({id(case): case for case in every}.values())
+        heads = [connection.pending[0].case for connection in self._connections.values() if connection.pending]
+        waiting = [entry.case for connection in self._connections.values() for entry in connection.pending]
+        all_suspects = [*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting]
+        return list({id(case): case for case in all_suspects}.values())
 
     def recent(self) -> list[Case]:
-        """What was sent last, the latest last."""
+        """Return the cases that were sent last, the latest last."""
         return list(self._recent)
 
-    def _drop(self, wire: Wire) -> None:
-        """Its other cases go again: they were not to blame."""
-        if self._wires.pop(wire.socket.fileno(), None) is None:
+    def _drop(self, connection: EngineConnection) -> None:
+        """Close a connection and queue its other cases again, which did not cause the failure."""
+        if self._connections.pop(connection.socket.fileno(), None) is None:
             return
-        self._selector.unregister(wire.socket)
-        wire.socket.close()
-        waiting: dict[int, Case] = {id(flight.case): flight.case for flight in wire.flights}
-        self._again.extend(waiting.values())
-        self._behind.extend(waiting.values())
-        wire.flights.clear()
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        waiting: dict[int, Case] = {id(entry.case): entry.case for entry in connection.pending}
+        self._resend.extend(waiting.values())
+        self._behind_closed.extend(waiting.values())
+        connection.pending.clear()
 
     # -- out -------------------------------------------------------------------------------------
 
-    def _fill(self, wire: Wire) -> int:
+    def _fill(self, connection: EngineConnection) -> int:
         begun = 0
-        while self._has_room(wire):
-            if self._again:
-                case = self._again.popleft()
+        while self._can_send(connection):
+            if self._resend:
+                case = self._resend.popleft()
             else:
                 case = self.hooks.next_case()
                 begun += 1
                 self.frames += len(case.frames)
-            self._launch(wire, case)
-        if wire.unsent:
-            self._write(wire)
+            self._queue(connection, case)
+        if connection.unsent:
+            self._write(connection)
         return begun
 
-    def _has_room(self, wire: Wire) -> bool:
-        if wire.sealed or len(wire.flights) >= IN_FLIGHT:
+    def _can_send(self, connection: EngineConnection) -> bool:
+        if connection.send_closed or len(connection.pending) >= IN_FLIGHT:
             return False
-        return not wire.flights or wire.flights[-1].case.kind not in self._ends
+        return not connection.pending or connection.pending[-1].case.kind not in self._closing_kinds
 
-    def _launch(self, wire: Wire, case: Case) -> None:
-        wire.sent.append(case)
+    def _queue(self, connection: EngineConnection, case: Case) -> None:
+        connection.sent.append(case)
         self._recent.append(case)
-        if not wire.flights:
-            wire.head_since = time.monotonic()
+        if not connection.pending:
+            connection.head_since = time.monotonic()
         if case.ends in (Ends.OPEN, Ends.FINISH):
             last = len(case.frames) - 1
-            wire.flights.extend(Flight(case, frame, number == last) for number, frame in enumerate(case.frames))
+            connection.pending.extend(
+                PendingFrame(case, frame, number == last) for number, frame in enumerate(case.frames)
+            )
         if case.cuts:
-            wire.unsent.extend(case.segments())
-            wire.apart = True
+            connection.unsent.extend(case.segments())
+            connection.keep_segments = True
         else:
-            wire.unsent.extend(case.frames)
-        wire.sealed = case.ends is not Ends.OPEN
+            connection.unsent.extend(case.frames)
+        connection.send_closed = case.ends is not Ends.OPEN
 
-    def _write(self, wire: Wire) -> None:
+    def _write(self, connection: EngineConnection) -> None:
         try:
-            if len(wire.unsent) > 1 and not wire.apart:
-                whole = b"".join(wire.unsent)
-                wire.unsent.clear()
-                wire.unsent.append(whole)
-            while wire.unsent:
-                data = wire.unsent.popleft()
-                sent = wire.socket.send(data)
+            if len(connection.unsent) > 1 and not connection.keep_segments:
+                whole = b"".join(connection.unsent)
+                connection.unsent.clear()
+                connection.unsent.append(whole)
+            while connection.unsent:
+                data = connection.unsent.popleft()
+                sent = connection.socket.send(data)
                 if sent < len(data):
-                    wire.unsent.appendleft(data[sent:])
-                    self._selector.modify(wire.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, wire)
+                    connection.unsent.appendleft(data[sent:])
+                    self._selector.modify(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
                     return
         except BlockingIOError:
-            wire.unsent.appendleft(data)
-            self._selector.modify(wire.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, wire)
+            connection.unsent.appendleft(data)
+            self._selector.modify(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
             return
         except ConnectionRefusedError as error:
             self._refused(str(error.strerror))
         except OSError:
-            self._closed(wire)
+            self._closed(connection)
             return
-        if wire.sealed:
-            self._end(wire)
+        if connection.send_closed:
+            self._end(connection)
 
-    def _end(self, wire: Wire) -> None:
-        """All is sent, and the last case says how that ends."""
-        case = wire.sent[-1]
+    def _end(self, connection: EngineConnection) -> None:
+        """End the connection as the last case demands, after all bytes are sent."""
+        case = connection.sent[-1]
         if case.ends is Ends.FINISH:
             with suppress(OSError):
-                wire.socket.shutdown(socket.SHUT_WR)
+                connection.socket.shutdown(socket.SHUT_WR)
         elif case.ends is Ends.RESET:
             with suppress(OSError):
-                wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             self.hooks.on_answer(case, "reset")
-            self._drop(wire)
-        elif case.ends is Ends.LEAVE and not wire.flights:
-            self._leave(wire, case)
+            self._drop(connection)
+        elif case.ends is Ends.LEAVE and not connection.pending:
+            self._leave(connection, case)
 
-    def _leave(self, wire: Wire, case: Case) -> None:
+    def _leave(self, connection: EngineConnection, case: Case) -> None:
         self.hooks.on_answer(case, "left")
-        kept = wire.socket.dup()
-        self._drop(wire)
-        self._half_open.append(kept)
+        left_open = connection.socket.dup()
+        self._drop(connection)
+        self._half_open.append(left_open)
         if len(self._half_open) > HALF_OPEN_MAX:
             self._half_open.popleft().close()
 
@@ -303,16 +308,16 @@ class Engine:
 
     def _poll(self, seconds: float) -> None:
         for key, events in self._selector.select(seconds):
-            wire: Wire = key.data
+            connection: EngineConnection = key.data
             if events & selectors.EVENT_WRITE:
-                self._selector.modify(wire.socket, selectors.EVENT_READ, wire)
-                self._write(wire)
-            if events & selectors.EVENT_READ and wire.socket.fileno() in self._wires:
-                self._read(wire)
+                self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
+                self._write(connection)
+            if events & selectors.EVENT_READ and connection.socket.fileno() in self._connections:
+                self._read(connection)
 
-    def _read(self, wire: Wire) -> None:
+    def _read(self, connection: EngineConnection) -> None:
         try:
-            data = wire.socket.recv(CHUNK)
+            data = connection.socket.recv(CHUNK)
         except BlockingIOError:
             return
         except ConnectionRefusedError as error:
@@ -320,116 +325,123 @@ class Engine:
         except OSError:
             data = b""
         if not data:
-            self._closed(wire)
+            self._closed(connection)
             return
         try:
-            answers = wire.reader.feed(data)
+            answers = connection.reader.feed(data)
         except FrameSizeError as error:
-            self._report(wire, Broken(Oracle.DECODE, f"an answer that is none: {error}"))
+            self._report(connection, Failure(Oracle.DECODE, f"a malformed response: {error}"))
             return
         for answer in answers:
-            if not self._answered(wire, answer):
+            if not self._answered(connection, answer):
                 return
-        if wire.sealed and not wire.flights and wire.sent[-1].ends is Ends.LEAVE:
-            self._leave(wire, wire.sent[-1])
+        if connection.send_closed and not connection.pending and connection.sent[-1].ends is Ends.LEAVE:
+            self._leave(connection, connection.sent[-1])
 
-    def _answered(self, wire: Wire, answer: bytes) -> bool:
-        """False when the connection cannot go on."""
-        while wire.flights and _is_other(wire.flights[0].frame, answer) and self._may_be_silent(wire.flights[0]):
-            self._pop(wire, "silent")
-        if not wire.flights:
-            self._report(wire, Broken(Oracle.CORRELATION, f"an answer to nothing: {answer[:32].hex()}"))
+    def _answered(self, connection: EngineConnection, answer: bytes) -> bool:
+        """Match a response with the head; return False if the connection cannot continue."""
+        while (
+            connection.pending
+            and _is_other(connection.pending[0].frame, answer)
+            and self._may_be_silent(connection.pending[0])
+        ):
+            self._pop(connection, "silent")
+        if not connection.pending:
+            self._report(connection, Failure(Oracle.CORRELATION, f"a response without a request: {answer[:32].hex()}"))
             return False
-        broken, codes = judge(wire.flights[0].frame, answer)
-        if broken is not None:
-            if broken.oracle is Oracle.CORRELATION:
-                self._passed_over(wire, answer, broken)
+        failure, codes = judge(connection.pending[0].frame, answer)
+        if failure is not None:
+            if failure.oracle is Oracle.CORRELATION:
+                self._answered_out_of_order(connection, answer, failure)
                 return False
-            self.hooks.on_broken(broken, wire.flights[0].case, list(wire.sent))
-        self._pop(wire, codes)
+            self.hooks.on_failure(failure, connection.pending[0].case, list(connection.sent))
+        self._pop(connection, codes)
         return True
 
-    def _pop(self, wire: Wire, came: tuple[int, ...] | str) -> None:
-        flight = wire.flights.popleft()
-        self._no_longer_slow(wire, flight.case)
-        wire.head_since = time.monotonic()
-        if flight.last:
-            self._ends.discard(flight.case.kind)
-            self.hooks.on_answer(flight.case, came)
+    def _pop(self, connection: EngineConnection, outcome: tuple[int, ...] | str) -> None:
+        entry = connection.pending.popleft()
+        self._clear_slow(connection, entry.case)
+        connection.head_since = time.monotonic()
+        if entry.last:
+            self._closing_kinds.discard(entry.case.kind)
+            self.hooks.on_answer(entry.case, outcome)
 
-    def _no_longer_slow(self, wire: Wire, case: Case) -> None:
-        """Nothing is sent while one is; so who was answered last may be why the others were slow."""
-        was_slow, wire.is_slow = wire.is_slow, False
-        if was_slow and not any(other.is_slow for other in self._wires.values()):
+    def _clear_slow(self, connection: EngineConnection, case: Case) -> None:
+        """Report the case answered last when no connection is slow any more; it may have slowed the others down."""
+        was_slow, connection.is_slow = connection.is_slow, False
+        if was_slow and not any(other.is_slow for other in self._connections.values()):
             self.hooks.on_slow(case)
 
-    def _passed_over(self, wire: Wire, answer: bytes, broken: Broken) -> None:
-        """A later request is answered first: the head was dropped, or will come out of turn. Or it is neither's."""
-        head = wire.flights[0]
-        later = next((each for each in wire.flights if each.frame[8:12] == answer[:4]), None)
+    def _answered_out_of_order(self, connection: EngineConnection, answer: bytes, failure: Failure) -> None:
+        """Handle a response whose correlation id is not the head's.
+
+        Either the head's response is missing or late, or the id matches no request.
+        """
+        head = connection.pending[0]
+        later = next((waiting for waiting in connection.pending if waiting.frame[8:12] == answer[:4]), None)
         if later is not None and later.case is not head.case:
-            dropped = Broken(Oracle.DEADLINE, "is never answered, while a later request of its connection is")
-            self.hooks.on_broken(dropped, head.case, list(wire.sent))
+            dropped = Failure(Oracle.DEADLINE, "is never answered, while a later request of its connection is")
+            self.hooks.on_failure(dropped, head.case, list(connection.sent))
             both = replace(head.case, frames=(*head.case.frames, later.frame), cuts=())
-            self.hooks.on_broken(broken, both, [both])
-            self._closed(wire)
+            self.hooks.on_failure(failure, both, [both])
+            self._closed(connection)
         else:
-            self._report(wire, broken)
+            self._report(connection, failure)
 
-    def _report(self, wire: Wire, broken: Broken) -> None:
-        """Broken by the head, or by the last case that this connection carried, and past mending."""
-        head = wire.flights[0].case if wire.flights else wire.sent[-1]
-        self.hooks.on_broken(broken, head, list(wire.sent))
-        self._closed(wire)
+    def _report(self, connection: EngineConnection, failure: Failure) -> None:
+        """Report a failure of the head, or of the last case on this connection, and close it."""
+        head = connection.pending[0].case if connection.pending else connection.sent[-1]
+        self.hooks.on_failure(failure, head, list(connection.sent))
+        self._closed(connection)
 
-    def _closed(self, wire: Wire) -> None:
-        """The target hung up: on the head, which is legal; what of its case is behind it goes with it."""
-        if wire.flights:
-            case = wire.flights[0].case
-            self._no_longer_slow(wire, case)
-            self._ends.add(case.kind)
-            self._closers.append(case)
+    def _closed(self, connection: EngineConnection) -> None:
+        """Handle a close by the target, which is legal; the remaining frames of the head's case are dropped."""
+        if connection.pending:
+            case = connection.pending[0].case
+            self._clear_slow(connection, case)
+            self._closing_kinds.add(case.kind)
+            self._closed_heads.append(case)
             self.hooks.on_answer(case, "closed")
-            wire.flights = deque(flight for flight in wire.flights if flight.case is not case)
-        self._drop(wire)
+            connection.pending = deque(entry for entry in connection.pending if entry.case is not case)
+        self._drop(connection)
 
     # -- time ------------------------------------------------------------------------------------
 
-    def _sweep(self, now: float) -> None:
-        for wire in list(self._wires.values()):
-            if wire.flights and now - wire.head_since > IMPATIENCE_S:
-                self._hurry(wire, wire.flights[0], now - wire.head_since)
-            elif wire.sealed and not wire.flights and now - wire.head_since > SEALED_S:
-                self._drop(wire)
+    def _check_deadlines(self, now: float) -> None:
+        for connection in list(self._connections.values()):
+            if connection.pending and now - connection.head_since > RECHECK_S:
+                self._check_head(connection, connection.pending[0], now - connection.head_since)
+            elif connection.send_closed and not connection.pending and now - connection.head_since > CLOSE_S:
+                self._drop(connection)
 
-    def _may_be_silent(self, flight: Flight) -> bool:
-        return self._patience(flight).silent_ok
+    def _may_be_silent(self, entry: PendingFrame) -> bool:
+        return self._reply_timeout(entry).silent_ok
 
-    def _patience(self, flight: Flight) -> Patience:
-        if flight.patience is None:
-            flight.patience = patience(flight.frame, self.deadline_s)
-        return flight.patience
+    def _reply_timeout(self, entry: PendingFrame) -> ReplyTimeout:
+        if entry.reply_timeout is None:
+            entry.reply_timeout = reply_timeout(entry.frame, self.deadline_s)
+        return entry.reply_timeout
 
-    def _hurry(self, wire: Wire, head: Flight, waited: float) -> None:
-        allowed = self._patience(head)
-        wire.is_slow = waited > SLOW_S and not allowed.silent_ok
-        known = not allowed.silent_ok and waited > KNOWN_DEADLINE_S and self.hooks.is_known(head.case)
+    def _check_head(self, connection: EngineConnection, head: PendingFrame, waited: float) -> None:
+        allowed = self._reply_timeout(head)
+        connection.is_slow = waited > SLOW_S and not allowed.silent_ok
+        known = not allowed.silent_ok and waited > KNOWN_DEADLINE_S and self.hooks.is_known_hang(head.case)
         if waited < allowed.wait_s and not known:
             return
         if allowed.silent_ok and not allowed.blocks:
-            self._pop(wire, "silent")
-            if wire.sealed and not wire.flights:
-                self._closed(wire)
+            self._pop(connection, "silent")
+            if connection.send_closed and not connection.pending:
+                self._closed(connection)
             return
         if not allowed.silent_ok:
-            late = Broken(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s")
-            self.hooks.on_broken(late, head.case, list(wire.sent))
+            late = Failure(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s")
+            self.hooks.on_failure(late, head.case, list(connection.sent))
         else:
             self.hooks.on_answer(head.case, "silent")
-        wire.flights = deque(flight for flight in wire.flights if flight.case is not head.case)
-        self._drop(wire)
+        connection.pending = deque(entry for entry in connection.pending if entry.case is not head.case)
+        self._drop(connection)
 
 
 def _is_other(frame: bytes, answer: bytes) -> bool:
-    """Not the answer to this request, which may be too short to have a correlation id."""
+    """Return True if the response has another correlation id; the request may be too short to have one."""
     return len(frame) >= CORRELATION_END and frame[8:12] != answer[:4]

@@ -1,4 +1,4 @@
-"""A finding is a folder: `finding.json` replays it, `frames.bin` are its bytes, `README.md` tells it to people."""
+"""A finding is a folder: `finding.json` for replay, `frames.bin` with the bytes, `README.md` for people."""
 
 import platform
 import re
@@ -12,7 +12,7 @@ import msgspec
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.served_replies import SIZE, Served
 from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole
-from highwater.fuzz.wire.oracles import Oracle, asked, read_request
+from highwater.fuzz.wire.oracles import Oracle, key_and_version, read_request
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import APIS
@@ -22,22 +22,22 @@ FILE: Final = "finding.json"
 SHOWN_BYTES: Final = 1024
 SHOWN_HEX: Final = 200
 EXPECTED: Final = {
-    Oracle.ALIVE: "it lives on: a fresh connection is taken, and ApiVersions answered",
-    Oracle.STACK: "no exception that nobody expected in its log",
-    Oracle.DEADLINE: "an answer or the end of the connection in time; silence is for acks 0, parked groups, long polls",
-    Oracle.DECODE: "an answer that decodes strictly in the version asked",
-    Oracle.CORRELATION: "an answer that bears its request's correlation id",
-    Oracle.ERROR_CODE: "error codes that exist, and that this API may answer with",
+    Oracle.ALIVE: "the target stays alive: it accepts a fresh connection and answers ApiVersions",
+    Oracle.STACK: "no uncaught exception in the log",
+    Oracle.DEADLINE: "a response or a closed connection in time; acks=0, waiting members and long polls may be silent",
+    Oracle.DECODE: "a response that decodes strictly in the requested version",
+    Oracle.CORRELATION: "a response with the correlation id of its request",
+    Oracle.ERROR_CODE: "error codes that exist, and that this API may return",
     Oracle.MEMORY: "memory in proportion to the bytes that were sent",
     Oracle.DESCRIPTORS: "as many sockets as there are connections",
-    Oracle.INVARIANT: "what the model of the conversation says",
-    Oracle.RELATION: "the same answer to requests that mean the same",
-    Oracle.AGREEMENT: "the same answer as the other target's",
+    Oracle.INVARIANT: "the response that the model of the sequence predicts",
+    Oracle.RELATION: "the same response to equivalent requests",
+    Oracle.AGREEMENT: "the same response as the other target",
 }
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A case as it was sent: frames in hexadecimal with their size prefixes; see `fuzz.wire.generate.cases`."""
+    """A case as it was sent: frames in hexadecimal with size prefixes; see `fuzz.wire.generate.cases`."""
 
     frames: list[str]
     cuts: list[int] = []
@@ -45,13 +45,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def case(self) -> Case:
         frames = tuple(bytes.fromhex(frame) for frame in self.frames)
-        key, version = asked(frames[-1]) if frames else (-1, -1)
+        key, version = key_and_version(frames[-1]) if frames else (-1, -1)
         return Case(key, version, frames, cuts=tuple(self.cuts), ends=self.ends)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`sequence` is `NAME:SEED` of a stateful conversation; then there are no `steps`, but perhaps some of its own that
-    it breaks `without`. `served` is what a client under test was given. `reproduced`: on a target without a past."""
+    """A failure with all that is needed to replay it.
+
+    `sequence` is `NAME:SEED` of a stateful sequence; then `steps` is empty, and `without` lists the steps to leave out.
+    `served` are the mutated replies to a client under test. `reproduced`: also on a freshly started target.
+    """
 
     id: str
     oracle: Oracle
@@ -94,7 +97,7 @@ def api_name(key: int) -> str:
 
 
 def new_id(folder: Path, oracle: Oracle, api: str, version: int) -> str:
-    """A name that is free in this folder."""
+    """Return a name that is not yet used in this folder."""
     stem, number = re.sub(r"[^\w.-]", "", f"{oracle}-{api}-v{version}"), 1
     while (folder / f"{stem}-{number}").exists():
         number += 1
@@ -102,13 +105,16 @@ def new_id(folder: Path, oracle: Oracle, api: str, version: int) -> str:
 
 
 def write_finding(folder: Path, finding: Finding) -> Path:
-    """Into a folder of its own; the path of its JSON. It is made to be shown, so that it names nobody's home."""
+    """Write a finding to a folder of its own; return the path of its JSON.
+
+    Findings are published, so the path of the home directory in the log is replaced by `~`.
+    """
     finding = msgspec.structs.replace(finding, log=finding.log.replace(str(Path.home()), "~"))
     place = folder / finding.id
     try:
         place.mkdir(parents=True, exist_ok=True)
         (place / "frames.bin").write_bytes(b"".join(b"".join(case.frames) for case in finding.cases()))
-        (place / "README.md").write_text(told(finding))
+        (place / "README.md").write_text(readme_text(finding))
         write_json(place / FILE, finding)
     except OSError as error:
         raise UsageError(f"cannot write a finding ({error.strerror})", where=str(place), hint="give --out") from error
@@ -116,7 +122,7 @@ def write_finding(folder: Path, finding: Finding) -> Path:
 
 
 def read_finding(path: Path) -> Finding:
-    """From its JSON or its folder."""
+    """Read a finding from its JSON or its folder; UsageError if it is none."""
     file = path / FILE if path.is_dir() else path
     try:
         finding = msgspec.json.decode(file.read_bytes(), type=Finding)
@@ -127,33 +133,33 @@ def read_finding(path: Path) -> Finding:
     return finding
 
 
-def told(finding: Finding) -> str:
-    """For people: what to see, how to see it again, and the frames field by field."""
+def readme_text(finding: Finding) -> str:
+    """Return the README: expectation, observation, how to replay, and the frames field by field."""
     lines = [
         f"# {finding.api} v{finding.version}: {finding.oracle}", "",
         f"- expected: {finding.expected}",
-        f"- seen: {finding.message}",
+        f"- observed: {finding.message}",
         f"- place: {finding.place or 'unknown'}",
-        f"- spoiled: {finding.mutation} {finding.field}".rstrip(),
-        f"- reproduced on a target without a past: {'yes' if finding.reproduced else 'no'}",
+        f"- mutation: {finding.mutation} {finding.field}".rstrip(),
+        f"- reproduced on a freshly started target: {'yes' if finding.reproduced else 'no'}",
         f"- target: {finding.target}; seed {finding.seed}, case {finding.case}",
         *(f"- {name}: {value}" for name, value in finding.environment.items()),
-        "", f"Again: `highwater replay {finding.id} {shlex.quote(finding.target)}`", "",
+        "", f"Replay: `highwater replay {finding.id} {shlex.quote(finding.target)}`", "",
     ]  # fmt: skip
     if finding.served is not None:
-        lines += _served(finding.served)
+        lines += _replies_text(finding.served)
     if finding.sequence:
         without = f", without steps {finding.without}" if finding.without else ""
         lines += [f"## Sequence {finding.sequence}{without}", "", "```", *finding.said, "```", ""]
     for number, case in enumerate(finding.cases(), 1):
-        lines += [f"## Step {number}", "", *_step(case), ""]
+        lines += [f"## Step {number}", "", *_step_text(case), ""]
     if finding.log:
         lines += ["## What the target logged", "", "```", finding.log, "```", ""]
     return "\n".join(lines)
 
 
-def _served(served: Served) -> list[str]:
-    lines = [f"## Replies that were spoiled ({served.deadline_s:g} s and {served.memory_mb} MB were allowed)", ""]
+def _replies_text(served: Served) -> list[str]:
+    lines = [f"## Mutated replies (limits: {served.deadline_s:g} s and {served.memory_mb} MB)", ""]
     for reply in served.replies:
         lines.append(f"- {api_name(reply.key)} v{reply.version}, reply {reply.number + 1} of its API: {reply.how}")
         lines += [
@@ -165,14 +171,14 @@ def _served(served: Served) -> list[str]:
     return [*lines, ""]
 
 
-def _step(case: Case) -> list[str]:
+def _step_text(case: Case) -> list[str]:
     lines = []
     if case.cuts or case.ends is not Ends.OPEN:
         lines += [f"cut into segments at {list(case.cuts) or 'no place'}; then: {case.ends}", ""]
     for frame in case.frames:
         lines += ["```", _decoded(frame), "", hexdump(frame[:SHOWN_BYTES])]
         if len(frame) > SHOWN_BYTES:
-            lines.append(f"… {len(frame)} bytes in all")
+            lines.append(f"… {len(frame)} bytes in total")
         lines.append("```")
     return lines
 
@@ -183,6 +189,6 @@ def _decoded(frame: bytes) -> str:
     try:
         header, body = read_request(frame[4:])
     except WireError as error:
-        key, version = asked(frame)
+        key, version = key_and_version(frame)
         return f"key {key} version {version}: does not decode: {error}"
     return f"version {header.api_version}, client {header.client_id!r}\n{describe(body)}"

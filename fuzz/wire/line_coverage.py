@@ -1,7 +1,7 @@
-"""Which lines of the reference broker a run has reached, as coverage counts them in each of its processes.
+"""Which lines of the reference broker a run has covered, measured by coverage.py in each of its processes.
 
-Coverage starts by itself in a process that finds a settings file named in its environment, and writes when the process
-ends in good order; of one that is killed nothing is known.
+Coverage.py starts in a process whose environment names a settings file, and writes its data at a normal exit; nothing
+is known of a process that was killed.
 """
 
 import os
@@ -19,15 +19,15 @@ from highwater.results import write_json
 
 FILE: Final = "lines.json"
 SHOWN: Final = 20
-"""Files of the page; `lines.json` has all."""
+"""Files on the page; `lines.json` has all."""
 START: Final = "COVERAGE_PROCESS_START"
 SOURCE: Final = Path(state_table.__file__).parent
 LEFT_OUT: Final = ("*/tests/*", "*/drivers/simulation/*", "*/legacy/*", "*/clients/*")
-"""Of the reference, but not of a broker that runs."""
+"""Modules of the reference that a running broker does not use."""
 
 
 def check_lines(target: str) -> None:
-    """UsageError where lines cannot be counted."""
+    """Raise UsageError if lines cannot be counted for this target."""
     if target.partition(":")[0] != "reference":
         raise UsageError("lines are counted of the reference only", where=target, hint="leave out --lines")
     if find_spec("coverage") is None:
@@ -35,8 +35,8 @@ def check_lines(target: str) -> None:
 
 
 @contextmanager
-def counted(folder: Path) -> Iterator[None]:
-    """Processes that start meanwhile count their lines; `lines.json` in the folder tells of them in the end."""
+def count_lines(folder: Path) -> Iterator[None]:
+    """Measure the processes that start meanwhile, and write `lines.json` to the folder at the end."""
     data = folder.absolute() / "lines"
     data.mkdir(parents=True, exist_ok=True)
     settings = data / "settings"
@@ -49,18 +49,18 @@ def counted(folder: Path) -> Iterator[None]:
         yield
     finally:
         del os.environ[START]
-        write_json(folder / FILE, _told(data, settings))
+        write_json(folder / FILE, _line_report(data, settings))
 
 
-def lines_told(folder: Path) -> dict[str, Any]:
-    """How many lines were covered, of how many, and in which files the fewest."""
-    told = msgspec.json.decode((folder / FILE).read_bytes())
-    fewest = [{name: row[name] for name in ("file", "covered", "all")} for row in told["files"][:SHOWN]]
-    return {"covered": told["covered"], "all": told["all"], "fewest": fewest}
+def lines_summary(folder: Path) -> dict[str, Any]:
+    """Return how many lines were covered, of how many, and the least covered files."""
+    report = msgspec.json.decode((folder / FILE).read_bytes())
+    fewest = [{name: row[name] for name in ("file", "covered", "all")} for row in report["files"][:SHOWN]]
+    return {"covered": report["covered"], "all": report["all"], "fewest": fewest}
 
 
-def _told(data: Path, settings: Path) -> dict[str, Any]:
-    """Lines covered of all, and by file, the least covered first."""
+def _line_report(data: Path, settings: Path) -> dict[str, Any]:
+    """Return covered and all lines, in total and by file, the least covered file first."""
     import coverage
     from coverage.exceptions import NoDataError
 

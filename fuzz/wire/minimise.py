@@ -1,4 +1,4 @@
-"""A finding with less in it that breaks the same."""
+"""Minimise a finding: a smaller one that fails in the same way."""
 
 from pathlib import Path
 
@@ -8,48 +8,50 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.oracles import Broken, Oracle
+from highwater.fuzz.wire.oracles import Failure, Oracle
 from highwater.fuzz.wire.replay import make_topics
-from highwater.fuzz.wire.sequences.run import perform, spoken
+from highwater.fuzz.wire.sequences.run import run_sequence, version_ranges
 from highwater.fuzz.wire.shrink import shrink
-from highwater.fuzz.wire.target import Lab
-from highwater.fuzz.wire.triage import Inquest
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import Triage
 
 
-def minimised(lab: Lab, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
-    """The path of a smaller finding beside the old one, and how much smaller it is; None if it does not break."""
+def minimise_finding(
+    fuzz_target: FuzzTarget, finding: Finding, folder: Path, seconds: float
+) -> tuple[Path, str] | None:
+    """Write a smaller finding beside the old one; return its path and the change, or None if it does not reproduce."""
     if finding.oracle is Oracle.AGREEMENT:
-        hint = "it is one sound request already"
+        hint = "its only step is one valid request, so nothing can be left out"
         raise UsageError("a finding of two targets that disagree", where=finding.id, hint=hint)
-    inquest = Inquest(lab, folder, finding.seed, finding.target, shrink_s=seconds)
-    least = _fewer_steps(inquest, finding) if finding.sequence else _fewer_bytes(inquest, finding)
-    if least is None:
+    triage = Triage(fuzz_target, folder, finding.seed, finding.target, shrink_s=seconds)
+    smallest = _minimise_sequence(triage, finding) if finding.sequence else _minimise_frames(triage, finding)
+    if smallest is None:
         return None
-    smaller, told = least
-    return write_finding(folder, msgspec.structs.replace(smaller, id=f"{finding.id}.min")), told
+    smaller, change = smallest
+    return write_finding(folder, msgspec.structs.replace(smaller, id=f"{finding.id}.min")), change
 
 
-def _fewer_steps(inquest: Inquest, finding: Finding) -> tuple[Finding, str] | None:
-    """Of a conversation."""
-    broken, address = Broken(finding.oracle, finding.message), inquest.lab.address
-    steps = perform(finding.sequence, address, spoken(advertised(address))).steps
-    violation = inquest.again(finding.sequence, broken, finding.without)
+def _minimise_sequence(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:
+    """Leave out unneeded steps of a sequence."""
+    failure, address = Failure(finding.oracle, finding.message), triage.target.address
+    steps = run_sequence(finding.sequence, address, version_ranges(advertised(address))).steps
+    violation = triage.replay_violation(finding.sequence, failure, finding.without)
     if violation is None:
         return None
-    without = sorted({*finding.without, *inquest.needless(finding.sequence, broken, steps)})
-    violation = inquest.again(finding.sequence, broken, without) or violation
-    told = f"{steps - len(finding.without)} to {steps - len(without)} steps"
-    return msgspec.structs.replace(finding, without=without, said=violation.said), told
+    without = sorted({*finding.without, *triage.unneeded_steps(finding.sequence, failure, steps)})
+    violation = triage.replay_violation(finding.sequence, failure, without) or violation
+    change = f"{steps - len(finding.without)} to {steps - len(without)} steps"
+    return msgspec.structs.replace(finding, without=without, said=violation.transcript), change
 
 
-def _fewer_bytes(inquest: Inquest, finding: Finding) -> tuple[Finding, str] | None:
+def _minimise_frames(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:
     cases = finding.cases()
-    make_topics(inquest.lab.address)
-    if not inquest.breaks(cases, finding.oracle):
+    make_topics(triage.target.address)
+    if not triage.breaks(cases, finding.oracle):
         return None
-    least = shrink(cases, inquest.like(cases, finding.oracle, inquest.last_log), inquest.shrink_s)
-    told = f"{_bytes(cases)} to {_bytes(least)} bytes"
-    return msgspec.structs.replace(finding, steps=steps_of(least)), told
+    smallest = shrink(cases, triage.same_failure(cases, finding.oracle, triage.last_log), triage.shrink_s)
+    change = f"{_bytes(cases)} to {_bytes(smallest)} bytes"
+    return msgspec.structs.replace(finding, steps=steps_of(smallest)), change
 
 
 def _bytes(cases: list[Case]) -> int:

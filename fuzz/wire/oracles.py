@@ -1,4 +1,4 @@
-"""What a broker must still do, whatever it is sent: answer or close in time, answer soundly, and live on."""
+"""Oracles: what a broker must do for any input. It answers or closes in time, responds correctly, and stays alive."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from highwater.reference.wire.schema import ArrayOf, Layout, StructOf, derived, 
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 PARKS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
-"""May wait for other members."""
+"""APIs whose response may wait for other members."""
 MAY_WAIT: Final = PARKS | {PRODUCE, FETCH}
 KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 CORRELATION_END: Final = 12
 PARKED_S: Final = 0.2
 LONG_WAIT_MS: Final = 1_000
 REPLICA_ID_BYTES, NO_REPLICA_ID_SINCE = 4, 15
-"""Of a Fetch; since that version it is tagged (KIP-903)."""
+"""Of a Fetch; since that version the replica id is a tagged field (KIP-903)."""
 DEADLINE_S: Final = 5.0
-"""Of an answer that waits for nothing, or of the end of a connection that cannot go on."""
+"""For a response that need not wait, or for closing a connection that cannot continue."""
 
 
 class Oracle(StrEnum):
-    """What was broken."""
+    """Which expectation failed."""
 
     ALIVE = "alive"
     STACK = "stack"
@@ -43,52 +43,53 @@ class Oracle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """An oracle that does not hold, and how that shows."""
+class Failure:
+    """An oracle that failed, and the observation that shows it."""
 
     oracle: Oracle
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for an answer; whether silence is legal; whether the connection stays blocked meanwhile."""
+class ReplyTimeout:
+    """How long to wait for a response, whether none is legal, and whether the connection is blocked meanwhile."""
 
     wait_s: float
     silent_ok: bool = False
     blocks: bool = True
 
 
-def patience(frame: bytes, deadline_s: float) -> Patience:
-    """As the request says, if it can be read at all: acks 0, parked groups and long polls may be silent.
+def reply_timeout(frame: bytes, deadline_s: float) -> ReplyTimeout:
+    """Return the timeout for a request: acks=0, pending JoinGroups and SyncGroups, and long polls may stay silent.
 
-    A broker that is less strict than we are may have read acks 0, or a group to wait for, where we read nothing.
+    If the request does not decode, a less strict broker may still read acks=0 or a group to wait for, so those APIs
+    may be silent as well.
     """
     try:
         header, body = read_request(frame[4:])
     except InvalidStringError:
-        return Patience(deadline_s, silent_ok=asked(frame)[0] in MAY_WAIT)
+        return ReplyTimeout(deadline_s, silent_ok=key_and_version(frame)[0] in MAY_WAIT)
     except DecodeError:
-        key = asked(frame)[0]
+        key = key_and_version(frame)[0]
         if key == FETCH and _polls_long(frame[4:]):
-            return Patience(PARKED_S, silent_ok=True)
-        return Patience(deadline_s, silent_ok=key == PRODUCE or (key in MAY_WAIT and _names_no_client(frame)))
+            return ReplyTimeout(PARKED_S, silent_ok=True)
+        return ReplyTimeout(deadline_s, silent_ok=key == PRODUCE or (key in MAY_WAIT and _has_null_client_id(frame)))
     if header.api_key == PRODUCE and body.acks == 0:
-        return Patience(0.02, silent_ok=True, blocks=False)
+        return ReplyTimeout(0.02, silent_ok=True, blocks=False)
     if header.api_key in PARKS or (header.api_key == FETCH and body.max_wait_ms > LONG_WAIT_MS):
-        return Patience(PARKED_S, silent_ok=True)
+        return ReplyTimeout(PARKED_S, silent_ok=True)
     if max(getattr(body, "timeout_ms", 0), getattr(body, "timeout", 0)) > LONG_WAIT_MS:
-        return Patience(PARKED_S, silent_ok=True)
-    return Patience(deadline_s)
+        return ReplyTimeout(PARKED_S, silent_ok=True)
+    return ReplyTimeout(deadline_s)
 
 
-def _names_no_client(frame: bytes) -> bool:
-    """By a length below 0: Apache Kafka takes any such length for null, and reads on."""
+def _has_null_client_id(frame: bytes) -> bool:
+    """Return True for a negative length of the client id: Apache Kafka reads any negative length as null."""
     return frame[CORRELATION_END : CORRELATION_END + 1] >= b"\x80"
 
 
 def _polls_long(request: bytes) -> bool:
-    """As far as a Fetch can be read that breaks off behind its max wait: who reads on may wait for so long."""
+    """Return True if the max wait of a Fetch that is malformed after that field is long; the broker may wait then."""
     try:
         header, position = decode_request_header(request)
     except DecodeError:
@@ -98,49 +99,49 @@ def _polls_long(request: bytes) -> bool:
 
 
 def read_request(frame: bytes) -> tuple[RequestHeader, Any]:
-    """As a broker reads it that passes over bytes behind the request, as Apache Kafka does."""
+    """Decode a request and ignore trailing bytes, as Apache Kafka does."""
     header, position = decode_request_header(frame)
     body, _ = decode_prefix(api_of_key(header.api_key).request, header.api_version, frame, position)
     return header, body
 
 
-def judge(frame: bytes, answer: bytes) -> tuple[Broken | None, tuple[int, ...]]:
-    """The answer names its request, decodes strictly in the version asked, and its error codes belong to its API.
+def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]:
+    """Check a response: correlation id, strict decoding in the requested version, error codes of that API.
 
-    Also returns the error codes that it carries.
+    Also returns the distinct error codes in the response, sorted.
     """
     if len(frame) >= CORRELATION_END and frame[8:12] != answer[:4]:
-        return Broken(Oracle.CORRELATION, f"correlation id {answer[:4].hex()} for {frame[8:12].hex()}"), ()
-    key, version = asked(frame)
+        return Failure(Oracle.CORRELATION, f"correlation id {answer[:4].hex()} for {frame[8:12].hex()}"), ()
+    key, version = key_and_version(frame)
     api = APIS.get(key)
     if api is None:
-        return Broken(Oracle.DECODE, f"answered the unknown key {key}"), ()
+        return Failure(Oracle.DECODE, f"answered the unknown key {key}"), ()
     if key == API_VERSIONS and not api.min_version <= version <= api.max_version:
-        version = 0  # and so the client learns what to ask (KIP-511)
+        version = 0  # the broker answers in version 0, with the versions that it supports (KIP-511)
     try:
         _, body = decode_response(api, version, answer)
     except DecodeError as error:
-        return Broken(Oracle.DECODE, f"{api.name} v{version}: {error}"), ()
-    if key == PRODUCE and _wants_none(frame):
-        return Broken(Oracle.CORRELATION, f"{api.name} v{version}: an answer to acks 0, which wants none"), ()
+        return Failure(Oracle.DECODE, f"{api.name} v{version}: {error}"), ()
+    if key == PRODUCE and _expects_no_response(frame):
+        return Failure(Oracle.CORRELATION, f"{api.name} v{version}: a response to acks 0, which expects none"), ()
     if getattr(body, "throttle_time_ms", 0) < 0:
-        return Broken(Oracle.INVARIANT, f"{api.name} v{version}: throttled for {body.throttle_time_ms} ms"), ()
+        return Failure(Oracle.INVARIANT, f"{api.name} v{version}: throttled for {body.throttle_time_ms} ms"), ()
     codes = tuple(sorted(set(_codes(message_layout(api.response, version))(body))))
     strange = [code for code in codes if code not in ALLOWED[key]]
     if strange:
-        return Broken(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
+        return Failure(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
     return None, codes
 
 
-def _wants_none(frame: bytes) -> bool:
+def _expects_no_response(frame: bytes) -> bool:
     try:
         return bool(read_request(frame[4:])[1].acks == 0)
     except DecodeError:
         return False
 
 
-def asked(frame: bytes) -> tuple[int, int]:
-    """Key and version in a frame, sound or not."""
+def key_and_version(frame: bytes) -> tuple[int, int]:
+    """Return the API key and version in a frame, valid or not."""
     return int.from_bytes(frame[4:6], "big", signed=True), int.from_bytes(frame[6:8], "big", signed=True)
 
 
@@ -150,7 +151,7 @@ def code_name(code: int) -> str:
 
 @derived
 def _codes(layout: Layout) -> Callable[[Any], Iterator[int]]:
-    """All error codes in a message of that layout."""
+    """Return a function that yields all error codes in a message of that layout."""
     own = [field.name for field in (*layout.in_line, *layout.tagged) if field.name == "error_code"]
     nested: list[tuple[str, bool, Callable[[Any], Iterator[int]]]] = []
     for field in (*layout.in_line, *layout.tagged):
@@ -164,8 +165,8 @@ def _codes(layout: Layout) -> Callable[[Any], Iterator[int]]:
             yield getattr(message, name)
         for name, is_array, inside in nested:
             value = getattr(message, name)
-            for each in value or () if is_array else (value,) if value is not None else ():
-                yield from inside(each)
+            for element in value or () if is_array else (value,) if value is not None else ():
+                yield from inside(element)
 
     return codes
 

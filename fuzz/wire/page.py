@@ -1,4 +1,4 @@
-"""The page of a run: findings, coverage over time, and what was reached of each API."""
+"""The HTML page of a run: findings, coverage over time, and what was reached of each API."""
 
 import math
 import re
@@ -15,9 +15,9 @@ NUMBER: Final = re.compile(r"-?\d+")
 
 
 def page(folder: Path, summary: dict[str, Any]) -> str:
-    """Self-contained, from the state that the run left in the folder of its findings."""
+    """Render the self-contained page from the state that the run wrote to the folder of its findings."""
     state = read_state(folder) or State(seed=summary["seed"])
-    coverage = Coverage.of(state.points, state.growth)
+    coverage = Coverage.from_rows(state.points, state.growth)
     apis = sorted(coverage.by_api().items())
     for _, row in apis:
         families: Counter[str] = Counter()
@@ -29,23 +29,23 @@ def page(folder: Path, summary: dict[str, Any]) -> str:
     environment = Environment(loader=PackageLoader("highwater.fuzz.wire"), autoescape=True, undefined=StrictUndefined)
     return environment.get_template("fuzz.html.j2").render(
         folder=folder, summary=summary, state=state, findings=state.findings, apis=apis, mutations=mutations, most=most,
-        progress=_progress(coverage, state), told=_told, shade=_shade,
+        progress=_progress(coverage, state), error_names=_error_names, shade=_shade,
     )  # fmt: skip
 
 
-def _told(came: str) -> str:
-    """Error codes by name."""
-    codes = came.split()
-    return " ".join(map(code_name, map(int, codes))) if all(map(NUMBER.fullmatch, codes)) else came
+def _error_names(outcome: str) -> str:
+    """Replace error codes by their names."""
+    codes = outcome.split()
+    return " ".join(map(code_name, map(int, codes))) if all(map(NUMBER.fullmatch, codes)) else outcome
 
 
 def _shade(count: int, most: int) -> int:
-    """Of a cell, in percent: counts differ by orders of magnitude."""
+    """Return the shade of a cell in percent, on a log scale: counts differ by orders of magnitude."""
     return round(60 * math.log1p(count) / math.log1p(most)) if most else 0
 
 
 def _progress(coverage: Coverage, state: State) -> dict[str, Any]:
-    """Points of two polylines in a box of 1000 by 100, coverage and cases over time; and where findings stand in it."""
+    """Return coverage and cases over time as polylines in a box of 1000 by 100, and the positions of findings."""
     marks = [(0.0, 0, 0), *coverage.growth]
     seconds, cases, _ = marks[-1]
     most = max(points for _, _, points in marks)

@@ -1,6 +1,6 @@
-"""The process behind an address of this machine: its memory, its sockets, and the last words in its log.
+"""The process that listens at a local address: its memory, its sockets and the end of its log.
 
-Read from /proc, so it is the same for every target that runs here, whoever started it.
+All is read from /proc, so it works for every target on this machine, launched by the fuzzer or not.
 """
 
 import os
@@ -16,7 +16,9 @@ LISTEN: Final = "0A"
 RESET_PEAK: Final = "5"
 MEGABYTE: Final = 1 << 20
 LOG_TAIL: Final = 64 * 1024
-TELLING: Final = re.compile(r"panic|fatal|assert|error|exception|killed|abort|traceback|out of memory", re.IGNORECASE)
+ERROR_WORDS: Final = re.compile(
+    r"panic|fatal|assert|error|exception|killed|abort|traceback|out of memory", re.IGNORECASE
+)
 PLACE: Final = re.compile(
     r"^\s*(?:File \"(?P<python>[^\"]+\", line \d+)|at (?P<java>[\w.$]+\(.*\))|(?P<go>\S+\.go:\d+))"
 )
@@ -27,7 +29,7 @@ LINE_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Of this machine. `log` is the file that takes its standard error, if that is one."""
+    """A local process. `log` is the file to which its standard error is redirected, or None."""
 
     pid: int
     log: Path | None
@@ -44,7 +46,7 @@ class Process:
             return False
 
     def memory(self) -> tuple[int, int]:
-        """Resident bytes now, and their peak since `forget_peak`; zeros for a process that has ended."""
+        """Return the resident bytes now and their peak since `forget_peak`; zeros for a process that has ended."""
         with suppress(OSError):
             status = (self.folder / "status").read_text()
             found = {
@@ -58,7 +60,7 @@ class Process:
             (self.folder / "clear_refs").write_text(RESET_PEAK)
 
     def sockets(self) -> int:
-        """Files are left out: whoever makes topics may open them."""
+        """Count open sockets. Files are not counted, because a broker opens them for new topics."""
         count = 0
         with suppress(OSError):
             for name in os.listdir(self.folder / "fd"):  # noqa: PTH208 - hundreds of them, several times a minute
@@ -76,8 +78,8 @@ class Process:
         except OSError:
             return 0
 
-    def said_since(self, position: int) -> str:
-        """What it logged behind that position, its end at most."""
+    def log_since(self, position: int) -> str:
+        """Return the log after that position, at most its last LOG_TAIL bytes."""
         if self.log is None:
             return ""
         with suppress(OSError), self.log.open("rb") as file:
@@ -86,26 +88,26 @@ class Process:
         return ""
 
 
-def place_of(said: str) -> str:
-    """Where it went wrong: the innermost frame of a stack that is the target's own, otherwise the last telling line."""
-    lines = [line for line in said.splitlines() if line.strip()]
+def place_of(log_text: str) -> str:
+    """Return where the target failed: the innermost stack frame of its own code, otherwise the last error line."""
+    lines = [line for line in log_text.splitlines() if line.strip()]
     frames = [match for line in lines if (match := PLACE.search(line)) and not RUNTIME.search(line)]
     if frames:
         python = [match["python"] for match in frames if match["python"]]
         inner = python[-1] if python else next(match["java"] or match["go"] for match in frames)
         return inner.rsplit("/", 1)[-1][:LINE_MAX]
-    telling = [line for line in lines if TELLING.search(line)]
-    return VARYING.sub("#", (telling or lines or [""])[-1].strip())[:LINE_MAX]
+    error_lines = [line for line in lines if ERROR_WORDS.search(line)]
+    return VARYING.sub("#", (error_lines or lines or [""])[-1].strip())[:LINE_MAX]
 
 
-def listener(address: str) -> Process | None:
-    """Who listens there; None if it is on another machine, or not ours to look into."""
+def listening_process(address: str) -> Process | None:
+    """Return the process that listens at the address; None if it is remote or its /proc entries are not readable."""
     port = int(address.rpartition(":")[2])
     wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
     for process in PROC.iterdir() if wanted else ():
         if process.name.isdigit():
             with suppress(OSError):
-                if any(str(each.readlink()) in wanted for each in (process / "fd").iterdir()):
+                if any(str(descriptor.readlink()) in wanted for descriptor in (process / "fd").iterdir()):
                     return Process(int(process.name), _log_of(process))
     return None
 

@@ -1,4 +1,4 @@
-"""The fuzzing loop: send, judge, look at the process, hold an inquest on what broke, and go on."""
+"""The fuzzing loop: send cases, check replies and the process, run sequences, and triage failures."""
 
 import os
 import time
@@ -10,38 +10,38 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.agreement import disagreement, question
-from highwater.fuzz.wire.connection import advertised, newer_than_ours
+from highwater.fuzz.wire.agreement import disagreement, random_read
+from highwater.fuzz.wire.connection import advertised, unknown_versions
 from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
 from highwater.fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
-from highwater.fuzz.wire.generate.cases import NOTHING, Case
+from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.oracles import DEADLINE_S, Broken, Oracle
+from highwater.fuzz.wire.oracles import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.process import MEGABYTE, Process
-from highwater.fuzz.wire.sequences.run import Lanes, possible, skipped, spoken
-from highwater.fuzz.wire.target import Lab
-from highwater.fuzz.wire.triage import SHRINK_S, Inquest
+from highwater.fuzz.wire.sequences.run import ParallelRunner, runnable, skipped_sequences, version_ranges
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import SHRINK_S, Triage
 
 SOUND_SHARE: Final = 0.25
-"""Sound requests keep the target in interesting states."""
+"""Share of valid requests, which bring the target into states with topics, groups and transactions."""
 TURN_S: Final = 0.25
 SEQUENCES_S: Final = 0.08
-QUESTIONS: Final = 20
+COMPARISONS: Final = 20
 PERSIST_EVERY_S: Final = 10.0
 PERSIST_SHARE: Final = 50
-"""What an hour has covered takes seconds to write: then it is written less often."""
+"""The state is written for at most 1/PERSIST_SHARE of the time; after an hour each write takes seconds."""
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
 QUEUED_MAX: Final = 500
-PUT_OFF_MAX: Final = 12
-"""Turns that plays wait for a busy target: some are always busy."""
+DEFER_MAX: Final = 12
+"""Turns for which sequences are deferred while the target is busy; some targets are always busy."""
 SETTLE_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Whichever comes first ends the run; `rate` is the most cases in a second."""
+    """Limits of a run; the first that is reached ends it. `rate` is in cases per second."""
 
     seconds: float = 30.0
     cases: int = 10_000_000
@@ -58,7 +58,7 @@ class Totals:
     sound: int = 0
     sequences: int = 0
     sending_s: float = 0.0
-    playing_s: float = 0.0
+    sequence_s: float = 0.0
     seconds: float = 0.0
     hit_s: float = 0.0
     hit_processor_s: float = 0.0
@@ -71,9 +71,9 @@ Watcher = Callable[["Session"], None]
 
 @dataclass
 class Session:
-    """One run. The findings' folder keeps its state, so that another run can go on with `resume`."""
+    """One run. The findings' folder keeps its state, so that another run can continue with `resume`."""
 
-    lab: Lab
+    target: FuzzTarget
     folder: Path
     seed: int
     bounds: Bounds = field(default_factory=Bounds)
@@ -84,48 +84,48 @@ class Session:
     corpus: Corpus = field(default_factory=Corpus)
 
     def __post_init__(self) -> None:
-        dead = self.lab.why_dead()
+        dead = self.target.why_dead()
         if dead is not None:
-            raise UsageError(f"the target {dead}", where=self.lab.address, hint="is it a Kafka broker, and running?")
+            raise UsageError(f"the target {dead}", where=self.target.address, hint="is it a Kafka broker, and running?")
         self.state = self._read_state()
-        self.inquest = Inquest(self.lab, self.folder, self.seed, self.lab.name)
-        self.inquest.shrink_s = self.bounds.shrink_s
-        self.inquest.deadline_s = min(self.inquest.deadline_s, self.bounds.deadline_s)
-        self.inquest.seen = {tuple(each) for each in self.state.seen}
-        self.served = advertised(self.lab.address)
+        self.triage = Triage(self.target, self.folder, self.seed, self.target.name)
+        self.triage.shrink_s = self.bounds.shrink_s
+        self.triage.deadline_s = min(self.triage.deadline_s, self.bounds.deadline_s)
+        self.triage.signatures = {tuple(signature) for signature in self.state.seen}
+        self.served = advertised(self.target.address)
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
-        self._stream.left_alone |= newer_than_ours(self.lab.address)
-        self._others = spoken(advertised(self.against)) if self.against else {}
-        self._plays = possible(spoken(self.served))
-        self._lanes = Lanes(spoken(self.served), self._next_play)
-        self._slow: list[Case] = []
-        self._put_off = 0
-        self._broken: deque[tuple[Broken, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
+        self._stream.left_alone |= unknown_versions(self.target.address)
+        self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
+        self._sequences = runnable(version_ranges(self.served))
+        self._runner = ParallelRunner(version_ranges(self.served), self._next_sequence)
+        self._slow_cases: list[Case] = []
+        self._deferred_turns = 0
+        self._failures: deque[tuple[Failure, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
         self._started = self._persisted = self._counted = time.monotonic()
         self._own = Process(os.getpid(), None)
-        self._processor, self._persist_every_s, self._kept = time.process_time(), PERSIST_EVERY_S, 0
-        hooks = Hooks(self._next_case, self._on_answer, self._on_broken, self._on_slow, self.inquest.is_known)
-        self._engine = Engine(self.lab.address, hooks, self.bounds.deadline_s)
+        self._processor, self._persist_every_s, self._persisted_findings = time.process_time(), PERSIST_EVERY_S, 0
+        hooks = Hooks(self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang)
+        self._engine = Engine(self.target.address, hooks, self.bounds.deadline_s)
 
     def _read_state(self) -> State:
         state = read_state(self.folder) if self.resume else None
         if state is None:
             return State(seed=self.seed)
-        self.coverage = Coverage.of(state.points, state.growth)
+        self.coverage = Coverage.from_rows(state.points, state.growth)
         self.corpus = Corpus.read(self.folder)
         return state
 
     # -- the loop --------------------------------------------------------------------------------
 
     def run(self, watch: Watcher = lambda session: None) -> dict[str, Any]:
-        """Until a bound is met, the target is dead for good, or Ctrl-C; the object that `--json` prints."""
+        """Fuzz until a bound is reached, the target stays dead, or Ctrl-C; return the object that `--json` prints."""
         self._started, self._processor = time.monotonic(), time.process_time()
         try:
-            while self._goes_on():
+            while self._within_bounds():
                 self._turn()
                 self.totals.seconds = time.monotonic() - self._started
-                self._persist_now_and_then()
+                self._persist_if_due()
                 watch(self)
         except KeyboardInterrupt:
             self.totals.ended = "interrupted"
@@ -135,188 +135,192 @@ class Session:
             self.persist()
         return self.summary()
 
-    def _goes_on(self) -> bool:
+    def _within_bounds(self) -> bool:
         elapsed = time.monotonic() - self._started
         bounds = {
             "time": elapsed < self.bounds.seconds,
             "cases": self.totals.cases < self.bounds.cases,
-            "findings": len(self.inquest.findings) < self.bounds.findings,
+            "findings": len(self.triage.findings) < self.bounds.findings,
             "the target is dead": not self.totals.ended,
         }
         self.totals.ended = self.totals.ended or next((name for name, within in bounds.items() if not within), "")
         return not self.totals.ended
 
     def _turn(self) -> None:
-        self.lab.begin()
+        self.target.start_measuring()
         started = time.monotonic()
         left = self.bounds.seconds - (started - self._started)
         budget = min(self.bounds.cases - self.totals.cases, max(1, int(self.bounds.rate * TURN_S)))
         try:
             begun = self._engine.run(min(TURN_S, left), budget)
             self.totals.sending_s += time.monotonic() - started
-            self._slow_down(begun, started)
-            self._look()
+            self._limit_rate(begun, started)
+            self._check_process()
         except TargetDown as down:
             self.totals.sending_s += time.monotonic() - started
-            self._die(Broken(Oracle.ALIVE, f"the target {down}"), down.suspects)
-        self._try_slow()
-        self._play()
+            self._handle_death(Failure(Oracle.ALIVE, f"the target {down}"), down.suspects)
+        self._retry_slow_cases()
+        self._run_sequences()
         self._read_log()
         self._compare()
-        while self._broken and len(self.inquest.findings) < self.bounds.findings:
-            self._examine(*self._broken.popleft())
+        while self._failures and len(self.triage.findings) < self.bounds.findings:
+            self._examine(*self._failures.popleft())
 
-    def _slow_down(self, begun: int, started: float) -> None:
+    def _limit_rate(self, begun: int, started: float) -> None:
         ahead = begun / self.bounds.rate - (time.monotonic() - started)
         if ahead > 0:
             time.sleep(min(ahead, TURN_S))
 
-    def _look(self) -> None:
-        """Is it alive, if it is not busy with what it owes us, and what did this turn cost it?"""
-        dead = None if self._engine.is_waiting else self.lab.why_dead()
+    def _check_process(self) -> None:
+        """Check that the target is alive (unless it is busy), and its memory and sockets after this turn."""
+        dead = None if self._engine.is_waiting else self.target.why_dead()
         if dead is not None:
-            self._die(Broken(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
+            self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
-        grown = self.lab.grown()
-        if grown is not None:
+        excess_memory = self.target.excess_memory()
+        if excess_memory is not None:
             suspects = self._engine.recent()
             self._engine.close()
-            self._hold(Broken(Oracle.MEMORY, grown), suspects)
-            self._engine.move_to(self.lab.address)
+            self._confirm(Failure(Oracle.MEMORY, excess_memory), suspects)
+            self._engine.move_to(self.target.address)
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
-            leaked = self.lab.leaked(self._engine.connections)
-            if leaked is not None:
+            leaked_sockets = self.target.leaked_sockets(self._engine.connection_count)
+            if leaked_sockets is not None:
                 suspects = self._engine.recent()
                 self._engine.close()
-                self._hold(Broken(Oracle.DESCRIPTORS, leaked), suspects)
-                self.lab.restart()
-                self._engine.move_to(self.lab.address)
+                self._confirm(Failure(Oracle.DESCRIPTORS, leaked_sockets), suspects)
+                self.target.restart()
+                self._engine.move_to(self.target.address)
 
     def _read_log(self) -> None:
-        """Did it close a connection because a handler broke off?"""
-        stack = self.lab.broke_off()
+        """Report an uncaught exception in the log, even if the target only closed the connection."""
+        stack = self.target.logged_exception()
         if stack is not None:
-            with self._held_up():
-                self._hold(Broken(Oracle.STACK, f"a handler broke off at {stack}"), self._engine.suspects()[::-1])
+            with self._engine_paused():
+                self._confirm(
+                    Failure(Oracle.STACK, f"a handler raised an exception at {stack}"), self._engine.suspects()[::-1]
+                )
 
-    def _play(self) -> None:
-        """Conversations with a model beside them, for a share of the turn."""
-        self._put_off = self._put_off + 1 if self._engine.is_waiting and self._put_off < PUT_OFF_MAX else 0
-        if not self._plays or self.totals.ended or self._put_off:
+    def _run_sequences(self) -> None:
+        """Run stateful sequences, each checked against its model, for a share of the turn."""
+        self._deferred_turns = (
+            self._deferred_turns + 1 if self._engine.is_waiting and self._deferred_turns < DEFER_MAX else 0
+        )
+        if not self._sequences or self.totals.ended or self._deferred_turns:
             return
-        with self._held_up():
-            self._play_on(time.monotonic() + SEQUENCES_S)
+        with self._engine_paused():
+            self._run_sequences_until(time.monotonic() + SEQUENCES_S)
 
-    def _play_on(self, end: float) -> None:
+    def _run_sequences_until(self, end: float) -> None:
         started = time.monotonic()
-        played = self._lanes.play(self.lab.address, end)
-        self.totals.playing_s += time.monotonic() - started
-        for name, each in played:
-            self.totals.sequences += each.finished or each.violation is not None
-            if each.violation is not None:
-                self._hit()
-                self.inquest.hold_sequence(name, each, self.totals.cases)
+        results = self._runner.run(self.target.address, end)
+        self.totals.sequence_s += time.monotonic() - started
+        for name, result in results:
+            self.totals.sequences += result.finished or result.violation is not None
+            if result.violation is not None:
+                self._record_first_hit()
+                self.triage.confirm_sequence(name, result, self.totals.cases)
 
-    def _next_play(self) -> str:
-        return f"{self._stream.chance.choice(self._plays)}:{self._stream.chance.getrandbits(32):x}"
+    def _next_sequence(self) -> str:
+        return f"{self._stream.rng.choice(self._sequences)}:{self._stream.rng.getrandbits(32):x}"
 
-    def _try_slow(self) -> None:
-        """Who kept the target busy keeps it so again, alone: that is not sent any more."""
-        slow, self._slow = self._slow, []
+    def _retry_slow_cases(self) -> None:
+        """Send each slow case alone; if it is slow again, avoid its kind from now on."""
+        slow, self._slow_cases = self._slow_cases, []
         for case in slow:
-            if case.mutation != NOTHING and not self.totals.ended:
-                with self._held_up():
+            if case.mutation != NO_MUTATION and not self.totals.ended:
+                with self._engine_paused():
                     started = time.monotonic()
-                    broken = self.inquest.alone(case, self.bounds.deadline_s)
-                    if broken is not None:
-                        self._hold(broken, [case])
+                    failure = self.triage.run_alone(case, self.bounds.deadline_s)
+                    if failure is not None:
+                        self._confirm(failure, [case])
                     elif time.monotonic() - started > SLOW_S:
                         self._stream.avoid(case.kind)
 
     def _compare(self) -> None:
-        """Some questions to both targets, where there are two."""
+        """Send some read requests to both targets, if there are two."""
         if not self.against or self.totals.ended:
             return
-        started, ours = time.monotonic(), spoken(self.served)
-        for _ in range(QUESTIONS):
-            case = question(self._stream.chance, ours, self._others)
+        started, ours = time.monotonic(), version_ranges(self.served)
+        for _ in range(COMPARISONS):
+            case = random_read(self._stream.rng, ours, self._other_ranges)
             if case is None:
                 continue
             with suppress(OSError):
-                broken = disagreement(case, self.lab.address, self.against)
-                if broken is not None:
-                    self.inquest.hold_disagreement(broken, case, self.against, self.totals.cases)
-        self._engine.paused(time.monotonic() - started)
+                failure = disagreement(case, self.target.address, self.against)
+                if failure is not None:
+                    self.triage.confirm_disagreement(failure, case, self.against, self.totals.cases)
+        self._engine.add_pause(time.monotonic() - started)
 
-    def _die(self, broken: Broken, suspects: list[Case]) -> None:
-        time.sleep(SETTLE_S)  # its last words may still be under way to its log
-        self._hold(broken, suspects[::-1])
-        if self.lab.why_dead() is not None and not self.lab.revive():
+    def _handle_death(self, failure: Failure, suspects: list[Case]) -> None:
+        time.sleep(SETTLE_S)  # the target may still be writing to its log
+        self._confirm(failure, suspects[::-1])
+        if self.target.why_dead() is not None and not self.target.revive():
             self.totals.ended = "the target is dead"
-        self._engine.move_to(self.lab.address)
+        self._engine.move_to(self.target.address)
 
-    def _hit(self) -> None:
-        """Time, ours on the processor too, and frames to what may become the first finding."""
-        if not self.inquest.findings:
+    def _record_first_hit(self) -> None:
+        """Record wall-clock time, processor time and frames until the first failure."""
+        if not self.triage.findings:
             self.totals.hit_s, self.totals.hit_frames = time.monotonic() - self._started, self._engine.frames
             self.totals.hit_processor_s = time.process_time() - self._processor
 
-    def _hold(self, broken: Broken, suspects: list[Case]) -> Finding | None:
-        self._hit()
-        finding = self.inquest.hold(broken, suspects, self.totals.cases)
-        for case in self.inquest.convicted:
+    def _confirm(self, failure: Failure, suspects: list[Case]) -> Finding | None:
+        self._record_first_hit()
+        finding = self.triage.confirm(failure, suspects, self.totals.cases)
+        for case in self.triage.fatal_cases:
             self._stream.avoid(case.kind)
-        self._stream.left_alone |= self.inquest.condemned
+        self._stream.left_alone |= self.triage.fatal_versions
         return finding
 
-    def _examine(self, broken: Broken, case: Case, history: list[Case]) -> None:
-        if broken.oracle is Oracle.CORRELATION and self.inquest.is_known(case):
-            return  # it was dropped, and not answered out of turn
-        until = next((n for n, each in enumerate(history) if each is case), len(history) - 1)
-        with self._held_up():
-            self._hold(broken, history[: until + 1] or [case])
+    def _examine(self, failure: Failure, case: Case, history: list[Case]) -> None:
+        if failure.oracle is Oracle.CORRELATION and self.triage.is_known_hang(case):
+            return  # a known hang: the response is missing, not out of order
+        until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
+        with self._engine_paused():
+            self._confirm(failure, history[: until + 1] or [case])
 
     @contextmanager
-    def _held_up(self) -> Iterator[None]:
-        """The engine waits meanwhile, and the target may be another process then."""
-        started, restarts = time.monotonic(), self.lab.restarts
+    def _engine_paused(self) -> Iterator[None]:
+        """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted."""
+        started, restarts = time.monotonic(), self.target.restarts
         yield
-        if self.lab.restarts != restarts:
-            self._engine.move_to(self.lab.address)
-        self._engine.paused(time.monotonic() - started)
+        if self.target.restarts != restarts:
+            self._engine.move_to(self.target.address)
+        self._engine.add_pause(time.monotonic() - started)
 
-    # -- what the engine asks and tells ------------------------------------------------------------
+    # -- callbacks of the engine --------------------------------------------------------------------
 
     def _next_case(self) -> Case:
         self.totals.cases += 1
         return self._stream.next()
 
-    def _on_answer(self, case: Case, came: tuple[int, ...] | str) -> None:
-        told = came if isinstance(came, str) else " ".join(map(str, came)) or "0"
-        self.totals.sound += case.mutation == NOTHING
-        if self.coverage.note((case.key, case.version, case.field, case.mutation, told)):
-            self.corpus.note(case, told)
+    def _on_answer(self, case: Case, outcome: tuple[int, ...] | str) -> None:
+        outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
+        self.totals.sound += case.mutation == NO_MUTATION
+        if self.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
+            self.corpus.note(case, outcome_text)
 
-    def _on_broken(self, broken: Broken, case: Case, history: list[Case]) -> None:
-        if not self.inquest.is_seen(broken, case):
-            self._broken.append((broken, case, history))
+    def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
+        if not self.triage.is_reported(failure, case):
+            self._failures.append((failure, case, history))
 
     def _on_slow(self, case: Case) -> None:
-        self._slow.append(case)
+        self._slow_cases.append(case)
 
-    # -- what stays --------------------------------------------------------------------------------
+    # -- persistence --------------------------------------------------------------------------------
 
-    def _persist_now_and_then(self) -> None:
+    def _persist_if_due(self) -> None:
         started = time.monotonic()
-        if len(self.inquest.findings) > self._kept or started - self._persisted > self._persist_every_s:
+        if len(self.triage.findings) > self._persisted_findings or started - self._persisted > self._persist_every_s:
             self.persist()
             self._persist_every_s = max(PERSIST_EVERY_S, PERSIST_SHARE * (time.monotonic() - started))
 
     def persist(self) -> None:
-        """Everything that another run needs to go on."""
-        self._persisted, self._kept = time.monotonic(), len(self.inquest.findings)
+        """Write everything that another run needs to continue."""
+        self._persisted, self._persisted_findings = time.monotonic(), len(self.triage.findings)
         done, (memory, _) = self.state, self._own.memory()
         self.coverage.mark(done.seconds + self.totals.seconds, done.cases + self.totals.cases)
         done.memory.append((round(done.seconds + self.totals.seconds, 1), memory // MEGABYTE))
@@ -324,8 +328,8 @@ class Session:
             seed=self.seed, runs=done.runs + 1, cases=done.cases + self.totals.cases,
             sequences=done.sequences + self.totals.sequences, seconds=done.seconds + self.totals.seconds,
             avoid=sorted(self._stream.avoided), left_alone=sorted(self._stream.left_alone),
-            seen=sorted(list(each) for each in self.inquest.seen),
-            findings=done.findings + [self._row(each) for each in self.inquest.findings], memory=done.memory,
+            seen=sorted(list(row) for row in self.triage.signatures),
+            findings=done.findings + [self._row(row) for row in self.triage.findings], memory=done.memory,
         )  # fmt: skip
         write_state(self.folder, state, self.coverage, self.corpus)
 
@@ -341,17 +345,17 @@ class Session:
         totals = self.totals
         rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
         return {
-            "target": self.lab.name, "cases": totals.cases, "cases_per_second": rate,
+            "target": self.target.name, "cases": totals.cases, "cases_per_second": rate,
             "frames": self._engine.frames,
             "frames_per_second": round(self._engine.frames / totals.sending_s, 1) if totals.sending_s else 0.0,
             "sequences": totals.sequences,
-            "sequences_per_second": round(totals.sequences / totals.playing_s, 1) if totals.playing_s else 0.0,
+            "sequences_per_second": round(totals.sequences / totals.sequence_s, 1) if totals.sequence_s else 0.0,
             "seconds": round(totals.seconds, 1), "seed": self.seed,
-            "ended": totals.ended, "restarts": self.lab.restarts, "coverage": len(self.coverage.points),
+            "ended": totals.ended, "restarts": self.target.restarts, "coverage": len(self.coverage.points),
             "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
-            "skipped": skipped(), "unconfirmed": self.inquest.unconfirmed, "alike": self.inquest.alike,
+            "skipped": skipped_sequences(), "unconfirmed": self.triage.unconfirmed, "alike": self.triage.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
             "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
-            "findings": [self._row(each) for each in self.inquest.findings],
+            "findings": [self._row(finding) for finding in self.triage.findings],
         }  # fmt: skip

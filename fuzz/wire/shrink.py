@@ -1,4 +1,4 @@
-"""Fewer steps, then fewer frames and cuts, then fewer bytes, as long as the same thing breaks."""
+"""Shrink a list of cases that fails: fewer cases, then fewer frames and cuts, then fewer bytes."""
 
 import time
 from collections.abc import Callable
@@ -13,46 +13,46 @@ Breaks = Callable[[list[Case]], bool]
 SHORTEST_FRAME = 8
 
 
-class TimeOver(Exception):
-    """However long the candidates are that were still to come: to make them takes time, too."""
+class TimeLimitReached(Exception):
+    """Ends the search at its time limit, since even building the remaining candidates takes long."""
 
 
 def shrink(cases: list[Case], breaks: Breaks, seconds: float) -> list[Case]:
-    """What is left when nothing more can go, or the time is over. `cases` themselves must break."""
-    end, least = time.monotonic() + seconds, cases
+    """Return the smallest list of cases found in `seconds` that still fails. `cases` themselves must fail."""
+    end, smallest = time.monotonic() + seconds, cases
 
     def in_time(candidate: list[Case]) -> bool:
-        nonlocal least
+        nonlocal smallest
         if time.monotonic() >= end:
-            raise TimeOver
+            raise TimeLimitReached
         if not breaks(candidate):
             return False
-        least = candidate
+        smallest = candidate
         return True
 
-    with suppress(TimeOver):
+    with suppress(TimeLimitReached):
         _shrink(cases, in_time)
-    return least
+    return smallest
 
 
 def _shrink(cases: list[Case], breaks: Breaks) -> None:
-    cases = _fewer(cases, breaks)
+    cases = _remove_cases(cases, breaks)
     for number in range(len(cases)):
-        for change in (_one_segment, _stays_open, *(_without_frame(n) for n in range(len(cases[number].frames)))):
+        for change in (_join_segments, _keep_open, *(_without_frame(n) for n in range(len(cases[number].frames)))):
             candidate = [*cases[:number], change(cases[number]), *cases[number + 1 :]]
             if candidate != cases and candidate[number].frames and breaks(candidate):
                 cases = candidate
     for number in range(len(cases)):
-        cases = _shorter(cases, number, breaks)
+        cases = _shorten_frame(cases, number, breaks)
 
 
-def _fewer(cases: list[Case], breaks: Breaks) -> list[Case]:
-    """The last alone if that is enough, otherwise as few as it needs."""
-    return cases[-1:] if len(cases) > 1 and breaks(cases[-1:]) else fewest(cases, breaks)
+def _remove_cases(cases: list[Case], breaks: Breaks) -> list[Case]:
+    """Keep the last case if that is enough, otherwise as few as needed."""
+    return cases[-1:] if len(cases) > 1 and breaks(cases[-1:]) else minimise_list(cases, breaks)
 
 
-def fewest(parts: list[Part], breaks: Callable[[list[Part]], bool]) -> list[Part]:
-    """Ever smaller pieces are left out; one part is left at least."""
+def minimise_list(parts: list[Part], breaks: Callable[[list[Part]], bool]) -> list[Part]:
+    """Leave out ever smaller pieces of a list while it still fails; at least one part remains."""
     piece = len(parts) // 2
     while piece:
         start = 0
@@ -66,11 +66,11 @@ def fewest(parts: list[Part], breaks: Callable[[list[Part]], bool]) -> list[Part
     return parts
 
 
-def _one_segment(case: Case) -> Case:
+def _join_segments(case: Case) -> Case:
     return replace(case, cuts=())
 
 
-def _stays_open(case: Case) -> Case:
+def _keep_open(case: Case) -> Case:
     return replace(case, ends=Ends.OPEN) if all(map(is_whole, case.frames)) else case
 
 
@@ -78,18 +78,18 @@ def _without_frame(number: int) -> Callable[[Case], Case]:
     return lambda case: replace(case, frames=case.frames[:number] + case.frames[number + 1 :])
 
 
-def _shorter(cases: list[Case], number: int, breaks: Breaks) -> list[Case]:
-    """Cut bytes out of a case's last frame in ever smaller pieces, correcting its size if it was right."""
+def _shorten_frame(cases: list[Case], number: int, breaks: Breaks) -> list[Case]:
+    """Cut ever smaller pieces out of a case's last frame; correct the size field if it was right before."""
     case = cases[number]
     *before, frame = case.frames
-    honest = is_whole(frame)
+    has_right_size = is_whole(frame)
     body = frame[4:]
     piece = len(body) // 2
     while piece and not case.cuts:
         start = 0
         while start < len(body):
             shorter = body[:start] + body[start + piece :]
-            new = with_size(shorter) if honest else frame[:4] + shorter
+            new = with_size(shorter) if has_right_size else frame[:4] + shorter
             candidate = [*cases[:number], replace(case, frames=(*before, new)), *cases[number + 1 :]]
             if len(shorter) >= SHORTEST_FRAME and breaks(candidate):
                 body, cases = shorter, candidate

@@ -1,4 +1,4 @@
-"""The target on the table: where it listens, its process, and how it is brought back when it has died."""
+"""The target under test: its address, its process, and how it is restarted after a crash."""
 
 import re
 import time
@@ -11,34 +11,34 @@ from highwater.conformance.targets.commands import CommandTarget
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import why_dead
-from highwater.fuzz.wire.process import MEGABYTE, Process, listener, place_of
+from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
 
 GONE_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.02
 SPARE_SOCKETS: Final = 60
 SETTLE_S: Final = 3.0
 HEAP: Final = {"java": 1024}
-"""MB that a process of that name may grow by within its own bounds."""
+"""Megabytes by which a process of that name may grow within its own heap limit."""
 MEMORY_MB: Final = 256
-BROKE_OFF: Final = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
-"""What a broker in Python logs of a handler that broke off. A JVM's log has stacks of requests that it refused, too."""
+TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+"""Start of an uncaught exception in the log of a Python broker. A JVM also logs stacks of rejected requests."""
 
 
-class Lab:
-    """A target that we launched, or with `target` None the address of somebody's."""
+class FuzzTarget:
+    """A broker to fuzz. `target` is None for an address that the user gave and this process did not launch."""
 
     def __init__(self, address: str, target: Target | None = None, name: str = "", memory_mb: int = 0) -> None:
         self.address, self._target, self.name = address, target, name or address
         self.version = target.version if target is not None else "unknown"
         self._memory_mb = memory_mb
         self.restarts = 0
-        self._look()
+        self._attach()
 
-    def _look(self) -> None:
-        self.process: Process | None = listener(self.address)
+    def _attach(self) -> None:
+        self.process: Process | None = listening_process(self.address)
         self.memory_limit = self._limit()
         self._sockets = self.process.sockets() if self.process else 0
-        self.begin()
+        self.start_measuring()
 
     def _limit(self) -> int:
         command = ""
@@ -49,15 +49,15 @@ class Lab:
 
     # -- what a step costs -----------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """From here on memory and log count."""
+    def start_measuring(self) -> None:
+        """Start measuring memory and log output from now on."""
         self._memory, self._log = 0, 0
         if self.process is not None:
             self.process.forget_peak()
             self._memory, self._log = self.process.memory()[0], self.process.log_size()
 
-    def grown(self) -> str | None:
-        """What it grew by since `begin`, if that is more than it may."""
+    def excess_memory(self) -> str | None:
+        """Return by how much the peak memory exceeds the limit since `start_measuring`; None if it does not."""
         if self.process is None:
             return None
         peak = self.process.memory()[1]
@@ -69,12 +69,12 @@ class Lab:
         )
 
     @property
-    def is_swollen(self) -> bool:
-        """It has not given back what it took."""
+    def holds_excess_memory(self) -> bool:
+        """True if the process has not released the memory that it allocated."""
         return self.process is not None and self.process.memory()[0] - self._memory > self.memory_limit
 
-    def leaked(self, connections: int) -> str | None:
-        """Sockets that it holds beyond those of our open connections, after a while to close them."""
+    def leaked_sockets(self, connections: int) -> str | None:
+        """Return how many sockets exceed our connections, after waiting up to SETTLE_S; None if few."""
         if self.process is None:
             return None
         end = time.monotonic() + SETTLE_S
@@ -84,14 +84,14 @@ class Lab:
             time.sleep(POLL_S)
         return None
 
-    def said(self) -> str:
-        """What it logged since `begin`."""
-        return self.process.said_since(self._log) if self.process else ""
+    def log_text(self) -> str:
+        """Return what the target logged since `start_measuring`."""
+        return self.process.log_since(self._log) if self.process else ""
 
-    def broke_off(self) -> str | None:
-        """The place of an exception that it logged since `begin`, and lives on."""
-        said = self.said()
-        return place_of(said) if BROKE_OFF.search(said) else None
+    def logged_exception(self) -> str | None:
+        """Return the place of an uncaught exception that was logged since `start_measuring`, or None."""
+        log_text = self.log_text()
+        return place_of(log_text) if TRACEBACK.search(log_text) else None
 
     # -- life and death --------------------------------------------------------------------------
 
@@ -99,12 +99,12 @@ class Lab:
         return why_dead(self.address)
 
     @property
-    def is_ours(self) -> bool:
-        """We launched it, and may kill it."""
+    def is_launched(self) -> bool:
+        """True if this process launched the target, and so may kill it."""
         return self._target is not None and type(self._target) not in (ExternalTarget, CommandTarget)
 
     def revive(self) -> bool:
-        """False when it stays dead, or is not ours to bring back."""
+        """Start the target again; False if it stays dead or was not launched by this process."""
         if self._target is None:
             return self.why_dead() is None
         self.restarts += 1
@@ -114,12 +114,12 @@ class Lab:
         except (UsageError, TargetFailure):
             return False
         self.address = next(iter(self._target.addresses.values()))
-        self._look()
+        self._attach()
         return self.why_dead() is None
 
     def restart(self) -> bool:
-        """End it and bring it back, when it hangs or has taken too much."""
-        if self.process is None or not self.is_ours:
+        """Kill and start the target again, after a hang or excessive memory."""
+        if self.process is None or not self.is_launched:
             return False
         self.process.kill()
         end = time.monotonic() + GONE_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""From something that broke to a finding: what did it, how little of it is enough, and is it known already?"""
+"""Triage: from a failed oracle to a finding with its cause, a minimal reproducer, and duplicates removed."""
 
 import re
 import time
@@ -11,256 +11,261 @@ from typing import Final
 from highwater.fuzz.wire.agreement import disagreement
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.oracles import Broken, Oracle, asked, read_request
+from highwater.fuzz.wire.oracles import Failure, Oracle, key_and_version, read_request
 from highwater.fuzz.wire.process import place_of
-from highwater.fuzz.wire.replay import OF_AN_ANSWER, Replay, make_topics
+from highwater.fuzz.wire.replay import RESPONSE_ORACLES, Replay, make_topics
 from highwater.fuzz.wire.sequences.context import Violation
-from highwater.fuzz.wire.sequences.run import Played, replay_sequence
-from highwater.fuzz.wire.shrink import Breaks, fewest, shrink
-from highwater.fuzz.wire.target import Lab
+from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence
+from highwater.fuzz.wire.shrink import Breaks, minimise_list, shrink
+from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import WireError
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
-"""Of a replay, when the target is known to have been silent for longer."""
+"""Deadline of a replay; the target has already been silent for longer than this."""
 SUSPECTS_MAX: Final = 60
 PARKED_AGAIN_S: Final = 0.02
-IMPATIENCE_S: Final = 0.3
-"""With each frame, when it is the process that counts."""
-VAIN_MAX: Final = 3
-"""Searches among all that was sent, for what needs the target's past: they take seconds."""
+CRASH_DEADLINE_S: Final = 0.3
+"""Deadline of each frame if the failure is one of the process, so the reply itself does not matter."""
+FAILED_SEARCHES_MAX: Final = 3
+"""Limit on searches through all cases of a turn that find no cause; each takes seconds."""
 LOG_KEPT: Final = 4_000
 DIGITS: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
-"""At one place of the target; then a version that gets there is left alone, whatever is wrong with the request."""
+"""Crashes at one place of the target, after which the API version that reaches it is no longer sent."""
 REASON: Final = re.compile(r" in position \d+: .*")
-"""Of a decoder of texts: there are three words for bytes that are none."""
+"""The position in a UTF-8 decoding error, and the reason, which differs from input to input."""
 ALIKE_MAX: Final = 2
-"""Findings that differ in API and version only; more of them are counted."""
+"""Findings that differ only in API and version; further ones are only counted."""
 FATAL: Final = frozenset({Oracle.ALIVE, Oracle.STACK, Oracle.MEMORY, Oracle.DESCRIPTORS})
-"""Seen on the process: broken by any of the cases before, not only by the last."""
+"""Failures of the process, which any earlier case may have caused, not only the last one."""
 PLACED: Final = frozenset({Oracle.ALIVE, Oracle.STACK})
-"""Where that was, its log tells."""
+"""Failures whose place in the source appears in the target's log."""
 RESTARTS: Final = FATAL - {Oracle.STACK, Oracle.MEMORY} | {Oracle.DEADLINE}
-"""What hangs may go on to eat a core; what took memory has mostly given it back."""
+"""Failures after which the target is restarted. A hanging request may keep using CPU; memory is mostly freed."""
 
 
 @dataclass
-class Inquest:
-    """Findings go to `folder` at once. `seen` are those known, by oracle, API, version and place."""
+class Triage:
+    """Confirm failures of one target and write the findings to `folder` as soon as they are known.
 
-    lab: Lab
+    `signatures` identify known findings by oracle, API, version and place.
+    """
+
+    target: FuzzTarget
     folder: Path
     seed: int
-    target: str
-    seen: set[tuple[str, ...]] = field(default_factory=set)
+    target_name: str
+    signatures: set[tuple[str, ...]] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
-    convicted: list[Case] = field(default_factory=list)
-    condemned: set[tuple[int, int]] = field(default_factory=set)
-    """Keys and versions that kill too often to be asked again."""
+    fatal_cases: list[Case] = field(default_factory=list)
+    fatal_versions: set[tuple[int, int]] = field(default_factory=set)
+    """API keys and versions that crash the target too often to be sent again."""
     unconfirmed: int = 0
     shrink_s: float = SHRINK_S
     alike: int = 0
     deadline_s: float = DEADLINE_AGAIN_S
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     _kills: dict[str, Counter[int]] = field(default_factory=dict)
-    """By place: how often a request of each key was to blame."""
-    _vain: Counter[Oracle] = field(default_factory=Counter)
-    """How often all suspects together did not do it again."""
+    """By place: how often a request of each API key caused the crash."""
+    _failed_searches: Counter[Oracle] = field(default_factory=Counter)
+    """By oracle: how often replaying all suspects did not reproduce the failure."""
     tries: int = 0
     last_log: str = ""
 
-    def is_known(self, case: Case) -> bool:
-        """It is known to hang."""
-        return (Oracle.DEADLINE.value, api_name(case.key), str(case.version), "") in self.seen
+    def is_known_hang(self, case: Case) -> bool:
+        """Return True if a finding states that this API version hangs."""
+        return (Oracle.DEADLINE.value, api_name(case.key), str(case.version), "") in self.signatures
 
-    def is_seen(self, broken: Broken, case: Case) -> bool:
-        """There is a finding of it; cheap, and for wrong answers only."""
-        return broken.oracle not in FATAL and self._signature(broken, case, "") in self.seen
+    def is_reported(self, failure: Failure, case: Case) -> bool:
+        """Return True if a finding has this failure. Checks wrong replies only, since that needs no replay."""
+        return failure.oracle not in FATAL and self._signature(failure, case, "") in self.signatures
 
-    def hold(self, broken: Broken, suspects: list[Case], number: int) -> Finding | None:
-        """Find who did it, shrink it, write it; None if it is known, or an answer that was not given again.
+    def confirm(self, failure: Failure, suspects: list[Case], number: int) -> Finding | None:
+        """Find the cause of a failure, shrink it and write a finding.
 
-        Suspects come in the order in which they were sent. `convicted` are the cases of which the target dies.
+        Returns None if the failure is known, or is a wrong reply that a replay does not reproduce. `suspects` are in
+        the order in which they were sent. Sets `fatal_cases` to the case that crashed or blocked the target.
         """
-        self.convicted = []
-        is_fatal = broken.oracle in FATAL
-        log = self.lab.said() if is_fatal else ""
-        if not suspects or self.is_seen(broken, suspects[-1]) or self._knows_killer(broken, suspects, log):
+        self.fatal_cases = []
+        is_fatal = failure.oracle in FATAL
+        log = self.target.log_text() if is_fatal else ""
+        if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
             return None
         self._ensure_alive()
-        culprits = self._culprits(broken.oracle, suspects)
+        culprits = self._find_cause(failure.oracle, suspects)
         if not culprits and not is_fatal:
             self.unconfirmed += 1
             return None
         log = self.last_log if culprits else log
         last = (culprits or suspects)[-1]
-        self.convicted = culprits[-1:] if is_fatal or broken.oracle is Oracle.DEADLINE else []
-        self._count_kill(broken, log)
-        signature = self._signature(broken, last, log)
-        if signature in self.seen:
+        self.fatal_cases = culprits[-1:] if is_fatal or failure.oracle is Oracle.DEADLINE else []
+        self._count_kill(failure, log)
+        signature = self._signature(failure, last, log)
+        if signature in self.signatures:
             return None
-        self.seen |= {signature, self._signature(broken, last, log, told=True)}
-        if self._is_alike(broken, self._kind(broken, last) if culprits else None, log):
+        self.signatures |= {signature, self._signature(failure, last, log, with_message=True)}
+        if self._is_alike(failure, self._kind(failure, last) if culprits else None, log):
             return None
         try:
             if culprits:
-                culprits = shrink(culprits, self.like(culprits, broken.oracle, log), self.shrink_s)
-                self.convicted = self.convicted and culprits[-1:]
-            reproduced = bool(culprits) and self._breaks_anew(culprits, broken.oracle)
-        except KeyboardInterrupt:  # it is known from now on, so that it must be told
-            self._write(broken, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
+                culprits = shrink(culprits, self.same_failure(culprits, failure.oracle, log), self.shrink_s)
+                self.fatal_cases = self.fatal_cases and culprits[-1:]
+            reproduced = bool(culprits) and self._breaks_after_restart(culprits, failure.oracle)
+        except KeyboardInterrupt:  # its signature is recorded, so a later run would not report it
+            self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
             raise
         self._ensure_alive()
-        if culprits and not reproduced and self._is_alike(broken, None, log):
+        if culprits and not reproduced and self._is_alike(failure, None, log):
             return None
-        return self._write(broken, culprits or suspects, last, number, log=log, reproduced=reproduced)
+        return self._write(failure, culprits or suspects, last, number, log=log, reproduced=reproduced)
 
-    def _knows_killer(self, broken: Broken, suspects: list[Case], log: str) -> bool:
-        """It died at a place where one API alone has killed it before: no replay tells more."""
-        killers = self._kills.get(place_of(log), Counter()) if broken.oracle in PLACED else Counter[int]()
-        self.convicted = [case for case in suspects if case.key in killers][-1:] if len(killers) == 1 else []
-        self._count_kill(broken, log)
-        return bool(self.convicted)
+    def _cause_is_known(self, failure: Failure, suspects: list[Case], log: str) -> bool:
+        """Return True if only one API has crashed the target at this place, so that no replay is needed."""
+        keys = self._kills.get(place_of(log), Counter()) if failure.oracle in PLACED else Counter[int]()
+        self.fatal_cases = [case for case in suspects if case.key in keys][-1:] if len(keys) == 1 else []
+        self._count_kill(failure, log)
+        return bool(self.fatal_cases)
 
-    def _count_kill(self, broken: Broken, log: str) -> None:
+    def _count_kill(self, failure: Failure, log: str) -> None:
         place = place_of(log)
-        if broken.oracle not in PLACED or not place:
+        if failure.oracle not in PLACED or not place:
             return
-        for case in self.convicted:
+        for case in self.fatal_cases:
             kills = self._kills.setdefault(place, Counter())
             kills[case.key] += 1
-            if broken.oracle is Oracle.ALIVE and kills[case.key] > KILLS_MAX:
-                self.condemned.add((case.key, case.version))
+            if failure.oracle is Oracle.ALIVE and kills[case.key] > KILLS_MAX:
+                self.fatal_versions.add((case.key, case.version))
 
-    def hold_disagreement(self, broken: Broken, case: Case, other: str, number: int) -> Finding | None:
-        """Two targets that answer one request differently, twice."""
-        if self.is_seen(broken, case):
+    def confirm_disagreement(self, failure: Failure, case: Case, other: str, number: int) -> Finding | None:
+        """Compare both targets once more, and write a finding if they differ in the same way."""
+        if self.is_reported(failure, case):
             return None
-        again = disagreement(case, self.lab.address, other)
-        if again != broken:
+        repeated = disagreement(case, self.target.address, other)
+        if repeated != failure:
             self.unconfirmed += 1
             return None
-        self.seen.add(self._signature(broken, case, ""))
-        if self._is_alike(broken, self._kind(broken, case), ""):
+        self.signatures.add(self._signature(failure, case, ""))
+        if self._is_alike(failure, self._kind(failure, case), ""):
             return None
-        return self._write(broken, [case], case, number, log="", reproduced=True)
+        return self._write(failure, [case], case, number, log="", reproduced=True)
 
-    def hold_sequence(self, name: str, played: Played, number: int) -> Finding | None:
-        """A conversation that the model contradicts: played again, in fewer steps, and written with what was said."""
-        violation = played.violation
+    def confirm_sequence(self, name: str, result: SequenceResult, number: int) -> Finding | None:
+        """Replay a sequence that violated the model, leave out unneeded steps, and write a finding."""
+        violation = result.violation
         assert violation is not None
-        api, version, broken = violation.api.name, violation.version, violation.broken
-        signature = (broken.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", broken.message))
-        if signature in self.seen:
+        api, version, failure = violation.api.name, violation.version, violation.failure
+        signature = (failure.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", failure.message))
+        if signature in self.signatures:
             return None
-        if self.again(name, broken, ()) is None:
+        if self.replay_violation(name, failure, ()) is None:
             self.unconfirmed += 1
             return None
-        without = self.needless(name, broken, played.steps)
-        violation = self.again(name, broken, without) or violation
-        reproduced = not self.lab.restart() or self.again(name, broken, without) is not None
+        without = self.unneeded_steps(name, failure, result.steps)
+        violation = self.replay_violation(name, failure, without) or violation
+        reproduced = not self.target.restart() or self.replay_violation(name, failure, without) is not None
         finding = Finding(
-            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
-            mutation="sequence", field="", place="", message=violation.broken.message, expected=EXPECTED[broken.oracle],
-            target=self.target, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
-            without=without, said=violation.said, environment=environment(self.lab.version),
+            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
+            mutation="sequence", field="", place="", message=violation.failure.message,
+            expected=EXPECTED[failure.oracle],
+            target=self.target_name, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
+            without=without, said=violation.transcript, environment=environment(self.target.version),
         )  # fmt: skip
-        self.seen.add(signature)
+        self.signatures.add(signature)
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
 
-    def again(self, name: str, broken: Broken, without: Collection[int]) -> Violation | None:
-        """The same oracle breaks by the same words, but for numbers."""
-        found = replay_sequence(name, self.lab.address, without)
-        if found is None or found.broken.oracle is not broken.oracle:
+    def replay_violation(self, name: str, failure: Failure, without: Collection[int]) -> Violation | None:
+        """Replay a sequence; return its violation if oracle and message are the same, apart from numbers."""
+        found = replay_sequence(name, self.target.address, without)
+        if found is None or found.failure.oracle is not failure.oracle:
             return None
-        return found if _alike(found.broken.message, broken.message) else None
+        return found if _differ_in_numbers_only(found.failure.message, failure.message) else None
 
-    def needless(self, name: str, broken: Broken, steps: int) -> list[int]:
-        """Steps that it breaks without."""
+    def unneeded_steps(self, name: str, failure: Failure, steps: int) -> list[int]:
+        """Return the numbers of the steps without which the sequence still fails."""
         end, numbers = time.monotonic() + self.shrink_s, list(range(steps))
 
-        def breaks(kept: list[int]) -> bool:
-            left_out = set(numbers) - set(kept)
-            return time.monotonic() < end and self.again(name, broken, left_out) is not None
+        def breaks(remaining: list[int]) -> bool:
+            left_out = set(numbers) - set(remaining)
+            return time.monotonic() < end and self.replay_violation(name, failure, left_out) is not None
 
-        needed = fewest(numbers, breaks)
+        needed = minimise_list(numbers, breaks)
         return sorted(set(numbers) - set(needed))
 
-    def _is_alike(self, broken: Broken, kind: str | None, log: str) -> bool:
-        """There are findings enough of that kind, in other APIs and versions.
+    def _is_alike(self, failure: Failure, kind: str | None, log: str) -> bool:
+        """Return True if enough findings of that kind exist in other APIs and versions.
 
-        What a target that knows nothing yet does not do (None) has many forms and may have one cause: it is told once,
-        or once for each place in the log.
+        `kind` None: the failure was not reproduced on a freshly started target. Such failures take many forms
+        with one cause, so one is reported, or one for each place in the log.
         """
         most = 1 if kind is None else ALIKE_MAX
-        known = (broken.oracle.value, place_of(log) if kind is None else kind)
+        known = (failure.oracle.value, place_of(log) if kind is None else kind)
         self._kinds[known] += 1
         self.alike += (is_alike := self._kinds[known] > most)
         return is_alike
 
-    def _kind(self, broken: Broken, case: Case) -> str:
-        """What is wrong with the answer, or else with the request, or how its bytes come, or else who is asked."""
-        what = broken.message.partition(": ")[2]
-        if broken.oracle not in OF_AN_ANSWER or not what:
-            return what_is_wrong(case) or (case.mutation if case.comes_unsound else api_name(case.key))
+    def _kind(self, failure: Failure, case: Case) -> str:
+        """Return what is wrong with the reply, else with the request, else the transport mutation, else the API."""
+        what = failure.message.partition(": ")[2]
+        if failure.oracle not in RESPONSE_ORACLES or not what:
+            return decode_error_of(case) or (case.mutation if case.is_transport_mutation else api_name(case.key))
         return DIGITS.sub("#", REASON.sub("", what.partition(" version ")[2] or what))
 
-    def _signature(self, broken: Broken, case: Case, log: str, *, told: bool = False) -> tuple[str, ...]:
-        """A stack is a place of its own, whatever the request; otherwise there is one for each API and version.
+    def _signature(self, failure: Failure, case: Case, log: str, *, with_message: bool = False) -> tuple[str, ...]:
+        """Return what identifies a finding: the place of a crash, otherwise the API and version, for some with message.
 
-        Answers to a sound request that are wrong are so in one way, however that reads, unless it is to be `told`.
+        Wrong replies to a valid request share one signature. `with_message`: include the message in any case.
         """
         place = place_of(log)
-        if broken.oracle in PLACED and place:
-            return (broken.oracle.value, place)
-        by_message = broken.oracle in (Oracle.ERROR_CODE, Oracle.AGREEMENT) or (
-            broken.oracle is Oracle.DECODE and (told or what_is_wrong(case) != "")
+        if failure.oracle in PLACED and place:
+            return (failure.oracle.value, place)
+        by_message = failure.oracle in (Oracle.ERROR_CODE, Oracle.AGREEMENT) or (
+            failure.oracle is Oracle.DECODE and (with_message or decode_error_of(case) != "")
         )
-        what = DIGITS.sub("#", broken.message) if by_message else ""
-        return (broken.oracle.value, api_name(case.key), str(case.version), what)
+        what = DIGITS.sub("#", failure.message) if by_message else ""
+        return (failure.oracle.value, api_name(case.key), str(case.version), what)
 
-    def _culprits(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
-        """One alone, the latest first, or some together; nothing if it does not happen again.
+    def _find_cause(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
+        """Return the cases that reproduce the failure: one, the latest first, or several; empty if none does.
 
-        One after the other against one living target: a restart costs as much as a thousand frames.
+        Cases are tried one after another without a restart, which costs as much as a thousand frames.
         """
         if oracle is Oracle.MEMORY:
-            return self._together(oracle, suspects)
+            return self._bisect(oracle, suspects)
         for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED else suspects[-1:]:
             if self.breaks([case], oracle):
                 return [case]
-        return self._together(oracle, suspects) if len(suspects) > 1 else []
+        return self._bisect(oracle, suspects) if len(suspects) > 1 else []
 
-    def _together(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
-        """The later half for as long as it is enough, or else the earlier."""
-        if self._vain[oracle] >= VAIN_MAX or not self.breaks(suspects, oracle):
-            self._vain[oracle] += 1
+    def _bisect(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
+        """Return a minimal part of the suspects by bisection, trying the later half first."""
+        if self._failed_searches[oracle] >= FAILED_SEARCHES_MAX or not self.breaks(suspects, oracle):
+            self._failed_searches[oracle] += 1
             return []
         while len(suspects) > 1:
             middle = len(suspects) // 2
-            half = next((each for each in (suspects[middle:], suspects[:middle]) if self.breaks(each, oracle)), None)
+            half = next((part for part in (suspects[middle:], suspects[:middle]) if self.breaks(part, oracle)), None)
             if half is None:
                 break
             suspects = half
         return suspects
 
-    def alone(self, case: Case, deadline_s: float) -> Broken | None:
-        """What it breaks by itself."""
-        return Replay(self.lab, deadline_s, PARKED_AGAIN_S).run([case])
+    def run_alone(self, case: Case, deadline_s: float) -> Failure | None:
+        """Send one case on a fresh connection; return the failure that it causes."""
+        return Replay(self.target, deadline_s, PARKED_AGAIN_S).run([case])
 
-    def like(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
-        """Does a candidate break the same, and not something else on the way to being small?
+    def same_failure(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
+        """Return a predicate for shrinking: the candidate must cause the same failure, and no other.
 
-        The same API and version is asked in the end, as wrongly as before, and what dies dies at the same place.
+        The last request must have the same API, version and decode error, and a crash must be at the same place.
         """
         place = place_of(log) if oracle in PLACED else ""
-        asked_last, wrong = _asked_last(cases), what_is_wrong(cases[-1])
+        last_api, wrong = _last_key_and_version(cases), decode_error_of(cases[-1])
 
         def same(candidate: list[Case]) -> bool:
-            if not candidate or (_asked_last(candidate), what_is_wrong(candidate[-1])) != (asked_last, wrong):
+            if not candidate or (_last_key_and_version(candidate), decode_error_of(candidate[-1])) != (last_api, wrong):
                 return False
             if not self.breaks(candidate, oracle):
                 return False
@@ -270,53 +275,56 @@ class Inquest:
 
     def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
         self.tries += 1
-        deadline_s = min(self.deadline_s, IMPATIENCE_S) if oracle in FATAL else self.deadline_s
-        broken = Replay(self.lab, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
-        self.last_log = self.lab.said() if broken is not None and broken.oracle in FATAL else ""
-        if broken is not None and (broken.oracle in RESTARTS or self.lab.is_swollen):
-            self.lab.restart()
+        deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if oracle in FATAL else self.deadline_s
+        failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
+        if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):
+            self.target.restart()
             self._ensure_alive()
-        return broken is not None and broken.oracle is oracle
+        return failure is not None and failure.oracle is oracle
 
-    def _breaks_anew(self, cases: list[Case], oracle: Oracle) -> bool:
-        """Also on a target without a past, as who replays the file will have it."""
-        if not self.lab.restart():
+    def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
+        """Return True if the cases also fail on a freshly started target, as for a user who replays the finding."""
+        if not self.target.restart():
             return True
-        make_topics(self.lab.address)
+        make_topics(self.target.address)
         return self.breaks(cases, oracle)
 
     def _ensure_alive(self) -> None:
-        if self.lab.why_dead() is not None:
-            self.lab.revive()
+        if self.target.why_dead() is not None:
+            self.target.revive()
 
     def _write(
-        self, broken: Broken, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool
+        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool
     ) -> Finding:
         api, version = api_name(last.key), last.version
         finding = Finding(
-            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
-            mutation=last.mutation, field=last.field, place=place_of(log), message=broken.message,
-            expected=EXPECTED[broken.oracle], target=self.target, seed=self.seed, case=number, reproduced=reproduced,
-            steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.lab.version),
+            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
+            mutation=last.mutation, field=last.field, place=place_of(log), message=failure.message,
+            expected=EXPECTED[failure.oracle], target=self.target_name, seed=self.seed, case=number,
+            reproduced=reproduced,
+            steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.target.version),
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
 
 
-def _alike(one: str, other: str) -> bool:
+def _differ_in_numbers_only(one: str, other: str) -> bool:
     return DIGITS.sub("#", one) == DIGITS.sub("#", other)
 
 
-def what_is_wrong(case: Case) -> str:
-    """With its last frame, as our own reader says it of any API; nothing with a sound one."""
+def decode_error_of(case: Case) -> str:
+    """Return the decode error of the last frame, without API name and numbers; empty for a valid request."""
     try:
         read_request(case.frames[-1][4:])
     except WireError as error:
-        told = str(error)
-        return DIGITS.sub("#", REASON.sub("", told.partition(" version ")[2].partition(": ")[2] or told))
+        with_message = str(error)
+        return DIGITS.sub(
+            "#", REASON.sub("", with_message.partition(" version ")[2].partition(": ")[2] or with_message)
+        )
     return ""
 
 
-def _asked_last(cases: list[Case]) -> tuple[int, int]:
-    return asked(cases[-1].frames[-1]) if cases and cases[-1].frames else (-1, -1)
+def _last_key_and_version(cases: list[Case]) -> tuple[int, int]:
+    return key_and_version(cases[-1].frames[-1]) if cases and cases[-1].frames else (-1, -1)

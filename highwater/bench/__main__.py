@@ -232,15 +232,15 @@ def fuzz() -> str:
     """The wire fuzzer against kfake with all oracles on: what kills it is learned first, then each rate is taken."""
     from highwater.conformance.targets import open_target
     from highwater.fuzz.wire.session import Bounds, Session
-    from highwater.fuzz.wire.target import Lab
+    from highwater.fuzz.wire.target import FuzzTarget
 
     with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        lab = Lab(target.bootstrap.split(",")[0], target, "kfake")
+        fuzz_target = FuzzTarget(target.bootstrap.split(",")[0], target, "kfake")
         told: list[dict[str, Any]] = []
         for seconds, sound_share in ((FUZZ_LEARNING_S, 0.0), (FUZZ_S, 0.0), (FUZZ_S, 1.0)):
             bounds = Bounds(seconds, shrink_s=0, deadline_s=1.0, sound_share=sound_share)
-            told.append(Session(lab, Path(folder), 1, bounds, resume=bool(told)).run())
-            lab.restart()
+            told.append(Session(fuzz_target, Path(folder), 1, bounds, resume=bool(told)).run())
+            fuzz_target.restart()
         _, mutated, structured = told
     sequences = mutated["sequences"] + structured["sequences"]
     played_s = sum(each["sequences"] / (each["sequences_per_second"] or 1) for each in (mutated, structured))

@@ -1,6 +1,6 @@
-"""Replies as a client was given them, so that they can be spoiled again: by API, number and place, not by chance.
+"""The mutated replies of a client run, so that they can be served again: by API, number and offset, not at random.
 
-Ports, ids and stamps differ from run to run: what is kept is the difference from the sound reply.
+Ports, ids and timestamps differ from run to run, so the difference from the valid reply is stored.
 """
 
 from itertools import count, groupby
@@ -17,7 +17,7 @@ UNREADABLE: Final = -1
 
 
 class Edit(msgspec.Struct, frozen=True, array_like=True):
-    """Behind the size of a frame: at `at` so many bytes are `removed`, and others (hexadecimal) stand there."""
+    """At offset `at` after the size field, `removed` bytes are replaced by `inserted` (hexadecimal)."""
 
     at: int
     removed: int
@@ -25,7 +25,7 @@ class Edit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer of that `number` (from 0) to that API in a run. It claims `size`, or None for the true one."""
+    """The reply with that `number` (from 0) to that API in a run. `size` is its false size field, or None."""
 
     key: int
     version: int
@@ -36,7 +36,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client under test was given, and what it may take."""
+    """The mutated replies of a run, and the limits of the client."""
 
     replies: list[Reply]
     deadline_s: float
@@ -48,21 +48,21 @@ def key_of(asked: SentRequest) -> int:
 
 
 def numbers() -> dict[int, "count[int]"]:
-    """Of the replies to each API: several connections may count at once."""
+    """Counters of the replies to each API; several connections share them."""
     return {key: count() for key in (UNREADABLE, *APIS)}
 
 
-def reply_of(asked: SentRequest, number: int, how: str, sound: bytes, spoiled: bytes) -> Reply:
-    size = None if is_whole(spoiled) else int.from_bytes(spoiled[:SIZE], "big", signed=True)
-    edits = _edits(sound[SIZE:], spoiled[SIZE:])
+def reply_of(asked: SentRequest, number: int, how: str, valid: bytes, mutated: bytes) -> Reply:
+    size = None if is_whole(mutated) else int.from_bytes(mutated[:SIZE], "big", signed=True)
+    edits = _edits(valid[SIZE:], mutated[SIZE:])
     return Reply(key=key_of(asked), version=asked.version, number=number, how=how, edits=edits, size=size)
 
 
 def _edits(before: bytes, after: bytes) -> list[Edit]:
-    """Byte for byte where nothing has moved, otherwise all between what both begin and end with."""
+    """Return the differing bytes if both have one length, otherwise all between common prefix and suffix."""
     if len(before) == len(after):
         places = [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        runs = [[at for _, at in run] for _, run in groupby(enumerate(places), lambda each: each[1] - each[0])]
+        runs = [[at for _, at in run] for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
         return [Edit(run[0], len(run), after[run[0] : run[-1] + 1].hex()) for run in runs]
     shorter = min(len(before), len(after))
     start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
@@ -71,23 +71,23 @@ def _edits(before: bytes, after: bytes) -> list[Edit]:
     return [Edit(start, len(before) - start - end, after[start : len(after) - end].hex())]
 
 
-def spoiled_again(sound: bytes, reply: Reply) -> bytes:
-    """Edits beyond the end of a reply that is shorter now stand at its end."""
-    body = sound[SIZE:]
+def apply_edits(valid: bytes, reply: Reply) -> bytes:
+    """Mutate a valid reply again. Edits beyond the end of a shorter reply are appended."""
+    body = valid[SIZE:]
     for edit in reversed(reply.edits):
         body = body[: edit.at] + bytes.fromhex(edit.inserted) + body[edit.at + edit.removed :]
     return with_size(body) if reply.size is None else (reply.size & 0xFFFFFFFF).to_bytes(SIZE, "big") + body
 
 
-class Again(Fault):
-    """Serves what was served before."""
+class RepeatedReplies(Fault):
+    """Mutates the same replies as in an earlier run."""
 
     def __init__(self, replies: list[Reply]) -> None:
         super().__init__()
-        self._replies = {(each.key, each.number): each for each in replies}
+        self._replies = {(reply.key, reply.number): reply for reply in replies}
         self._numbers = numbers()
 
     def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
         key = key_of(asked)
         reply = self._replies.get((key, next(self._numbers[key])))
-        return frame if reply is None else spoiled_again(frame, reply)
+        return frame if reply is None else apply_edits(frame, reply)

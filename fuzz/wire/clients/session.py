@@ -1,7 +1,7 @@
-"""Hostile replies to a client under test: a proxy before our broker spoils some of what it answers.
+"""Fuzz a client: a proxy in front of our broker mutates some of its replies.
 
-`COMMAND {bootstrap}` is run again and again, each time with other spoiled replies. It may fail, but not hang beyond the
-deadline, die of a signal, or take memory without measure (KAFKA-4090; librdkafka's assertions on JoinGroup metadata).
+`COMMAND {bootstrap}` is run repeatedly, each time with other mutated replies. It may fail, but not exceed the
+deadline, die of a signal, or use excessive memory (KAFKA-4090; librdkafka's assertions on JoinGroup metadata).
 """
 
 import time
@@ -18,22 +18,22 @@ from highwater.conformance.self_test.faults import Fault
 from highwater.conformance.self_test.proxy import Proxy
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
-from highwater.fuzz.wire.clients.hostile_replies import Hostile
-from highwater.fuzz.wire.clients.process import Client, Ended
-from highwater.fuzz.wire.clients.served_replies import Again, Edit, Reply, Served
+from highwater.fuzz.wire.clients.hostile_replies import HostileReplies
+from highwater.fuzz.wire.clients.process import Client, ClientExit
+from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Reply, Served
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
 from highwater.fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
-from highwater.fuzz.wire.generate.cases import NOTHING
-from highwater.fuzz.wire.oracles import Broken, Oracle
+from highwater.fuzz.wire.generate.cases import NO_MUTATION
+from highwater.fuzz.wire.oracles import Failure, Oracle
 from highwater.fuzz.wire.process import place_of
-from highwater.fuzz.wire.shrink import fewest
+from highwater.fuzz.wire.shrink import minimise_list
 
 SHRINK_S: Final = 60.0
 
 
 @contextmanager
-def served_by() -> Iterator[Proxy]:
-    """A broker of our own behind a proxy that spoils nothing yet."""
+def broker_behind_proxy() -> Iterator[Proxy]:
+    """Start our broker behind a proxy that mutates nothing yet."""
     target = ReferenceTarget(1)
     try:
         proxy = Proxy(target.bootstrap, {}, Fault())
@@ -45,75 +45,77 @@ def served_by() -> Iterator[Proxy]:
         target.close()
 
 
-def prove_sound(client: Client, proxy: Proxy) -> None:
-    """It ends well if nothing is spoiled: UsageError. And what it makes at first, a topic or a group, is there then."""
+def check_valid_run(client: Client, proxy: Proxy) -> None:
+    """Raise UsageError if the client fails with valid replies. The run also creates its topic and group."""
     ended = client.run(proxy.address)
-    if ended.broken is not None or ended.code != 0:
-        why = ended.broken.message if ended.broken else f"exit code {ended.code}"
-        what = f"fails without any spoiled reply ({why}): {ended.said.strip()[-200:]}"
-        raise UsageError(what, where=client.command, hint="it must exit with 0 against a sound broker")
+    if ended.failure is not None or ended.code != 0:
+        why = ended.failure.message if ended.failure else f"exit code {ended.code}"
+        what = f"fails with valid replies ({why}): {ended.output.strip()[-200:]}"
+        raise UsageError(what, where=client.command, hint="it must exit with code 0 if all replies are valid")
 
 
-def replay_served(command: str, served: Served) -> Broken | None:
-    """The same replies once more, to a client of a broker that knows nothing yet."""
+def replay_served(command: str, served: Served) -> Failure | None:
+    """Serve the same mutated replies to the client, from a freshly started broker."""
     client = Client(command, served.deadline_s, served.memory_mb)
-    with served_by() as proxy:
-        prove_sound(client, proxy)
-        proxy.fault = Again(served.replies)
-        return client.run(proxy.address).broken
+    with broker_behind_proxy() as proxy:
+        check_valid_run(client, proxy)
+        proxy.fault = RepeatedReplies(served.replies)
+        return client.run(proxy.address).failure
 
 
-def minimised_served(command: str, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
-    """As `highwater.fuzz.wire.minimise.minimised`, of what a client was given."""
+def minimise_served(command: str, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
+    """Minimise a finding of a client, as `highwater.fuzz.wire.minimise.minimise_finding` does for a target."""
     assert finding.served is not None
-    least = least_served(command, finding.served, finding.oracle, seconds)
-    if least is None:
+    smallest = minimise_replies(command, finding.served, finding.oracle, seconds)
+    if smallest is None:
         return None
-    path = write_finding(folder, msgspec.structs.replace(finding, id=f"{finding.id}.min", served=least))
-    return path, f"{_bytes(finding.served)} to {_bytes(least)} spoiled bytes"
+    path = write_finding(folder, msgspec.structs.replace(finding, id=f"{finding.id}.min", served=smallest))
+    return path, f"{_bytes(finding.served)} to {_bytes(smallest)} mutated bytes"
 
 
 def _bytes(served: Served) -> int:
     return sum(max(edit.removed, len(edit.inserted) // 2) for reply in served.replies for edit in reply.edits)
 
 
-def least_served(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
-    """Fewer replies with fewer edits that break the same on a broker that knows nothing yet; None if none do."""
+def minimise_replies(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
+    """Return fewer replies with fewer edits that fail in the same way on a fresh broker; None if none do."""
     client, end = Client(command, served.deadline_s, served.memory_mb), time.monotonic() + seconds
 
-    def breaks_anew(candidate: Served) -> bool:
-        broken = replay_served(command, candidate)
-        return broken is not None and broken.oracle is oracle
+    def breaks_after_restart(candidate: Served) -> bool:
+        failure = replay_served(command, candidate)
+        return failure is not None and failure.oracle is oracle
 
-    with served_by() as proxy:
-        prove_sound(client, proxy)
+    with broker_behind_proxy() as proxy:
+        check_valid_run(client, proxy)
 
         def breaks(replies: list[Reply]) -> bool:
             if time.monotonic() > end:
                 return False
-            proxy.fault = Again(replies)
-            broken = client.run(proxy.address).broken
-            return broken is not None and broken.oracle is oracle
+            proxy.fault = RepeatedReplies(replies)
+            failure = client.run(proxy.address).failure
+            return failure is not None and failure.oracle is oracle
 
-        replies = fewest(served.replies, breaks)
+        replies = minimise_list(served.replies, breaks)
         for number in range(len(replies)):
             replies = _fewer_edits(replies, number, breaks)
-    least = msgspec.structs.replace(served, replies=replies)
-    return next((each for each in (least, served) if breaks_anew(each)), None)
+    smallest = msgspec.structs.replace(served, replies=replies)
+    return next(
+        (candidate_replies for candidate_replies in (smallest, served) if breaks_after_restart(candidate_replies)), None
+    )
 
 
 def _fewer_edits(replies: list[Reply], number: int, breaks: Callable[[list[Reply]], bool]) -> list[Reply]:
-    """In one of them."""
+    """Minimise the edits of one reply."""
 
     def edited(edits: list[Edit]) -> list[Reply]:
         return [*replies[:number], msgspec.structs.replace(replies[number], edits=edits), *replies[number + 1 :]]
 
-    return edited(fewest(replies[number].edits, lambda edits: breaks(edited(edits))))
+    return edited(minimise_list(replies[number].edits, lambda edits: breaks(edited(edits))))
 
 
 @dataclass
 class ClientSession:
-    """Runs of one command until a bound is met. What is learned is written after each, for another one to resume."""
+    """Runs of one command until a bound is reached. The state is written after each run, for `--resume`."""
 
     client: Client
     folder: Path
@@ -129,16 +131,16 @@ class ClientSession:
         self.state = read_client_state(self.folder, self.client.command, resume=self.resume)
 
     def run(self) -> dict[str, Any]:
-        """The object that `--json` prints. UsageError for a command without `{bootstrap}`, or that fails unspoiled."""
+        """Return the object that `--json` prints; UsageError if the command is wrong, or fails with valid replies."""
         before, ended = msgspec.structs.replace(self.state), ""
-        with served_by() as proxy:
-            prove_sound(self.client, proxy)
+        with broker_behind_proxy() as proxy:
+            check_valid_run(self.client, proxy)
             started = time.monotonic()
             try:
                 while self.state.runs - before.runs < self.runs and time.monotonic() - started < self.seconds:
-                    hostile = proxy.fault = Hostile(f"{self.seed}:{self.state.runs}")
+                    hostile = proxy.fault = HostileReplies(f"{self.seed}:{self.state.runs}")
                     self._once(proxy, hostile)
-                    self.state.runs, self.state.spoiled = self.state.runs + 1, self.state.spoiled + len(hostile.spoiled)
+                    self.state.runs, self.state.spoiled = self.state.runs + 1, self.state.spoiled + len(hostile.mutated)
                     self._persist(before.seconds + time.monotonic() - started)
             except KeyboardInterrupt:
                 ended = "interrupted"
@@ -148,7 +150,7 @@ class ClientSession:
         return {
             "cases": done, "cases_per_second": round(done / took_s, 2), "spoiled": self.state.spoiled - before.spoiled,
             "cases_of_all_runs": self.state.runs, "seed": self.seed, "ended": ended, "exits": dict(self.exits),
-            "findings": [self._row(each) for each in self.findings],
+            "findings": [self._row(finding) for finding in self.findings],
         }  # fmt: skip
 
     def _persist(self, seconds: float) -> None:
@@ -162,46 +164,46 @@ class ClientSession:
             "path": str(self.folder / finding.id / FILE),
         }  # fmt: skip
 
-    def _once(self, proxy: Proxy, hostile: Hostile) -> None:
+    def _once(self, proxy: Proxy, hostile: HostileReplies) -> None:
         ended = self.client.run(proxy.address)
-        word = ended.broken.message if ended.broken else str(ended.code)
-        self.exits[word] += 1
-        self.state.exits[word] = self.state.exits.get(word, 0) + 1
-        if ended.broken is None:
+        outcome = ended.failure.message if ended.failure else str(ended.code)
+        self.exits[outcome] += 1
+        self.state.exits[outcome] = self.state.exits.get(outcome, 0) + 1
+        if ended.failure is None:
             return
-        oracle, place = ended.broken.oracle, place_of(ended.said) if ended.broken.oracle is Oracle.ALIVE else ""
-        if not self._is_new(oracle, place, hostile.spoiled):
+        oracle, place = ended.failure.oracle, place_of(ended.output) if ended.failure.oracle is Oracle.ALIVE else ""
+        if not self._is_new(oracle, place, hostile.mutated):
             return
-        served = Served(replies=hostile.spoiled, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb)
+        served = Served(replies=hostile.mutated, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb)
         try:
-            least = least_served(self.client.command, served, oracle, self.shrink_s)
-        except KeyboardInterrupt:  # it is known from now on, so that it must be told
-            self._write(ended, ended.broken, place, served, reproduced=False)
+            smallest = minimise_replies(self.client.command, served, oracle, self.shrink_s)
+        except KeyboardInterrupt:  # its signature is recorded, so a later run would not report it
+            self._write(ended, ended.failure, place, served, reproduced=False)
             raise
         if (
-            least is not None
-            and least.replies[-1:] != served.replies[-1:]
-            and not self._is_new(oracle, place, least.replies)
+            smallest is not None
+            and smallest.replies[-1:] != served.replies[-1:]
+            and not self._is_new(oracle, place, smallest.replies)
         ):
             return
-        self._write(ended, ended.broken, place, least or served, reproduced=least is not None)
+        self._write(ended, ended.failure, place, smallest or served, reproduced=smallest is not None)
 
-    def _write(self, ended: Ended, broken: Broken, place: str, served: Served, *, reproduced: bool) -> None:
+    def _write(self, ended: ClientExit, failure: Failure, place: str, served: Served, *, reproduced: bool) -> None:
         last = served.replies[-1:]
         api, version = (api_name(last[0].key), last[0].version) if last else ("none", 0)
         finding = Finding(
-            id=new_id(self.folder, broken.oracle, api, version), oracle=broken.oracle, api=api, version=version,
-            mutation=last[0].how if last else NOTHING, field="", place=place, message=broken.message,
-            expected=EXPECTED[broken.oracle], target=self.client.command, seed=self.seed, case=self.state.runs,
-            reproduced=reproduced, steps=[], log=ended.said, environment=environment("client"), served=served,
+            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
+            mutation=last[0].how if last else NO_MUTATION, field="", place=place, message=failure.message,
+            expected=EXPECTED[failure.oracle], target=self.client.command, seed=self.seed, case=self.state.runs,
+            reproduced=reproduced, steps=[], log=ended.output, environment=environment("client"), served=served,
         )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
         self.state.findings.append(self._row(finding))
 
     def _is_new(self, oracle: Oracle, place: str, replies: list[Reply]) -> bool:
-        """A crash is told by its place, anything else by the last reply that was spoiled."""
-        last = [f"{each.key} {each.how}" for each in replies[-1:]]
+        """Return True for a new failure: a crash is identified by its place, others by the last mutated reply."""
+        last = [f"{reply.key} {reply.how}" for reply in replies[-1:]]
         signature = (oracle.value, place or "".join(last))
         is_new = signature not in self.state.seen
         self.state.seen.add(signature)

@@ -1,4 +1,4 @@
-"""What runs of a client have learned, and the next one goes on with: `client.json` in the folder of the findings."""
+"""The state of client runs, from which `--resume` continues: `client.json` in the folder of the findings."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ STATE: Final = "client.json"
 
 
 class ClientState(msgspec.Struct, kw_only=True):
-    """Totals of all runs of one command into this folder. `seen` are the signatures of what broke."""
+    """Totals of all runs of one command into this folder. `seen` are the signatures of failures."""
 
     command: str
     runs: int = 0
@@ -24,7 +24,7 @@ class ClientState(msgspec.Struct, kw_only=True):
 
 
 def read_client_state(folder: Path, command: str, *, resume: bool) -> ClientState:
-    """A new one where nothing was run before, or nothing is to be resumed. UsageError if it is another command's."""
+    """Return the state of earlier runs, or a new one; UsageError if it belongs to another command."""
     path = folder / STATE
     if not resume or not path.exists():
         return ClientState(command=command)
@@ -39,7 +39,7 @@ def read_client_state(folder: Path, command: str, *, resume: bool) -> ClientStat
 
 
 def write_client_state(folder: Path, state: ClientState) -> None:
-    """UsageError when the disk refuses."""
+    """UsageError if the file cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / STATE, state)

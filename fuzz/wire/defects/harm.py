@@ -16,7 +16,7 @@ ALLOCATION_MAX: Final = 400 * 1024 * 1024
 RequestDefect = Callable[[bytes], bytes | None]
 """A defect in a request: takes the received frame, returns the frame that the broker handles.
 
-None: the request is never encode_changed.
+None: the request is never answered.
 """
 
 

@@ -1,4 +1,4 @@
-"""Records that a broker must refuse, or survive: spoiled batch headers, decompression bombs, nested message sets."""
+"""Record batches that a broker must reject or survive: mutated headers, decompression bombs, nested message sets."""
 
 import gzip
 import random
@@ -20,67 +20,67 @@ FIELDS: Final = {
     "attributes": (21, 2), "last_offset_delta": (23, 4), "base_timestamp": (27, 8), "max_timestamp": (35, 8),
     "producer_id": (43, 8), "producer_epoch": (51, 2), "base_sequence": (53, 4), "record_count": (57, 4),
 }  # fmt: skip
-"""Of a batch header: place and width."""
+"""Fields of a batch header with offset and width in bytes."""
 PART_BYTES: Final = 16 * 1024 * 1024
 PARTS: Final = 20
-"""What a bomb bursts into: more than a broker needs for any request of ours, less than hurts the machine."""
+"""Decompressed size of a bomb in parts: more than any request needs, but harmless for the machine."""
 NESTED: Final = 40
 STAMP: Final = 1_700_000_000_000
 
 
-def spoiled_records(chance: random.Random) -> tuple[str, bytes]:
-    """What is wrong, and the records."""
-    kind = chance.random()
+def mutated_records(rng: random.Random) -> tuple[str, bytes]:
+    """Return the name of the mutation and the mutated records."""
+    kind = rng.random()
     if kind < 0.6:
-        return header_field(chance)
+        return header_field(rng)
     if kind < 0.92:
-        return records_inside(chance) if chance.random() < 0.6 else nested(chance)
-    name = chance.choice(list(BOMBS))
+        return records_inside(rng) if rng.random() < 0.6 else nested(rng)
+    name = rng.choice(list(BOMBS))
     return f"bomb {name}", bomb(name)
 
 
-def batch(chance: random.Random) -> bytes:
-    count = chance.choice((1, 2, 3))
-    rows = [(STAMP + n, None, chance.randbytes(chance.choice((0, 10, 200))), ()) for n in range(count)]
-    return build_batch(rows, compression=chance.choice(list(Compression)))
+def batch(rng: random.Random) -> bytes:
+    count = rng.choice((1, 2, 3))
+    rows = [(STAMP + n, None, rng.randbytes(rng.choice((0, 10, 200))), ()) for n in range(count)]
+    return build_batch(rows, compression=rng.choice(list(Compression)))
 
 
-def header_field(chance: random.Random) -> tuple[str, bytes]:
-    """One field of a batch header, with or without a checksum that fits again."""
-    spoiled = bytearray(batch(chance))
-    name = chance.choice(list(FIELDS))
+def header_field(rng: random.Random) -> tuple[str, bytes]:
+    """Mutate one field of a batch header, with or without a new checksum."""
+    mutated = bytearray(batch(rng))
+    name = rng.choice(list(FIELDS))
     place, width = FIELDS[name]
-    old = int.from_bytes(spoiled[place : place + width], "big")
+    old = int.from_bytes(mutated[place : place + width], "big")
     top = 1 << (8 * width)
-    value = chance.choice((top - 1, top // 2 - 1, top // 2, 0, old + 1, old - 1, chance.randrange(top))) % top
-    spoiled[place : place + width] = value.to_bytes(width, "big")
-    mended = chance.random() < 0.7 and name != "crc"
-    return f"batch {name}", sealed(spoiled) if mended else bytes(spoiled)
+    value = rng.choice((top - 1, top // 2 - 1, top // 2, 0, old + 1, old - 1, rng.randrange(top))) % top
+    mutated[place : place + width] = value.to_bytes(width, "big")
+    has_valid_crc = rng.random() < 0.7 and name != "crc"
+    return f"batch {name}", with_crc(mutated) if has_valid_crc else bytes(mutated)
 
 
-def sealed(data: bytearray) -> bytes:
-    """With a checksum that fits."""
+def with_crc(data: bytearray) -> bytes:
+    """Return the batch with a valid checksum."""
     struct.pack_into(">I", data, CRC_START - 4, crc32c(bytes(data[CRC_START:])))
     return bytes(data)
 
 
-def records_inside(chance: random.Random) -> tuple[str, bytes]:
-    """The header is right and the checksum fits; the records behind it are junk, cut, or too many."""
-    rows = [(STAMP, b"k", chance.randbytes(30), (("h", b"v"),))]
-    spoiled = bytearray(build_batch(rows))
-    place = chance.randrange(HEADER_SIZE, len(spoiled))
-    spoiled[place] = chance.choice((0xFF, 0x7F, 0x80, 0x01, 0x00))
-    if chance.random() < 0.3:
-        del spoiled[place:]
-        struct.pack_into(">i", spoiled, 8, len(spoiled) - LENGTH_END)
-    return "batch records", sealed(spoiled)
+def records_inside(rng: random.Random) -> tuple[str, bytes]:
+    """Mutate or cut the records of a batch with a valid header and checksum."""
+    rows = [(STAMP, b"k", rng.randbytes(30), (("h", b"v"),))]
+    mutated = bytearray(build_batch(rows))
+    place = rng.randrange(HEADER_SIZE, len(mutated))
+    mutated[place] = rng.choice((0xFF, 0x7F, 0x80, 0x01, 0x00))
+    if rng.random() < 0.3:
+        del mutated[place:]
+        struct.pack_into(">i", mutated, 8, len(mutated) - LENGTH_END)
+    return "batch records", with_crc(mutated)
 
 
-def nested(chance: random.Random) -> tuple[str, bytes]:
-    """A message set within a message set, many times over, in magic 0 or 1 (no more than one level is allowed)."""
-    magic = chance.choice((0, 1))
+def nested(rng: random.Random) -> tuple[str, bytes]:
+    """Return nested message sets in magic 0 or 1, where only one level is allowed."""
+    magic = rng.choice((0, 1))
     data = build_message_set([Record(0, STAMP, b"k", b"v")], magic)
-    for _ in range(chance.choice((1, 2, NESTED))):
+    for _ in range(rng.choice((1, 2, NESTED))):
         covered = bytes((magic, Compression.GZIP)) + (struct.pack(">q", STAMP) if magic else b"")
         packed = gzip.compress(data, mtime=0)
         covered += struct.pack(">ii", -1, len(packed)) + packed
@@ -89,7 +89,7 @@ def nested(chance: random.Random) -> tuple[str, bytes]:
 
 
 def bomb(name: str) -> bytes:
-    """A batch of one record in few bytes that says it is, or becomes, far more."""
+    """Return a small batch of one record that claims to be, or decompresses to, far more."""
     codec, payload = BOMBS[name]
     return _bomb(codec, payload)
 
@@ -97,14 +97,14 @@ def bomb(name: str) -> bytes:
 @cache
 def _bomb(codec: Compression, payload: Callable[[], bytes]) -> bytes:
     start = build_batch([(STAMP, None, b"", ())])[:HEADER_SIZE]
-    spoiled = bytearray(start + payload())
-    struct.pack_into(">i", spoiled, 8, len(spoiled) - LENGTH_END)
-    spoiled[22] = codec
-    return sealed(spoiled)
+    mutated = bytearray(start + payload())
+    struct.pack_into(">i", mutated, 8, len(mutated) - LENGTH_END)
+    mutated[22] = codec
+    return with_crc(mutated)
 
 
 def _zeros_in_gzip() -> bytes:
-    """Members behind one another are one stream, in gzip as in zstd; so little is held here to make much there."""
+    """Concatenated members are one stream, in gzip as in zstd, so a small buffer here gives a large output there."""
     return gzip.compress(bytes(PART_BYTES), mtime=0) * PARTS
 
 
@@ -113,7 +113,7 @@ def _zeros_in_zstd() -> bytes:
 
 
 def _claims_in_snappy() -> bytes:
-    """Raw snappy begins with the size of what it holds (rskafka #141)."""
+    """Raw snappy begins with the size of its content (rskafka #141)."""
     return b"\xff\xff\xff\xff\x07" + b"\0" * 20
 
 
@@ -123,7 +123,7 @@ def _claims_in_xerial() -> bytes:
 
 
 def _zeros_in_lz4() -> bytes:
-    """A frame of one stored size and blocks that repeat one byte."""
+    """A frame of many equal blocks, each a run of one byte."""
     block = bytes(cramjam.lz4.compress_block(bytes(64 * 1024), store_size=False))
     return LZ4_HEADER + (len(block).to_bytes(4, "little") + block) * (PARTS * PART_BYTES // (64 * 1024)) + bytes(4)
 

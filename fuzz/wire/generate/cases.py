@@ -1,48 +1,48 @@
-"""What is sent: some bytes, how they are cut into TCP segments, and what becomes of the connection behind them."""
+"""A case: the bytes to send, how they are cut into TCP segments, and how the connection ends."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-NOTHING: Final = "none"
-"""The mutation of a sound request."""
+NO_MUTATION: Final = "none"
+"""The mutation of a valid request."""
 Kind = tuple[int, str, str]
 """Key, mutation and field of a case."""
 
 
 class Ends(StrEnum):
-    """After the bytes of a case."""
+    """What happens to the connection after the bytes of a case."""
 
     OPEN = "open"  # more may follow: the bytes are whole frames
-    FINISH = "finish"  # nothing more will come (FIN): who waits for the rest must close now
-    LEAVE = "leave"  # half-open: the connection stays, and says nothing more
-    RESET = "reset"  # RST: nobody waits for an answer
+    FINISH = "finish"  # end of stream (FIN): a target that waits for the rest must close now
+    LEAVE = "leave"  # half-open: the connection stays open without further bytes
+    RESET = "reset"  # RST: the client does not wait for a response
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`frames` are sent in order; all but the last are whole. `cuts` are places in their joined bytes.
+    """`frames` are sent in order; all but the last are whole. `cuts` are offsets in their concatenation.
 
-    `mutation` and `field` say what is wrong, `key` and `version` what was asked before it was spoiled.
+    `mutation` and `field` say what is wrong, `key` and `version` describe the request before the mutation.
     """
 
     key: int
     version: int
     frames: tuple[bytes, ...]
-    mutation: str = NOTHING
+    mutation: str = NO_MUTATION
     field: str = ""
     cuts: tuple[int, ...] = ()
     ends: Ends = Ends.OPEN
 
     @property
     def kind(self) -> Kind:
-        """What is not sent again once it is known to kill the target."""
+        """What is not sent again once it is known to crash the target."""
         return self.key, self.mutation, self.field
 
     @property
-    def comes_unsound(self) -> bool:
-        """What is wrong is how its bytes come."""
+    def is_transport_mutation(self) -> bool:
+        """True if the way in which the bytes arrive is mutated, not the bytes."""
         return bool(self.cuts) or self.ends is not Ends.OPEN
 
     def segments(self) -> list[bytes]:
@@ -52,7 +52,7 @@ class Case:
 
 
 def is_whole(frame: bytes) -> bool:
-    """Its size is the truth."""
+    """Return True if the size field matches the frame."""
     return len(frame) >= 4 and int.from_bytes(frame[:4], "big", signed=True) == len(frame) - 4
 
 
@@ -61,5 +61,5 @@ def with_size(body: bytes) -> bytes:
 
 
 def renumbered(frame: bytes, correlation_id: int) -> bytes:
-    """The same frame under another correlation id."""
+    """Return the frame with another correlation id."""
     return frame[:8] + correlation_id.to_bytes(4, "big") + frame[12:]

@@ -1,6 +1,6 @@
-"""Sound requests with the places where they can be spoiled: made once, used many times, replaced one at a time.
+"""A pool of valid requests with their mutation sites; each is reused often and replaced one at a time.
 
-To make a request and to find its sites costs ten times as much as to spoil it.
+Generating a request and finding its sites costs ten times as much as mutating it.
 """
 
 import random
@@ -14,16 +14,16 @@ from highwater.reference.wire.errors import EncodeError
 from highwater.reference.wire.framing import decode_request_header, encode_request
 from highwater.reference.wire.registry import Api
 
-KEPT: Final = 6
-"""Of each API and version."""
+KEPT_REQUESTS: Final = 6
+"""For each API and version."""
 FRESH_SHARE: Final = 0.03
 INDEX: Final = re.compile(r"\[\d+\] -> |( -> )?\[\d+\]")
 ATTEMPTS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
-    """A request without its size; `header` is where its body begins, and sites count from the request's start."""
+class ValidRequest:
+    """A request without size field; its body begins at `header`, and sites count from the start of the request."""
 
     api: Api
     version: int
@@ -33,38 +33,38 @@ class Sound:
 
 
 class Pool:
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._kept: dict[tuple[int, int], list[Sound]] = {}
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._requests: dict[tuple[int, int], list[ValidRequest]] = {}
 
-    def draw(self, api: Api, version: int) -> Sound:
-        """One of those kept, or a new one."""
-        kept = self._kept.setdefault((api.key, version), [])
-        if len(kept) < KEPT:
-            kept.append(self._make(api, version))
-            return kept[-1]
-        if self._chance.random() < FRESH_SHARE:
-            kept[self._chance.randrange(KEPT)] = made = self._make(api, version)
-            return made
-        return kept[self._chance.randrange(KEPT)]
+    def draw(self, api: Api, version: int) -> ValidRequest:
+        """Return a request of the pool, or a new one."""
+        requests = self._requests.setdefault((api.key, version), [])
+        if len(requests) < KEPT_REQUESTS:
+            requests.append(self._make(api, version))
+            return requests[-1]
+        if self._rng.random() < FRESH_SHARE:
+            requests[self._rng.randrange(KEPT_REQUESTS)] = request = self._make(api, version)
+            return request
+        return requests[self._rng.randrange(KEPT_REQUESTS)]
 
-    def _make(self, api: Api, version: int) -> Sound:
-        body = sound_frame(self._chance, api, version, 0)[4:]
+    def _make(self, api: Api, version: int) -> ValidRequest:
+        body = sound_frame(self._rng, api, version, 0)[4:]
         _, header = decode_request_header(body)
         found = sites(api.request, version, body[header:])
-        return Sound(api, version, body, header, tuple(_moved(site, header) for site in found))
+        return ValidRequest(api, version, body, header, tuple(_moved(site, header) for site in found))
 
 
-def sound_frame(chance: random.Random, api: Api, version: int, correlation_id: int) -> bytes:
-    """A new request of that version, size included."""
+def sound_frame(rng: random.Random, api: Api, version: int, correlation_id: int) -> bytes:
+    """Return a new valid request of that version, with size field."""
     for _ in range(ATTEMPTS):
         try:
-            return encode_request(generate(chance, api, version), version, correlation_id, CLIENT_ID)
+            return encode_request(generate(rng, api, version), version, correlation_id, CLIENT_ID)
         except EncodeError:
             continue  # a value that this version cannot carry
     raise EncodeError(f"no request of {api.name} version {version} in {ATTEMPTS} attempts")
 
 
 def _moved(site: Site, by: int) -> Site:
-    """Its path without indexes: one field is one place, however many elements there are."""
+    """Shift a site, and remove indexes from its path: all elements of an array count as one field."""
     return Site(INDEX.sub("", site.path).replace(" -> ", "."), site.kind, site.start + by, site.end + by)

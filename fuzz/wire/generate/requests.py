@@ -1,4 +1,4 @@
-"""Sound requests for every API and version, from the annotations, with names that mean something to a broker."""
+"""Generate valid requests for every API and version from the message classes, with topic and group names that exist."""
 
 import random
 from typing import Any
@@ -12,9 +12,9 @@ TOPICS = ("fuzz-a", "fuzz-b")
 GROUPS = ("fuzz-group", "fuzz-group-2")
 CLIENT_ID = "highwater-fuzz"
 
-# Requests that a broker obeys and that would take the target away from us, or its data from others.
+# Requests that a broker obeys and that would stop it, or delete data.
 HARMFUL = {4, 5, 6, 7, 56}
-# Fields that decide how long an answer may take: kept short, so that silence means something.
+# Timeouts of requests: kept short, so that a missing response is a failure.
 WAITS = {"max_wait_ms": 50, "timeout_ms": 500, "rebalance_timeout_ms": 1_000, "session_timeout_ms": 6_000}
 NAMES = {"topic": TOPICS, "name": TOPICS, "topic_name": TOPICS, "group_id": GROUPS, "key": GROUPS,
          "groups": GROUPS, "groups_names": GROUPS, "coordinator_keys": GROUPS}  # fmt: skip
@@ -39,52 +39,52 @@ EDGES = {
 }
 
 
-def generate(chance: random.Random, api: Api, version: int) -> Any:
-    """A request that encodes in that version; its field values lean to the edges."""
-    return _struct(chance, message_layout(api.request, version))
+def generate(rng: random.Random, api: Api, version: int) -> Any:
+    """Return a request that encodes in that version; field values are often edge cases."""
+    return _struct(rng, message_layout(api.request, version))
 
 
-def _struct(chance: random.Random, layout: Layout) -> Any:
-    values = {field.name: _field(chance, layout, field) for field in (*layout.in_line, *layout.tagged)}
+def _struct(rng: random.Random, layout: Layout) -> Any:
+    values = {field.name: _field(rng, layout, field) for field in (*layout.in_line, *layout.tagged)}
     return layout.struct(**values)
 
 
-def _field(chance: random.Random, layout: Layout, field: Field) -> Any:
-    if field.tag is not None and chance.random() < 0.7:
+def _field(rng: random.Random, layout: Layout, field: Field) -> Any:
+    if field.tag is not None and rng.random() < 0.7:
         return field.default
-    if layout.is_nullable(field) and chance.random() < 0.15:
+    if layout.is_nullable(field) and rng.random() < 0.15:
         return None
     if field.name in WAITS:
         return WAITS[field.name]
-    return _value(chance, layout, field.name, field.type)
+    return _value(rng, layout, field.name, field.type)
 
 
-def _value(chance: random.Random, layout: Layout, name: str, kind: FieldType) -> Any:
+def _value(rng: random.Random, layout: Layout, name: str, kind: FieldType) -> Any:
     if isinstance(kind, StructOf):
-        return _struct(chance, layout.of(kind.struct))
+        return _struct(rng, layout.of(kind.struct))
     if isinstance(kind, ArrayOf):
-        return tuple(_value(chance, layout, name, kind.element) for _ in range(chance.choice((0, 1, 1, 2))))
+        return tuple(_value(rng, layout, name, kind.element) for _ in range(rng.choice((0, 1, 1, 2))))
     if isinstance(kind, Fixed):
-        return _fixed(chance, name, kind.name)
+        return _fixed(rng, name, kind.name)
     if kind.name == "string":
         known = NAMES.get(name, ("", "range", "consumer", "x" * 300, "ü\u0000"))
-        return chance.choice(known) if chance.random() < 0.9 else chance.choice(("", "no/such name", "x" * 260))
-    return records(chance) if kind.name == "records" else chance.randbytes(chance.choice((0, 1, 5, 130)))
+        return rng.choice(known) if rng.random() < 0.9 else rng.choice(("", "no/such name", "x" * 260))
+    return records(rng) if kind.name == "records" else rng.randbytes(rng.choice((0, 1, 5, 130)))
 
 
-def _fixed(chance: random.Random, name: str, kind: str) -> Any:
+def _fixed(rng: random.Random, name: str, kind: str) -> Any:
     if kind == "bool":
-        return chance.random() < 0.5
+        return rng.random() < 0.5
     if kind == "uuid":
-        return chance.choice((bytes(16), chance.randbytes(16)))
-    if name in SMALL and chance.random() < 0.8:
-        return chance.choice((-1, 0, 1)) if name in {"acks", "replica_id"} else chance.choice((0, 1))
-    return chance.choice(EDGES[kind])
+        return rng.choice((bytes(16), rng.randbytes(16)))
+    if name in SMALL and rng.random() < 0.8:
+        return rng.choice((-1, 0, 1)) if name in {"acks", "replica_id"} else rng.choice((0, 1))
+    return rng.choice(EDGES[kind])
 
 
-def records(chance: random.Random) -> bytes:
-    """A sound record batch, of any compression."""
-    count = chance.choice((1, 1, 3))
-    codec = chance.choice(list(Compression))
-    rows = [(1_700_000_000_000 + n, None, chance.randbytes(chance.choice((0, 10, 200))), ()) for n in range(count)]
+def records(rng: random.Random) -> bytes:
+    """Return a valid record batch with a random compression."""
+    count = rng.choice((1, 1, 3))
+    codec = rng.choice(list(Compression))
+    rows = [(1_700_000_000_000 + n, None, rng.randbytes(rng.choice((0, 10, 200))), ()) for n in range(count)]
     return build_batch(rows, compression=codec)

@@ -1,13 +1,13 @@
-"""The endless stream of cases: sound ones, spoiled ones, and sound bytes that come in an unsound way."""
+"""The endless stream of cases: valid requests, mutated ones, and valid bytes with a transport mutation."""
 
 import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.fuzz.wire.generate.cases import NOTHING, Case, Ends, Kind, renumbered, with_size
+from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Ends, Kind, renumbered, with_size
 from highwater.fuzz.wire.generate.mutators import MUTATORS, records
-from highwater.fuzz.wire.generate.pool import Pool, Sound, sound_frame
+from highwater.fuzz.wire.generate.pool import Pool, ValidRequest, sound_frame
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -16,36 +16,37 @@ from highwater.reference.wire.registry import APIS, Api
 TRANSPORT_SHARE: Final = 0.06
 PRODUCE: Final = 0
 RECORDS_SHARE: Final = 0.4
-"""Of the spoiled Produce requests: batches are a format of their own."""
+"""Of the mutated Produce requests: record batches are a format of their own."""
 SIZES: Final = (-1, -(2**31), 0, 3, 2**31 - 1, 2**27)
 TLS_HELLO: Final = bytes.fromhex("16030100c8010000c40303") + bytes(32)
-"""Read as a size it is 369 MB (KAFKA-4090)."""
+"""As a size field it reads as 369 MB (KAFKA-4090)."""
 SASL_HANDSHAKE, SASL_AUTHENTICATE = APIS[17], APIS[36]
 WEIGHTS: Final = {0: 6, 1: 3, 2: 2, 3: 2, 8: 2, 9: 2, 11: 4, 14: 2}
-"""By API key: what clients send all day, and what holds other formats inside."""
+"""By API key: what clients send most, and what contains other formats."""
 ATTEMPTS: Final = 50
 ANY_API: Final = -2
-ANYTHING: Final = frozenset({NOTHING, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"})
-"""Mutations that may hit anything: what one of them did says nothing of the next."""
+UNSPECIFIC: Final = frozenset(
+    {NO_MUTATION, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"}
+)
+"""Mutations that may hit any field, so the effect of one says nothing about the next."""
 
 Served = Sequence[tuple[Api, int, int]]
-"""An API with the first and last version that the target speaks."""
+"""An API with the first and last version that the target supports."""
 
 
 class Stream:
-    """`avoided` are kinds of cases that are known to kill the target: they are not sent again.
+    """`avoided` are kinds of cases that are known to crash the target and are not sent again.
 
-    `left_alone` are keys and versions that killed it again and again, whatever was wrong with them, or that our table
-    does not know.
+    `left_alone` are API keys and versions that crashed it repeatedly with different mutations, or that our table lacks.
     """
 
     def __init__(self, seed: str, served: Served, sound_share: float) -> None:
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.avoided: set[Kind] = set()
         self.left_alone: set[tuple[int, int]] = set()
-        served = [each for each in served for _ in range(WEIGHTS.get(each[0].key, 1))]
+        served = [api_range for api_range in served for _ in range(WEIGHTS.get(api_range[0].key, 1))]
         self._served, self._sound_share = served, sound_share
-        self._pool = Pool(self.chance)
+        self._pool = Pool(self.rng)
         self._number = 0
 
     def next(self) -> Case:
@@ -53,37 +54,47 @@ class Stream:
             case = self._draw()
             if not self._is_avoided(case):
                 return self._numbered(case)
-        raise RuntimeError(f"{ATTEMPTS} cases in a row are of kinds to avoid")  # never: sound kinds are few
+        raise RuntimeError(
+            f"all of {ATTEMPTS} generated cases are of kinds to avoid"
+        )  # valid requests are rarely avoided
 
     def avoid(self, kind: Kind) -> None:
-        """Not again; in no API, once two places have shown that mutation and field's own name say what is wrong."""
-        likeness = _likeness(kind)
-        if likeness[1] in ANYTHING:
+        """Avoid a kind of case; in all APIs, once two kinds have the same mutation and field name."""
+        kind_in_any_api = _kind_in_any_api(kind)
+        if kind_in_any_api[1] in UNSPECIFIC:
             return
         self.avoided.add(kind)
-        others = [each for each in self.avoided if each[0] != ANY_API and _likeness(each) == likeness]
+        others = [
+            kind_avoided
+            for kind_avoided in self.avoided
+            if kind_avoided[0] != ANY_API and _kind_in_any_api(kind_avoided) == kind_in_any_api
+        ]
         if len(others) > 1:
-            self.avoided.add(likeness)
+            self.avoided.add(kind_in_any_api)
 
     def _is_avoided(self, case: Case) -> bool:
         kind = case.kind
-        return kind in self.avoided or _likeness(kind) in self.avoided or (case.key, case.version) in self.left_alone
+        return (
+            kind in self.avoided
+            or _kind_in_any_api(kind) in self.avoided
+            or (case.key, case.version) in self.left_alone
+        )
 
     def _draw(self) -> Case:
-        chance = self.chance
-        api, first, last = self._served[int(chance.random() * len(self._served))]
-        version = first + int(chance.random() * (last - first + 1))
-        kind = chance.random()
+        rng = self.rng
+        api, first, last = self._served[int(rng.random() * len(self._served))]
+        version = first + int(rng.random() * (last - first + 1))
+        kind = rng.random()
         if kind < self._sound_share:
-            return Case(api.key, version, (sound_frame(chance, api, version, 0),))
-        sound = self._pool.draw(api, version)
-        if api.key == PRODUCE and chance.random() < RECORDS_SHARE:
-            return records(chance, sound)
+            return Case(api.key, version, (sound_frame(rng, api, version, 0),))
+        valid = self._pool.draw(api, version)
+        if api.key == PRODUCE and rng.random() < RECORDS_SHARE:
+            return records(rng, valid)
         ways = BY_STREAM if kind < self._sound_share + TRANSPORT_SHARE else BY_BYTES
-        return ways[int(chance.random() * len(ways))](chance, sound)
+        return ways[int(rng.random() * len(ways))](rng, valid)
 
     def _numbered(self, case: Case) -> Case:
-        """Every frame has a correlation id of its own, so that an answer names its request."""
+        """Give every frame a correlation id of its own, so that a response identifies its request."""
         frames = []
         for frame in case.frames:
             self._number = (self._number + 1) & 0x7FFFFFFF
@@ -91,64 +102,66 @@ class Stream:
         return Case(case.key, case.version, tuple(frames), case.mutation, case.field, case.cuts, case.ends)
 
 
-def _likeness(kind: Kind) -> Kind:
-    """The same in any API, at a field of that name at any depth."""
+def _kind_in_any_api(kind: Kind) -> Kind:
+    """Return the kind for any API, with the field name only, at any depth."""
     return ANY_API, kind[1], kind[2].rpartition(".")[2]
 
 
-def _case(sound: Sound, mutation: str, frame: bytes, *, ends: Ends = Ends.OPEN, cuts: tuple[int, ...] = ()) -> Case:
-    return Case(sound.api.key, sound.version, (frame,), mutation, cuts=cuts, ends=ends)
+def _case(
+    valid: ValidRequest, mutation: str, frame: bytes, *, ends: Ends = Ends.OPEN, cuts: tuple[int, ...] = ()
+) -> Case:
+    return Case(valid.api.key, valid.version, (frame,), mutation, cuts=cuts, ends=ends)
 
 
-def split(chance: random.Random, sound: Sound) -> Case:
-    """A sound frame in two to five segments, within its size too."""
-    frame = with_size(sound.body)
-    cuts = sorted(chance.sample(range(1, min(len(frame), 64)), chance.choice((1, 2, 4))))
-    return _case(sound, "split", frame, cuts=tuple(cuts))
+def split(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send a valid frame in two to five segments, also cut within the size field."""
+    frame = with_size(valid.body)
+    cuts = sorted(rng.sample(range(1, min(len(frame), 64)), rng.choice((1, 2, 4))))
+    return _case(valid, "split", frame, cuts=tuple(cuts))
 
 
-def size(chance: random.Random, sound: Sound) -> Case:
-    """A size that is not the frame's."""
-    told = chance.choice((*SIZES, len(sound.body) - 1, len(sound.body) + 1))
-    return _case(sound, "size", struct.pack(">i", told) + sound.body, ends=Ends.FINISH)
+def size(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send a size field that does not match the frame."""
+    claimed = rng.choice((*SIZES, len(valid.body) - 1, len(valid.body) + 1))
+    return _case(valid, "size", struct.pack(">i", claimed) + valid.body, ends=Ends.FINISH)
 
 
-def half_open(chance: random.Random, sound: Sound) -> Case:
-    """The start of a frame, then nothing, while the connection stays."""
-    frame = with_size(sound.body)
-    return _case(sound, "half-open", frame[: chance.randrange(1, len(frame))], ends=Ends.LEAVE)
+def half_open(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send the start of a frame and leave the connection open."""
+    frame = with_size(valid.body)
+    return _case(valid, "half-open", frame[: rng.randrange(1, len(frame))], ends=Ends.LEAVE)
 
 
-def finish(chance: random.Random, sound: Sound) -> Case:
-    """The start of a frame, then the end."""
-    frame = with_size(sound.body)
-    return _case(sound, "finish", frame[: chance.randrange(1, len(frame))], ends=Ends.FINISH)
+def finish(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send the start of a frame and then FIN."""
+    frame = with_size(valid.body)
+    return _case(valid, "finish", frame[: rng.randrange(1, len(frame))], ends=Ends.FINISH)
 
 
-def reset(chance: random.Random, sound: Sound) -> Case:
-    """A whole request of somebody who does not wait for the answer."""
-    return _case(sound, "reset", with_size(sound.body), ends=Ends.RESET)
+def reset(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send a valid request and reset the connection without waiting for the response."""
+    return _case(valid, "reset", with_size(valid.body), ends=Ends.RESET)
 
 
-def not_kafka(chance: random.Random, sound: Sound) -> Case:
-    junk = chance.choice((TLS_HELLO, b"GET / HTTP/1.1\r\n\r\n", b"\0", chance.randbytes(40)))
-    return _case(sound, "not kafka", junk, ends=Ends.FINISH)
+def not_kafka(rng: random.Random, valid: ValidRequest) -> Case:
+    junk = rng.choice((TLS_HELLO, b"GET / HTTP/1.1\r\n\r\n", b"\0", rng.randbytes(40)))
+    return _case(valid, "not kafka", junk, ends=Ends.FINISH)
 
 
-def login(chance: random.Random, sound: Sound) -> Case:
-    """Tokens before a handshake, handshakes twice, a mechanism that nobody has, then a request."""
+def login(rng: random.Random, valid: ValidRequest) -> Case:
+    """Send tokens before a handshake, repeated handshakes, or an unknown mechanism, then a request."""
     handshake = encode_request(
-        SaslHandshakeRequest(mechanism=chance.choice(("PLAIN", "SCRAM-SHA-256", "NONE", ""))), 1, 0, CLIENT_ID
+        SaslHandshakeRequest(mechanism=rng.choice(("PLAIN", "SCRAM-SHA-256", "NONE", ""))), 1, 0, CLIENT_ID
     )
-    token = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + chance.randbytes(5)), 2, 0, CLIENT_ID)
-    order = [handshake, handshake, token, with_size(sound.body)]
-    chance.shuffle(order)
-    return Case(sound.api.key, sound.version, tuple(order[: chance.choice((2, 3, 4))]), "login", ends=Ends.FINISH)
+    token = encode_request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + rng.randbytes(5)), 2, 0, CLIENT_ID)
+    order = [handshake, handshake, token, with_size(valid.body)]
+    rng.shuffle(order)
+    return Case(valid.api.key, valid.version, tuple(order[: rng.choice((2, 3, 4))]), "login", ends=Ends.FINISH)
 
 
-TRANSPORTS: Final[dict[str, Callable[[random.Random, Sound], Case]]] = {
+TRANSPORTS: Final[dict[str, Callable[[random.Random, ValidRequest], Case]]] = {
     "split": split, "size": size, "half-open": half_open, "finish": finish, "reset": reset, "not kafka": not_kafka,
     "login": login,
 }  # fmt: skip
-"""What is wrong is how the bytes come. Many frames on a connection at once are the engine's ordinary way."""
+"""Transport mutations. Many frames in flight on a connection are the engine's normal mode, not a mutation."""
 BY_STREAM, BY_BYTES = tuple(TRANSPORTS.values()), tuple(MUTATORS.values())

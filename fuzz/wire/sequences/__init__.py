@@ -1,4 +1,4 @@
-"""Stateful conversations with a model beside them: what the broker says must be what the model says.
+"""Stateful sequences, each checked against a model: every reply must be one that the model predicts.
 
-`stage` calls in versions drawn by chance · `logs`, `groups`, `transactions` the plays · `playing` one play of a seed.
+`context` sends requests in random versions · `logs`, `groups`, `transactions`, ... sequences · `run` runs one by seed.
 """

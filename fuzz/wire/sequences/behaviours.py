@@ -1,7 +1,7 @@
-"""What the specs of classic groups allow, as graphs for walks: TLC lists the behaviours, and they are kept by content.
+"""The behaviours of the specs of classic groups, as graphs for walks: TLC generates them once, cached by content.
 
-`WalkEagerRebalance.tla` and `WalkCooperativeRebalance.tla` say which steps can be brought about from outside. A node is
-a step and what is so after it.
+`WalkEagerRebalance.tla` and `WalkCooperativeRebalance.tla` restrict the spec to steps that a client can cause. A node
+is a step and the state after it.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from highwater.spec.models import CONTRACTS, FOLDER, modules_of, with_constants
 from highwater.spec.tlc.run import Options, run_tlc
 from highwater.spec.tlc.values import parse
 
-HERE: Final = Path(__file__).parent
+FOLDER_OF_WALKS: Final = Path(__file__).parent
 
 
 class Bounds(NamedTuple):
-    """Of what a walk may meet: the spec, and what differs from the configuration of its walks."""
+    """The spec, the module of its walks, and constants that differ from the module's configuration."""
 
     spec: str
     module: str
@@ -41,11 +41,11 @@ CONJUNCT: Final = re.compile(r"(?m)^/\\ (group|step) = ")
 TIMEOUT_S: Final = 300.0
 
 
-class Moment(msgspec.Struct, frozen=True, array_like=True):
-    """A step, and what is so after it; `next` are the places of the moments that may follow.
+class ModelStep(msgspec.Struct, frozen=True, array_like=True):
+    """A step and the state after it; `next` are the indexes of possible next steps.
 
-    `member` is the model's name of a member id, `assigned` what a leader hands in or a member is given; `claimed` is
-    what a cooperative member says that it has had since generation `since`.
+    `member` is the model's name of a member id, `assigned` the partitions by member that a leader sends or a member
+    receives; `claimed` are the partitions that a cooperative member has owned since generation `since`.
     """
 
     action: str
@@ -53,7 +53,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     member: str
     generation: int
     assigned: dict[str, list[str]]
-    says: str
+    expected_error: str
     state: str
     members: int
     leader: str
@@ -62,23 +62,23 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     next: list[int]
 
 
-Behaviours = list[Moment]
-"""The first is the beginning."""
+Behaviours = list[ModelStep]
+"""The first is the initial state."""
 
 
 @cache
 def behaviours(bounds: Bounds) -> Behaviours:
-    """From the cache, or from TLC, which takes some seconds; then UsageError without Java."""
-    module = HERE / f"{bounds.module}.tla"
+    """Return the behaviours from the cache or from TLC (some seconds); UsageError without Java."""
+    module = FOLDER_OF_WALKS / f"{bounds.module}.tla"
     config = with_constants(module.with_suffix(".cfg").read_text(), dict(bounds.constants), where=module.name)
     digest = hashlib.sha256(config.encode() + Path(__file__).read_bytes() + module.read_bytes())
-    for each in modules_of(next((FOLDER / bounds.spec).glob("MC*.tla"))):
-        digest.update(each.read_bytes())
+    for module_file in modules_of(next((FOLDER / bounds.spec).glob("MC*.tla"))):
+        digest.update(module_file.read_bytes())
     place = cache_folder() / "behaviours" / f"{digest.hexdigest()[:32]}.json"
     if not place.exists():
         found = msgspec.json.encode(_explored(module, config, FOLDER / bounds.spec))
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as folder:  # others may be at it as well
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:  # another process may write the same file
             (Path(folder) / place.name).write_bytes(found)
             (Path(folder) / place.name).replace(place)
     return msgspec.json.decode(place.read_bytes(), type=Behaviours)
@@ -99,26 +99,26 @@ def _explored(module: Path, config: str, spec: Path) -> Behaviours:
     for source, target, _ in graph.steps:
         if source != target:
             after[source].append(order[target])
-    return [_moment(graph.states[number], sorted(after[number])) for number in order]
+    return [_model_step(graph.states[number], sorted(after[number])) for number in order]
 
 
-def _moment(state: str, following: list[int]) -> Moment:
+def _model_step(state: str, following: list[int]) -> ModelStep:
     places = list(CONJUNCT.finditer(state))
-    said = {each[1]: _value(state[each.end() :].partition("\n/\\ ")[0]) for each in places}
-    group, step = said["group"], said["step"]
+    values = {match[1]: _value(state[match.end() :].partition("\n/\\ ")[0]) for match in places}
+    group, step = values["group"], values["step"]
     call = step["call"]
     assignment, claim = call["assignment"], call.get("claim", {})
     shares = assignment.items() if hasattr(assignment, "items") else ()
-    given = {
+    shares_by_member = {
         _name(member): sorted(str(p) for p, other in shares if other == member)
         for _, member in shares
         if isinstance(member, tuple)
     }
     if step["action"] == "TakeSyncReply":
-        given = {_name(call["id"]): sorted(map(str, call["partitions"]))}
-    return Moment(
+        shares_by_member = {_name(call["id"]): sorted(map(str, call["partitions"]))}
+    return ModelStep(
         action=step["action"], client=str(step["client"]), member=_name(call["id"]), generation=call["generation"],
-        assigned=given, says=step["says"], state=group["state"],
+        assigned=shares_by_member, expected_error=step["says"], state=group["state"],
         members=len(group["members"] if "members" in group else group["claims"]), leader=_name(group["leader"]),
         claimed=sorted(map(str, claim.get("partitions", ()))), since=claim.get("generation", 0), next=following,
     )  # fmt: skip
@@ -130,5 +130,5 @@ def _value(text: str) -> Any:
 
 
 def _name(member: Any) -> str:
-    """Of a member id, which the model has as a pair."""
+    """Return the name of a member id, which is a pair in the model."""
     return "-".join(map(str, member)) if isinstance(member, tuple) else ""

@@ -1,10 +1,10 @@
-"""A partition and its producers: offsets ascend without gaps, what is fetched is what was produced, nothing twice."""
+"""A partition and its producers: offsets without gaps, fetched records are those produced, without duplicates."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from highwater.fuzz.wire.generate.batches import FIELDS, sealed
-from highwater.fuzz.wire.sequences.context import EARLIEST, Abandoned, Stage
+from highwater.fuzz.wire.generate.batches import FIELDS, with_crc
+from highwater.fuzz.wire.sequences.context import EARLIEST, SequenceAbandoned, SequenceContext
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import DecodeError, ErrorCode
@@ -16,7 +16,7 @@ from highwater.reference.wire.records import batch_headers, build_batch, decode_
 STAMP: Final = 1_700_000_000_000
 FETCH_BYTES: Final = 1 << 20
 STEPS: Final = (3, 9)
-LOOKS_MAX: Final = 200
+POLLS_MAX: Final = 200
 UNCOMMITTED, COMMITTED = 0, 1
 EPOCH_SINCE: Final = 9  # version of Fetch
 OUT_OF_SEQUENCE: Final = (
@@ -31,7 +31,7 @@ Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...
 
 @dataclass
 class Log:
-    """The model of one partition from `base` on: `rows` by offset, control records left out."""
+    """The model of one partition from `base` on: `rows` by offset, without control records."""
 
     topic: str
     base: int
@@ -49,7 +49,7 @@ class Log:
 
 @dataclass
 class Producer:
-    """Of a producer id, or of none."""
+    """A producer with or without producer id."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -57,166 +57,181 @@ class Producer:
     transactional_id: str | None = None
     last: tuple[bytes, int] | None = None
 
-    def batch(self, stage: Stage, values: list[bytes], sequence: int | None = None) -> bytes:
-        numbered = self.sequence if sequence is None else sequence
+    def batch(self, context: SequenceContext, values: list[bytes], sequence: int | None = None) -> bytes:
+        number = self.sequence if sequence is None else sequence
         return build_batch(
             rows_of(values),
-            compression=stage.chance.choice((Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)),
+            compression=context.rng.choice((Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4)),
             producer_id=self.producer_id, producer_epoch=self.epoch,
-            base_sequence=numbered if self.producer_id >= 0 else -1, transactional=self.transactional_id is not None,
+            base_sequence=number if self.producer_id >= 0 else -1, transactional=self.transactional_id is not None,
         )  # fmt: skip
 
 
 def rows_of(values: list[bytes]) -> list[Row]:
-    """What a record is made of follows from its value, so that more of it draws no more."""
+    """Derive the other fields of a record from its value, so that no further random choice is needed."""
     return [
         (STAMP + n, value[:2] if len(value) > 1 else None, value, (("h", value[:1]),) if len(value) == 8 else ())
         for n, value in enumerate(values)
     ]
 
 
-def play(stage: Stage) -> None:
-    """Produce, produce again what was produced, skip a number, fetch, ask for the ends."""
-    line = stage.line()
-    topic = stage.topic(line)
-    log, producer = Log(topic, stage.end(line, topic)), Producer()
-    if stage.speaks(22) and stage.chance.random() < 0.6:
-        producer = idempotent(stage, line)
-    steps = [_spoiled, _produce, _produce, _fetch, _ends, *((_again, _skip) if producer.producer_id >= 0 else ())]
-    for _ in stage.steps(*STEPS):
-        stage.chance.choice(steps)(stage, line, log, producer)
-    check(stage, line, log, log.base)
+def run(context: SequenceContext) -> None:
+    """Produce, repeat a batch, skip a sequence number, fetch, and list offsets."""
+    connection = context.connect()
+    topic = context.topic(connection)
+    log, producer = Log(topic, context.end(connection, topic)), Producer()
+    if context.supports(22) and context.rng.random() < 0.6:
+        producer = init_producer(context, connection)
+    steps = [
+        _produce_corrupt,
+        _produce,
+        _produce,
+        _fetch,
+        _check_offsets,
+        *((_repeat_batch, _skip_sequence) if producer.producer_id >= 0 else ()),
+    ]
+    for _ in context.steps(*STEPS):
+        context.rng.choice(steps)(context, connection, log, producer)
+    check(context, connection, log, log.base)
 
 
-def idempotent(stage: Stage, line: Connection, transactional_id: str | None = None) -> Producer:
-    """A new life of the name, if it has one: what an earlier one has left open is aborted meanwhile."""
-    asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    version = stage.version(InitProducerIdRequest)
-    for _ in range(LOOKS_MAX):
-        answer = stage.call(line, asked, version)
+def init_producer(context: SequenceContext, connection: Connection, transactional_id: str | None = None) -> Producer:
+    """Send InitProducerId until a transaction of an earlier producer with this id is aborted."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    version = context.version(InitProducerIdRequest)
+    for _ in range(POLLS_MAX):
+        answer = context.call(connection, request, version)
         if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
             break
-    stage.accepted(answer.error_code)
-    stage.require(answer.producer_id >= 0, f"producer id {answer.producer_id}")
+    context.accepted(answer.error_code)
+    context.require(answer.producer_id >= 0, f"producer id {answer.producer_id}")
     return Producer(answer.producer_id, answer.producer_epoch, transactional_id=transactional_id)
 
 
-def some_values(stage: Stage) -> list[bytes]:
-    return [stage.chance.randbytes(stage.chance.choice((1, 8, 60))) for _ in range(stage.chance.choice((1, 2, 3)))]
+def random_values(context: SequenceContext) -> list[bytes]:
+    return [context.rng.randbytes(context.rng.choice((1, 8, 60))) for _ in range(context.rng.choice((1, 2, 3)))]
 
 
-def append(stage: Stage, line: Connection, log: Log, producer: Producer) -> list[int]:
-    """Produce some values, which must come to stand at the end. Their offsets."""
-    values = some_values(stage)
-    batch = producer.batch(stage, values)
-    part = produced(stage, line, log.topic, batch, producer.transactional_id)
-    stage.accepted(part.error_code)
-    stage.require(part.base_offset == log.end, f"base offset {part.base_offset} where the log ends at {log.end}")
+def append(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> list[int]:
+    """Produce some values, which must be appended at the log end; return their offsets."""
+    values = random_values(context)
+    batch = producer.batch(context, values)
+    part = produce_batch(context, connection, log.topic, batch, producer.transactional_id)
+    context.accepted(part.error_code)
+    context.require(part.base_offset == log.end, f"base offset {part.base_offset} where the log ends at {log.end}")
     log.append(part.base_offset, values)
     producer.sequence, producer.last = producer.sequence + len(values), (batch, part.base_offset)
     return [part.base_offset + n for n in range(len(values))]
 
 
-def produced(stage: Stage, line: Connection, topic: str, batch: bytes, transactional_id: str | None = None) -> Any:
+def produce_batch(
+    context: SequenceContext, connection: Connection, topic: str, batch: bytes, transactional_id: str | None = None
+) -> Any:
     data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=batch),))
-    answer = stage.call(
-        line, ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=(data,))
+    answer = context.call(
+        connection, ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=(data,))
     )
-    stage.require(bool(answer.responses and answer.responses[0].partition_responses), "no answer for the partition")
+    context.require(bool(answer.responses and answer.responses[0].partition_responses), "no answer for the partition")
     return answer.responses[0].partition_responses[0]
 
 
-def _produce(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    append(stage, line, log, producer)
+def _produce(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    append(context, connection, log, producer)
 
 
-def _again(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """The last batch once more: answered from memory, or refused, and never appended (IDM-2)."""
+def _repeat_batch(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Send the last batch again: the broker returns its offset or an error, and never appends it (KIP-98)."""
     if producer.last is None:
         return
     batch, offset = producer.last
-    part = produced(stage, line, log.topic, batch)
-    if stage.accepted(part.error_code, *OUT_OF_SEQUENCE):
-        stage.require(
-            part.base_offset in (offset, -1), f"a batch at {offset} sent again is said to be at {part.base_offset}"
+    part = produce_batch(context, connection, log.topic, batch)
+    if context.accepted(part.error_code, *OUT_OF_SEQUENCE):
+        context.require(
+            part.base_offset in (offset, -1),
+            f"a batch at {offset} that is sent again is reported at {part.base_offset}",
         )
-    _ends(stage, line, log, producer)
+    _check_offsets(context, connection, log, producer)
 
 
-def _skip(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """A number that is not the next."""
-    batch = producer.batch(stage, [b"skipped"], producer.sequence + stage.chance.choice((1, 5, 1 << 20)))
+def _skip_sequence(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Send a batch with a sequence number that is not the next."""
+    batch = producer.batch(context, [b"skipped"], producer.sequence + context.rng.choice((1, 5, 1 << 20)))
     if producer.sequence:
-        part = produced(stage, line, log.topic, batch)
-        stage.require(not stage.accepted(part.error_code, *OUT_OF_SEQUENCE), "a batch out of sequence was taken")
+        part = produce_batch(context, connection, log.topic, batch)
+        context.require(not context.accepted(part.error_code, *OUT_OF_SEQUENCE), "a batch out of sequence was accepted")
 
 
-def _spoiled(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """A batch that contradicts itself, or fails its checksum: refused, and not appended (PRD-7, KAFKA-6554)."""
-    spoiled = bytearray(Producer().batch(stage, some_values(stage)))
-    place, width = FIELDS[name := stage.chance.choice(("last_offset_delta", "crc"))]
-    wrong = (int.from_bytes(spoiled[place : place + width], "big") + 1) % (1 << 8 * width)
-    spoiled[place : place + width] = wrong.to_bytes(width, "big")
-    part = produced(stage, line, log.topic, bytes(spoiled) if name == "crc" else sealed(spoiled))
-    stage.require(part.error_code != 0, f"a batch with a wrong {name} is taken")
-    _ends(stage, line, log, producer)
+def _produce_corrupt(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Send a batch with a wrong offset delta or CRC, which must be rejected and not appended (KAFKA-6554)."""
+    corrupt = bytearray(Producer().batch(context, random_values(context)))
+    place, width = FIELDS[name := context.rng.choice(("last_offset_delta", "crc"))]
+    wrong = (int.from_bytes(corrupt[place : place + width], "big") + 1) % (1 << 8 * width)
+    corrupt[place : place + width] = wrong.to_bytes(width, "big")
+    part = produce_batch(context, connection, log.topic, bytes(corrupt) if name == "crc" else with_crc(corrupt))
+    context.require(part.error_code != 0, f"a batch with a wrong {name} is accepted")
+    _check_offsets(context, connection, log, producer)
 
 
-def _ends(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    end = stage.end(line, log.topic)
-    stage.require(end == log.end, f"end offset {end}, {log.end} were appended")
-    first = stage.listed(line, log.topic, EARLIEST)
-    stage.require(first.error_code != 0 or 0 <= first.offset <= end, f"start offset {first.offset}, end offset {end}")
+def _check_offsets(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    end = context.end(connection, log.topic)
+    context.require(end == log.end, f"end offset {end}, {log.end} were appended")
+    first = context.list_offset(connection, log.topic, EARLIEST)
+    context.require(first.error_code != 0 or 0 <= first.offset <= end, f"start offset {first.offset}, end offset {end}")
 
 
-def _fetch(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    check(stage, line, log, stage.chance.randint(log.base, log.end))
+def _fetch(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    check(context, connection, log, context.rng.randint(log.base, log.end))
 
 
-def check(stage: Stage, line: Connection, log: Log, start: int, isolation: int = UNCOMMITTED) -> Any:
-    """What stands from an offset on is what the model has there."""
-    part, found = fetched(stage, line, log.topic, start, isolation)
-    stage.require(part.high_watermark <= log.end, f"high watermark {part.high_watermark}, {log.end} were appended")
+def check(context: SequenceContext, connection: Connection, log: Log, start: int, isolation: int = UNCOMMITTED) -> Any:
+    """The records from an offset on must be those of the model."""
+    part, found = fetch_records(context, connection, log.topic, start, isolation)
+    context.require(part.high_watermark <= log.end, f"high watermark {part.high_watermark}, {log.end} were appended")
     expected = [(offset, row) for offset, row in sorted(log.rows.items()) if offset >= start]
-    stage.require(found == expected, f"fetched {_short(found)} from {start}, produced {_short(expected)}")
+    context.require(found == expected, f"fetched {_short(found)} from {start}, produced {_short(expected)}")
     return part
 
 
-def ask_fetch(
-    stage: Stage, line: Connection, topic: str, start: int, isolation: int = UNCOMMITTED, *,
+def fetch_partition(
+    context: SequenceContext, connection: Connection, topic: str, start: int, isolation: int = UNCOMMITTED, *,
     most_bytes: int = FETCH_BYTES, epoch: int = -1,
 ) -> Any:  # fmt: skip
-    """The partition's answer."""
+    """Fetch; return the partition of the response."""
     part = FetchPartition(fetch_offset=start, partition_max_bytes=most_bytes, current_leader_epoch=epoch)
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, isolation_level=isolation, topics=(FetchTopic(topic=topic, partitions=(part,)),)
     )
-    version = stage.version(FetchRequest, at_least=EPOCH_SINCE if epoch >= 0 else 0)
-    answer = stage.call(line, request, version)
-    stage.accepted(answer.error_code)
+    version = context.version(FetchRequest, at_least=EPOCH_SINCE if epoch >= 0 else 0)
+    answer = context.call(connection, request, version)
+    context.accepted(answer.error_code)
     if not answer.responses:
-        raise Abandoned("an answer without the partition")
+        raise SequenceAbandoned("the response lacks the partition")
     return answer.responses[0].partitions[0]
 
 
-def fetched(
-    stage: Stage, line: Connection, topic: str, start: int, isolation: int = UNCOMMITTED, most_bytes: int = FETCH_BYTES
+def fetch_records(
+    context: SequenceContext,
+    connection: Connection,
+    topic: str,
+    start: int,
+    isolation: int = UNCOMMITTED,
+    most_bytes: int = FETCH_BYTES,
 ) -> tuple[Any, list[tuple[int, Row]]]:
-    """The partition's answer and its data records from the offset on, aborted ones left out for a committed reader."""
-    part = ask_fetch(stage, line, topic, start, isolation, most_bytes=most_bytes)
-    stage.accepted(part.error_code)
-    aborted = {each.producer_id: each.first_offset for each in part.aborted_transactions or ()}
+    """Return the partition and its data records from `start` on, without aborted ones if `isolation` is COMMITTED."""
+    part = fetch_partition(context, connection, topic, start, isolation, most_bytes=most_bytes)
+    context.accepted(part.error_code)
+    aborted = {transaction.producer_id: transaction.first_offset for transaction in part.aborted_transactions or ()}
     try:
         found = list(_records(part.records or b"", start, aborted if isolation == COMMITTED else {}))
     except DecodeError as error:
-        stage.violates(f"fetched records do not decode: {error}")
+        context.violates(f"fetched records do not decode: {error}")
     last = max((offset for offset, _ in found), default=-1)
-    stage.require(last < part.high_watermark, f"a record at {last}, the high watermark is {part.high_watermark}")
+    context.require(last < part.high_watermark, f"a record at {last}, the high watermark is {part.high_watermark}")
     return part, found
 
 
 def _records(data: bytes, start: int, aborted: dict[int, int]) -> Any:
-    """As a consumer reads: an abort marker ends what it left out."""
+    """Decode as a consumer does: skip aborted transactions up to their abort marker."""
     skipping: set[int] = set()
     for position, header in batch_headers(data):
         first = aborted.get(header.producer_id)

@@ -1,10 +1,10 @@
-"""What a broker tells of a partition besides its records: who leads it, where it begins, and what stood when."""
+"""Properties of a partition besides its records: leader, log start offset, timestamps, leader epoch."""
 
 from collections.abc import Callable
 from typing import Final
 
-from highwater.fuzz.wire.sequences.context import EARLIEST, Stage
-from highwater.fuzz.wire.sequences.logs import LOOKS_MAX, Log, Producer, append, ask_fetch, check, fetched
+from highwater.fuzz.wire.sequences.context import EARLIEST, SequenceContext
+from highwater.fuzz.wire.sequences.logs import POLLS_MAX, Log, Producer, append, check, fetch_partition, fetch_records
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -13,107 +13,109 @@ from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopic
 
 DELETE_RECORDS: Final = 21
 STEPS: Final = (2, 6)
-LONG_AGO, NEVER = 0, 2**62
-"""Timestamps before the first record, and behind the last."""
-NO_SUCH_EPOCH: Final = 2**30
+BEFORE_ALL, AFTER_ALL = 0, 2**62
+"""Timestamps before the first record and after the last."""
+UNKNOWN_EPOCH: Final = 2**30
 FEW_BYTES: Final = 1
 
 
-def play(stage: Stage) -> None:
-    line = stage.line()
-    topic = stage.topic(line)
-    log, producer = Log(topic, stage.end(line, topic)), Producer()
-    append(stage, line, log, producer)
-    steps = [*QUESTIONS, append, *((cut,) if stage.speaks(DELETE_RECORDS) else ())]
-    for _ in stage.steps(*STEPS):
-        stage.chance.choice(steps)(stage, line, log, producer)
-    check(stage, line, log, log.base)
+def run(context: SequenceContext) -> None:
+    connection = context.connect()
+    topic = context.topic(connection)
+    log, producer = Log(topic, context.end(connection, topic)), Producer()
+    append(context, connection, log, producer)
+    steps = [*CHECKS, append, *((delete_records,) if context.supports(DELETE_RECORDS) else ())]
+    for _ in context.steps(*STEPS):
+        context.rng.choice(steps)(context, connection, log, producer)
+    check(context, connection, log, log.base)
 
 
-def described(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """A partition that was written to is there, and led by a broker that is there and in sync."""
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=log.topic),))
-    for _ in range(LOOKS_MAX):
-        answer = stage.call(line, asked)
-        topic = next((each for each in answer.topics if each.name == log.topic), None)
+def check_metadata(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Metadata of a partition with records must name an existing leader that is in sync."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=log.topic),))
+    for _ in range(POLLS_MAX):
+        answer = context.call(connection, request)
+        topic = next((entry for entry in answer.topics if entry.name == log.topic), None)
         if topic is not None and not topic.error_code:
             break
     else:
-        stage.violates(f"{log.topic} was written to, and is not described")
-    brokers = [each.node_id for each in answer.brokers]
-    stage.require(len(set(brokers)) == len(brokers), f"brokers {brokers}")
+        context.violates(f"{log.topic} has records, but Metadata does not return it")
+    brokers = [entry.node_id for entry in answer.brokers]
+    context.require(len(set(brokers)) == len(brokers), f"brokers {brokers}")
     numbers = [part.partition_index for part in topic.partitions]
-    stage.require(0 in numbers and len(set(numbers)) == len(numbers), f"partitions {numbers}, 0 was written to")
+    context.require(0 in numbers and len(set(numbers)) == len(numbers), f"partitions {numbers}, 0 was written to")
     part = topic.partitions[numbers.index(0)]
-    stage.accepted(part.error_code)
-    stage.require(part.leader_id in brokers, f"broker {part.leader_id} leads, there are {brokers}")
-    stage.require(
+    context.accepted(part.error_code)
+    context.require(part.leader_id in brokers, f"broker {part.leader_id} leads, there are {brokers}")
+    context.require(
         {part.leader_id} <= set(part.isr_nodes) <= set(part.replica_nodes),
         f"broker {part.leader_id} leads, {part.isr_nodes} are in sync, {part.replica_nodes} are replicas",
     )
 
 
-def made_again(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """A topic that is there cannot be made."""
+def create_existing(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Creating an existing topic must fail."""
     topic = CreatableTopic(name=log.topic, num_partitions=1, replication_factor=1)
-    (told,) = stage.call(line, CreateTopicsRequest(topics=(topic,), timeout_ms=1_000)).topics
-    done = stage.accepted(told.error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
-    stage.require(not done, f"{log.topic} is made once more")
+    (result,) = context.call(connection, CreateTopicsRequest(topics=(topic,), timeout_ms=1_000)).topics
+    done = context.accepted(result.error_code, ErrorCode.TOPIC_ALREADY_EXISTS)
+    context.require(not done, f"{log.topic} is created a second time")
 
 
-def by_time(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """What stood first is what is found for a time before all, and nothing is found for a time behind all."""
-    first, found, none = (stage.listed(line, log.topic, asked) for asked in (EARLIEST, LONG_AGO, NEVER))
-    for each in (first, found, none):
-        stage.accepted(each.error_code)
-    stage.require(
+def check_timestamps(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """ListOffsets must return the first record for timestamp 0, and -1 for a future timestamp (KIP-79)."""
+    first, found, none = (
+        context.list_offset(connection, log.topic, request) for request in (EARLIEST, BEFORE_ALL, AFTER_ALL)
+    )
+    for answer in (first, found, none):
+        context.accepted(answer.error_code)
+    context.require(
         first.offset <= found.offset <= log.base, f"offset {found.offset} at the time 0, {first.offset} is the first"
     )
-    stage.require(none.offset == -1, f"offset {none.offset} of a time that has not come")
+    context.require(none.offset == -1, f"offset {none.offset} for a future timestamp")
 
 
-def beyond(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """Nothing stands behind the end."""
-    _refused(stage, line, log, log.end + stage.chance.choice((1, 1_000, 2**40)))
+def fetch_beyond_end(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """A fetch beyond the log end offset must fail."""
+    _require_out_of_range(context, connection, log, log.end + context.rng.choice((1, 1_000, 2**40)))
 
 
-def in_part(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """However few bytes are asked for, the first batch comes (KIP-74)."""
-    start = stage.chance.randint(log.base, log.end - 1)
-    _, found = fetched(stage, line, log.topic, start, most_bytes=FEW_BYTES)
+def fetch_few_bytes(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """A fetch must return the first batch even if it exceeds the byte limit (KIP-74)."""
+    start = context.rng.randint(log.base, log.end - 1)
+    _, found = fetch_records(context, connection, log.topic, start, most_bytes=FEW_BYTES)
     expected = [(offset, row) for offset, row in sorted(log.rows.items()) if offset >= start]
-    stage.require(bool(found) and found == expected[: len(found)], f"{len(found)} records from {start} in few bytes")
+    context.require(bool(found) and found == expected[: len(found)], f"{len(found)} records from {start} in few bytes")
 
 
-def of_no_epoch(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """Who knows of a later leader is not answered by an earlier one (KIP-320)."""
-    part = ask_fetch(stage, line, log.topic, log.base, epoch=NO_SUCH_EPOCH)
-    done = stage.accepted(part.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
-    stage.require(not done, f"a fetch of leader epoch {NO_SUCH_EPOCH} is served")
+def fetch_unknown_epoch(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """A fetch with a leader epoch that the leader does not know must fail (KIP-320)."""
+    part = fetch_partition(context, connection, log.topic, log.base, epoch=UNKNOWN_EPOCH)
+    done = context.accepted(part.error_code, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    context.require(not done, f"a fetch of leader epoch {UNKNOWN_EPOCH} is served")
 
 
-def cut(stage: Stage, line: Connection, log: Log, producer: Producer) -> None:
-    """Records are deleted up to an offset: there the log begins, and nothing before is served (KIP-107)."""
-    offset = stage.chance.randint(log.base, log.end - 1)
+def delete_records(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Delete records up to an offset, which becomes the log start offset; earlier fetches must fail (KIP-107)."""
+    offset = context.rng.randint(log.base, log.end - 1)
     parts = (DeleteRecordsPartition(partition_index=0, offset=offset),)
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=log.topic, partitions=parts),), timeout_ms=1_000)
-    (told,) = stage.call(line, request).topics[0].partitions
-    stage.accepted(told.error_code)
-    stage.require(told.low_watermark == offset, f"low watermark {told.low_watermark}, deleted up to {offset}")
-    first = stage.listed(line, log.topic, EARLIEST)
-    stage.accepted(first.error_code)
-    stage.require(first.offset == offset, f"the log begins at {first.offset}, deleted up to {offset}")
+    (result,) = context.call(connection, request).topics[0].partitions
+    context.accepted(result.error_code)
+    context.require(result.low_watermark == offset, f"low watermark {result.low_watermark}, deleted up to {offset}")
+    first = context.list_offset(connection, log.topic, EARLIEST)
+    context.accepted(first.error_code)
+    context.require(first.offset == offset, f"the log begins at {first.offset}, deleted up to {offset}")
     log.base, log.rows = offset, {at: row for at, row in log.rows.items() if at >= offset}
     if offset:
-        _refused(stage, line, log, offset - 1)
+        _require_out_of_range(context, connection, log, offset - 1)
 
 
-def _refused(stage: Stage, line: Connection, log: Log, offset: int) -> None:
-    part = ask_fetch(stage, line, log.topic, offset)
-    done = stage.accepted(part.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
-    stage.require(not done, f"a fetch at {offset} is served, the log is from {log.base} to {log.end}")
+def _require_out_of_range(context: SequenceContext, connection: Connection, log: Log, offset: int) -> None:
+    part = fetch_partition(context, connection, log.topic, offset)
+    done = context.accepted(part.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
+    context.require(not done, f"a fetch at {offset} is served, the log is from {log.base} to {log.end}")
 
 
-QUESTIONS: Final[tuple[Callable[[Stage, Connection, Log, Producer], None], ...]] = (
-    described, made_again, by_time, beyond, in_part, of_no_epoch,
+CHECKS: Final[tuple[Callable[[SequenceContext, Connection, Log, Producer], None], ...]] = (
+    check_metadata, create_existing, check_timestamps, fetch_beyond_end, fetch_few_bytes, fetch_unknown_epoch,
 )  # fmt: skip

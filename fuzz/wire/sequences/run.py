@@ -1,4 +1,4 @@
-"""One play of a seed, against an address: the same seed asks the same, as long as it is answered the same."""
+"""Run one sequence by seed: the same seed sends the same requests, as long as the responses are the same."""
 
 import random
 import time
@@ -9,122 +9,136 @@ from typing import Final, NamedTuple
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
-from highwater.fuzz.wire.oracles import API_VERSIONS, Broken, Oracle
-from highwater.fuzz.wire.sequences import groups, logs, relations, transaction_states, transactions, txn_offsets, walks
-from highwater.fuzz.wire.sequences import partitions as places
+from highwater.fuzz.wire.oracles import API_VERSIONS, Failure, Oracle
+from highwater.fuzz.wire.sequences import (
+    groups,
+    logs,
+    partitions,
+    relations,
+    transaction_states,
+    transactions,
+    txn_offsets,
+    walks,
+)
 from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Bounds, behaviours
-from highwater.fuzz.wire.sequences.context import Abandoned, Stage, Violation
+from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext, Violation
 from highwater.reference.wire.registry import APIS, Api
 
 WALKS: Final[Mapping[str, tuple[Bounds, ...]]] = {"walk": EAGER, "cooperative": COOPERATIVE}
 OF_A_GROUP: Final = (8, 9, 10, 11, 12, 13, 14)
-PLAYS: Final[Mapping[str, tuple[Callable[[Stage], None], tuple[int, ...]]]] = {
-    "log": (logs.play, (0, 1, 2, 19)),
-    "place": (places.play, (0, 1, 2, 3, 19)),
-    "group": (groups.play, OF_A_GROUP),
-    "relation": (relations.play, (3, 18)),
-    "transaction": (transactions.play, (0, 1, 2, 19, 22, 24, 26)),
-    "offsets": (txn_offsets.play, (9, 10, 19, 22, 25, 26, 28)),
-    "states": (transaction_states.play, (2, 10, 19, 22, 24, 26, 65)),
-    "walk": (walks.play_eager, (*OF_A_GROUP, 15)),
-    "cooperative": (walks.play_cooperative, (*OF_A_GROUP, 15)),
+SEQUENCES: Final[Mapping[str, tuple[Callable[[SequenceContext], None], tuple[int, ...]]]] = {
+    "log": (logs.run, (0, 1, 2, 19)),
+    "place": (partitions.run, (0, 1, 2, 3, 19)),
+    "group": (groups.run, OF_A_GROUP),
+    "relation": (relations.run, (3, 18)),
+    "transaction": (transactions.run, (0, 1, 2, 19, 22, 24, 26)),
+    "offsets": (txn_offsets.run, (9, 10, 19, 22, 25, 26, 28)),
+    "states": (transaction_states.run, (2, 10, 19, 22, 24, 26, 65)),
+    "walk": (walks.run_eager, (*OF_A_GROUP, 15)),
+    "cooperative": (walks.run_cooperative, (*OF_A_GROUP, 15)),
 }
-"""By name; each with the keys that it cannot do without."""
-Spoken = Mapping[int, tuple[int, int]]
-"""First and last version by key."""
+"""By name: the function, and the API keys that it requires."""
+VersionRanges = Mapping[int, tuple[int, int]]
+"""First and last version by API key."""
 
 
-def spoken(served: list[tuple[Api, int, int]]) -> Spoken:
+def version_ranges(served: list[tuple[Api, int, int]]) -> VersionRanges:
     return {api.key: (first, last) for api, first, last in served}
 
 
-def possible(served: Spoken) -> list[str]:
-    """The plays for which the target speaks enough, and this machine has what they need."""
-    missing = skipped()
-    return [name for name, (_, keys) in PLAYS.items() if name not in missing and all(key in served for key in keys)]
+def runnable(served: VersionRanges) -> list[str]:
+    """Return the sequences for which the target supports the APIs and this machine has the tools."""
+    missing = skipped_sequences()
+    return [name for name, (_, keys) in SEQUENCES.items() if name not in missing and all(key in served for key in keys)]
 
 
-def skipped() -> dict[str, str]:
-    """Why a play cannot be had on this machine, by its name; what walks need is made ready meanwhile."""
-    return {name: why for name, several in WALKS.items() if (why := _why_not(several))}
+def skipped_sequences() -> dict[str, str]:
+    """Return by name why a sequence cannot run on this machine. Also generates the behaviours for walks."""
+    return {name: why for name, alternatives in WALKS.items() if (why := _reason_missing(alternatives))}
 
 
-def _why_not(several: tuple[Bounds, ...]) -> str:
+def _reason_missing(alternatives: tuple[Bounds, ...]) -> str:
     try:
-        for bounds in several:
+        for bounds in alternatives:
             behaviours(bounds)
     except UsageError as error:
         return str(error)
     return ""
 
 
-class Played(NamedTuple):
-    """What a play violated, whether it came to its end, and how many steps it had begun."""
+class SequenceResult(NamedTuple):
+    """The violation, if any, whether the sequence completed, and how many steps were begun."""
 
     violation: Violation | None
     finished: bool
     steps: int
 
 
-def perform(
-    name: str, address: str, served: Spoken, without: Collection[int] = (), claims: dict[str, Stage] | None = None
-) -> Played:
-    """`name` is PLAY:SEED; steps of these numbers are left out. OSError when the target takes no connections.
+def run_sequence(
+    name: str,
+    address: str,
+    served: VersionRanges,
+    without: Collection[int] = (),
+    claims: dict[str, SequenceContext] | None = None,
+) -> SequenceResult:
+    """Run `name`, which is SEQUENCE:SEED, without these steps; OSError if the target accepts no connection.
 
-    Plays that are on at the same time share their `claims`.
+    Sequences that run in parallel share their `claims`.
     """
-    play, _, seed = name.partition(":")
-    if play not in PLAYS or not seed:
-        raise UsageError(f"no such sequence: {name}", hint=f"known: {', '.join(PLAYS)}, each with :SEED")
-    stage = Stage(address, served, random.Random(name), frozenset(without), claims={} if claims is None else claims)
+    kind, _, seed = name.partition(":")
+    if kind not in SEQUENCES or not seed:
+        raise UsageError(f"no such sequence: {name}", hint=f"use one of {', '.join(SEQUENCES)}, followed by :SEED")
+    context = SequenceContext(
+        address, served, random.Random(name), frozenset(without), claims={} if claims is None else claims
+    )
     violation, finished = None, False
     try:
-        PLAYS[play][0](stage)
+        SEQUENCES[kind][0](context)
         finished = True
     except Violation as found:
         violation = found
-        violation.said = stage.told()
-    except Abandoned:
+        violation.transcript = context.transcript()
+    except SequenceAbandoned:
         pass
     finally:
-        stage.close()
-    return Played(violation, finished, stage.steps_begun)
+        context.close()
+    return SequenceResult(violation, finished, context.steps_begun)
 
 
 def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
-    """What breaks now."""
+    """Run a sequence again; return its violation."""
     try:
-        return perform(name, address, spoken(advertised(address)), without).violation
+        return run_sequence(name, address, version_ranges(advertised(address)), without).violation
     except OSError as error:
-        broken = Broken(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
-        return Violation(broken, APIS[API_VERSIONS], 0)
+        failure = Failure(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
+        return Violation(failure, APIS[API_VERSIONS], 0)
 
 
 # --------------------------------------------------------------------------------------------------
-# Several plays at a time, for each waits for answers most of its time.
+# Sequences run in parallel, because each mostly waits for responses.
 
 
-LANES: Final = 4
+PARALLEL_RUNS: Final = 4
 
 
-class Lanes:
-    """Against one address; what a play must have to itself, the others do not touch meanwhile."""
+class ParallelRunner:
+    """Runs sequences in parallel against one address; claims keep them from using the same topic."""
 
-    def __init__(self, served: Spoken, draw: Callable[[], str]) -> None:
+    def __init__(self, served: VersionRanges, draw: Callable[[], str]) -> None:
         self._served, self._draw = served, draw
-        self._claims: dict[str, Stage] = {}
+        self._claims: dict[str, SequenceContext] = {}
 
-    def play(self, address: str, end: float) -> list[tuple[str, Played]]:
-        """Until that time, and until the last one has ended: name, and what became of it."""
-        played: list[tuple[str, Played]] = []
+    def run(self, address: str, end: float) -> list[tuple[str, SequenceResult]]:
+        """Run random sequences until the time `end`, and return their names and results."""
+        results: list[tuple[str, SequenceResult]] = []
 
-        def lane() -> None:
-            with suppress(OSError):  # it takes no connections: the next turn will find it dead
+        def worker() -> None:
+            with suppress(OSError):  # no connection is accepted; the session's next check reports the crash
                 while time.monotonic() < end:
                     name = self._draw()
-                    played.append((name, perform(name, address, self._served, claims=self._claims)))
+                    results.append((name, run_sequence(name, address, self._served, claims=self._claims)))
 
-        with ThreadPoolExecutor(LANES) as pool:
-            for lane_run in [pool.submit(lane) for _ in range(LANES)]:
-                lane_run.result()
-        return played
+        with ThreadPoolExecutor(PARALLEL_RUNS) as pool:
+            for future in [pool.submit(worker) for _ in range(PARALLEL_RUNS)]:
+                future.result()
+        return results

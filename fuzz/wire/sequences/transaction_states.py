@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.fuzz.wire.oracles import code_name
-from highwater.fuzz.wire.sequences.context import Stage
+from highwater.fuzz.wire.sequences.context import SequenceContext
 from highwater.fuzz.wire.sequences.logs import Producer
 from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, end_request
 from highwater.reference.client.connection import Connection
@@ -20,44 +20,44 @@ from highwater.reference.wire.messages.transactions import DescribeTransactionsR
 
 S = TransactionState
 STEPS_OF_A_WALK: Final = (4, 12)
-LOOKS_MAX: Final = 400
+POLLS_MAX: Final = 400
 ENDS: Final = {True: (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), False: (S.PREPARE_ABORT, S.COMPLETE_ABORT)}
-"""By whether it commits: the state that EndTxn leads to, and where that ends."""
+"""By whether EndTxn commits: the state that it leads to, and the final state."""
 
 
 @dataclass
-class Life:
-    """A producer of one transactional id, whom we know better than the coordinator. `former` lost its epoch to it."""
+class TransactionalProducer:
+    """A producer and the expected state of its transaction. `fenced` is the producer whose epoch it replaced."""
 
-    stage: Stage
-    line: Connection
+    context: SequenceContext
+    connection: Connection
     topic: str
     producer: Producer
     state: TransactionState = S.EMPTY
-    former: Producer | None = None
+    fenced: Producer | None = None
 
     def initialise(self) -> None:
-        """A new epoch. What was open is aborted before: until then it is asked to come again."""
+        """Get a new epoch. While an open transaction is aborted, the broker returns CONCURRENT_TRANSACTIONS."""
         name = self.producer.transactional_id
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
         self._allowed(S.EMPTY if self.state in IDLE else S.PREPARE_EPOCH_FENCE)
-        for _ in range(LOOKS_MAX):
-            answer = self.stage.call(self.line, request)
+        for _ in range(POLLS_MAX):
+            answer = self.context.call(self.connection, request)
             if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break
-            self.stage.require(self.state not in IDLE, "nothing is open, and it is told to wait")
-        self.stage.accepted(answer.error_code)
+            self.context.require(self.state not in IDLE, "CONCURRENT_TRANSACTIONS without an open transaction")
+        self.context.accepted(answer.error_code)
         newer = Producer(answer.producer_id, answer.producer_epoch, transactional_id=name)
         older = self.producer
-        self.stage.require(
+        self.context.require(
             (newer.producer_id, newer.epoch) > (older.producer_id, older.epoch),
             f"producer {newer.producer_id} epoch {newer.epoch} after {older.producer_id} epoch {older.epoch}",
         )
-        self.producer, self.former, self.state = newer, older if older.producer_id >= 0 else None, S.EMPTY
+        self.producer, self.fenced, self.state = newer, older if older.producer_id >= 0 else None, S.EMPTY
 
     def add(self) -> None:
         self._allowed(S.ONGOING)
-        self.stage.accepted(add_partition(self.stage, self.line, self.topic, self.producer))
+        self.context.accepted(add_partition(self.context, self.connection, self.topic, self.producer))
         self.state = S.ONGOING
 
     def commit(self) -> None:
@@ -67,67 +67,71 @@ class Life:
         self._end(committed=False)
 
     def _end(self, *, committed: bool) -> None:
-        """With nothing open it is a repetition of how the last one ended, or refused."""
+        """End the transaction. If none is open, only a repetition of the last EndTxn succeeds."""
         under_way, complete = ENDS[committed]
         expected = ErrorCode.NONE if self.state in {S.ONGOING, complete} else ErrorCode.INVALID_TXN_STATE
-        code = self.stage.call(self.line, end_request(self.producer, committed=committed)).error_code
-        self.stage.require(
-            self.stage.accepted(code, ErrorCode.INVALID_TXN_STATE) == (expected is ErrorCode.NONE),
+        code = self.context.call(self.connection, end_request(self.producer, committed=committed)).error_code
+        self.context.require(
+            self.context.accepted(code, ErrorCode.INVALID_TXN_STATE) == (expected is ErrorCode.NONE),
             f"{code_name(code)} to the end of a transaction that is {self.state}, {expected.name} expected",
         )
         if self.state is S.ONGOING:
             self._allowed(under_way)
             self.state = complete
 
-    def act_as_former(self) -> None:
-        """Who has lost its epoch can end and begin nothing."""
-        if self.former is None:
+    def act_as_fenced(self) -> None:
+        """Requests with an outdated epoch must fail."""
+        if self.fenced is None:
             return
-        if self.stage.chance.random() < 0.5:
-            code = add_partition(self.stage, self.line, self.topic, self.former)
+        if self.context.rng.random() < 0.5:
+            code = add_partition(self.context, self.connection, self.topic, self.fenced)
         else:
-            code = self.stage.call(self.line, end_request(self.former, committed=True)).error_code
-        self.stage.require(not self.stage.accepted(code, *FENCED), "a fenced producer is heard")
+            code = self.context.call(self.connection, end_request(self.fenced, committed=True)).error_code
+        self.context.require(not self.context.accepted(code, *FENCED), "a request of a fenced producer succeeds")
 
     def _allowed(self, to: TransactionState) -> None:
         assert (self.state, to) in STEPS, f"the table does not lead from {self.state} to {to}"
 
-    def agree(self) -> None:
-        """The coordinator comes to describe it so, after it has passed through nothing that the table does not have."""
-        for _ in range(LOOKS_MAX):
+    def await_description(self) -> None:
+        """Poll DescribeTransactions until the expected state; other states on the way must be in the table."""
+        for _ in range(POLLS_MAX):
             name = self.producer.transactional_id or ""
-            (each,) = self.stage.call(
-                self.line, DescribeTransactionsRequest(transactional_ids=(name,))
+            (description,) = self.context.call(
+                self.connection, DescribeTransactionsRequest(transactional_ids=(name,))
             ).transaction_states
-            self.stage.accepted(each.error_code)
-            told = each.transaction_state
-            if told == self.state:
+            self.context.accepted(description.error_code)
+            state = description.transaction_state
+            if state == self.state:
                 break
-            self.stage.require((told, self.state) in STEPS, f"{told} on the way to {self.state}")
-        self.stage.require(told == self.state, f"stays {told}, {self.state} expected")
-        self.stage.require(
-            (each.producer_id, each.producer_epoch) == (self.producer.producer_id, self.producer.epoch),
-            f"described as producer {each.producer_id} epoch {each.producer_epoch}",
+            self.context.require((state, self.state) in STEPS, f"{state} on the way to {self.state}")
+        self.context.require(state == self.state, f"stays {state}, {self.state} expected")
+        self.context.require(
+            (description.producer_id, description.producer_epoch) == (self.producer.producer_id, self.producer.epoch),
+            f"described as producer {description.producer_id} epoch {description.producer_epoch}",
         )
-        partitions = [(topic.topic, *topic.partitions) for topic in each.topics]
+        partitions = [(topic.topic, *topic.partitions) for topic in description.topics]
         expected = [(self.topic, 0)] if self.state is S.ONGOING else []
-        self.stage.require(partitions == expected, f"described with partitions {partitions}, {expected} expected")
+        self.context.require(partitions == expected, f"described with partitions {partitions}, {expected} expected")
 
 
-def play(stage: Stage) -> None:
-    line = stage.line()
-    topic, name = stage.topic(line), f"fuzz-states-{stage.chance.getrandbits(40):x}"
-    version = stage.version(FindCoordinatorRequest, at_least=1)
-    stage.call(line, FindCoordinatorRequest(key=name, key_type=TRANSACTION), version)
-    life = Life(stage, line, topic, Producer(transactional_id=name))
-    life.initialise()
-    for _ in stage.steps(*STEPS_OF_A_WALK):
-        stage.chance.choice(ACTIONS)(life)
-        life.agree()
-    if life.state is S.ONGOING:
-        life.abort()
+def run(context: SequenceContext) -> None:
+    connection = context.connect()
+    topic, name = context.topic(connection), f"fuzz-states-{context.rng.getrandbits(40):x}"
+    version = context.version(FindCoordinatorRequest, at_least=1)
+    context.call(connection, FindCoordinatorRequest(key=name, key_type=TRANSACTION), version)
+    transaction = TransactionalProducer(context, connection, topic, Producer(transactional_id=name))
+    transaction.initialise()
+    for _ in context.steps(*STEPS_OF_A_WALK):
+        context.rng.choice(ACTIONS)(transaction)
+        transaction.await_description()
+    if transaction.state is S.ONGOING:
+        transaction.abort()
 
 
 ACTIONS: Final = (
-    Life.initialise, Life.add, Life.add, Life.commit, Life.commit, Life.abort, Life.act_as_former,
-)  # fmt: skip
+    TransactionalProducer.initialise,
+    *(TransactionalProducer.add,) * 2,
+    *(TransactionalProducer.commit,) * 2,
+    TransactionalProducer.abort,
+    TransactionalProducer.act_as_fenced,
+)

@@ -1,6 +1,6 @@
-"""A walk through the behaviours of a spec: the broker must do at each step what the model does.
+"""Walk through the behaviours of a spec: at each step the broker must respond as the model does.
 
-Where the model leaves a choice to the broker (who leads), the walk goes where the broker went.
+Where the model leaves a choice to the broker (which member leads), the walk follows the broker.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from highwater.fuzz.wire.oracles import code_name
 from highwater.fuzz.wire.sequences import groups
-from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, Moment, behaviours
-from highwater.fuzz.wire.sequences.context import TOPICS, Abandoned, Stage
+from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, ModelStep, behaviours
+from highwater.fuzz.wire.sequences.context import TOPICS, SequenceAbandoned, SequenceContext
 from highwater.fuzz.wire.sequences.groups import MEMBER_ID_SINCE, Group, Member
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.errors import ErrorCode
@@ -21,10 +21,10 @@ from highwater.reference.wire.messages.consumer_groups import (
 )
 from highwater.reference.wire.messages.groups import DescribeGroupsRequest, JoinGroupRequest
 
-LOOKS_MAX: Final = 2_000
+POLLS_MAX: Final = 2_000
 DEAD_SINCE: Final = 6  # version of DescribeGroups: what is not there is an error
-SAYS_NOTHING: Final = "NONE"
-NOT_THERE: Final = "Dead"
+NO_ERROR: Final = "NONE"
+DEAD: Final = "Dead"
 EMPTY: Final = "Empty"
 ENDS_A_WAIT: Final = (
     ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION,
@@ -33,14 +33,14 @@ ENDS_A_WAIT: Final = (
 
 @dataclass
 class Walk:
-    """From the model's clients, member ids and generations to the broker's. `apart` is never kept waiting.
+    """Maps the model's clients, member ids and generations to the broker's. `control` is a connection that never waits.
 
-    `claims` are by member id what the last JoinGroup bore.
+    `claims` are the metadata of the last JoinGroup by member id.
     """
 
-    stage: Stage
+    context: SequenceContext
     group: Group
-    apart: Connection
+    control: Connection
     clients: dict[str, Member] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     generations: dict[int, int] = field(default_factory=dict)
@@ -50,167 +50,171 @@ class Walk:
 
     # -- what members do -------------------------------------------------------------------------
 
-    def take_member_id(self, moment: Moment) -> None:
-        member = self.clients[moment.client] = self.clients.get(moment.client) or Member(self.stage.line())
+    def take_member_id(self, step: ModelStep) -> None:
+        member = self.clients[step.client] = self.clients.get(step.client) or Member(self.context.connect())
         member.id = ""
-        version = self.stage.version(JoinGroupRequest, at_least=MEMBER_ID_SINCE)
-        answer = self.stage.call(member.line, groups.join_request(self.group, member), version)
-        if self.stage.accepted(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED):
-            raise Abandoned("strangers may join at once")
-        self.ids[moment.member] = answer.member_id
+        version = self.context.version(JoinGroupRequest, at_least=MEMBER_ID_SINCE)
+        answer = self.context.call(member.connection, groups.join_request(self.group, member), version)
+        if self.context.accepted(answer.error_code, ErrorCode.MEMBER_ID_REQUIRED):
+            raise SequenceAbandoned("the broker does not require member ids")
+        self.ids[step.member] = answer.member_id
 
-    def handle_join(self, moment: Moment) -> None:
-        member = self._as(moment)
-        member.metadata = self.claims[member.id] = self._claim(moment)
-        self._send(moment, groups.join_request(self.group, member))
+    def handle_join(self, step: ModelStep) -> None:
+        member = self._member_of(step)
+        member.metadata = self.claims[member.id] = self._claim(step)
+        self._send(step, groups.join_request(self.group, member))
 
-    def _claim(self, moment: Moment) -> bytes:
-        """A subscription with the partitions owned, and since when (KIP-429, KIP-792)."""
-        owned = TopicPartition(
-            topic=TOPICS[0], partitions=tuple(int(name.removeprefix("p")) for name in moment.claimed)
-        )
+    def _claim(self, step: ModelStep) -> bytes:
+        """Return a subscription with the owned partitions and their generation (KIP-429, KIP-792)."""
+        owned = TopicPartition(topic=TOPICS[0], partitions=tuple(int(name.removeprefix("p")) for name in step.claimed))
         return encode_subscription(
             ConsumerProtocolSubscription(
-                topics=(TOPICS[0],), owned_partitions=(owned,) if moment.claimed else (),
-                generation_id=self.generations.get(moment.since, -1),
+                topics=(TOPICS[0],), owned_partitions=(owned,) if step.claimed else (),
+                generation_id=self.generations.get(step.since, -1),
             )
         )  # fmt: skip
 
-    def complete_join(self, moments: Sequence[Moment]) -> Moment:
-        """All who wait are answered at once; the moment of the leader whom the broker chose."""
+    def complete_join(self, steps: Sequence[ModelStep]) -> ModelStep:
+        """Receive all pending JoinGroup responses; return the step whose leader the broker chose."""
         for client in sorted(self.parked):
-            self.joined[client] = self._heard(client)
+            self.joined[client] = self._receive(client)
         answers = list(self.joined.values())
         for answer in answers:
-            self.stage.accepted(answer.error_code)
-        told = {(answer.generation_id, answer.leader) for answer in answers}
-        self.stage.require(len(told) == 1, f"one rebalance ends in generations and leaders {sorted(told)}")
-        ((generation, leader),) = told
+            self.context.accepted(answer.error_code)
+        reported = {(answer.generation_id, answer.leader) for answer in answers}
+        self.context.require(len(reported) == 1, f"one rebalance ends in generations and leaders {sorted(reported)}")
+        ((generation, leader),) = reported
         newest = max(self.generations.values(), default=-1)
-        self.stage.require(generation > newest, f"generation {generation} after {newest}")
-        found = next((each for each in moments if self.ids[each.member] == leader), None)
+        self.context.require(generation > newest, f"generation {generation} after {newest}")
+        found = next((candidate for candidate in steps if self.ids[candidate.member] == leader), None)
         if found is None:
-            self.stage.violates(f"{leader} leads, and is none of those who joined")
+            self.context.violates(f"{leader} leads, but is not one of the members that joined")
         self.generations[found.generation] = generation
         for answer in answers:
             expected = found.members if answer.member_id == leader else 0
-            self.stage.require(
-                len(answer.members) == expected, f"{len(answer.members)} members are told, not {expected}"
+            self.context.require(
+                len(answer.members) == expected, f"{len(answer.members)} members are returned, not {expected}"
             )
-            for each in answer.members:
-                told_rightly = each.metadata == self.claims[each.member_id]
-                self.stage.require(
-                    told_rightly, "the leader is told other metadata than the member's last JoinGroup bore"
+            for candidate in answer.members:
+                is_reported = candidate.metadata == self.claims[candidate.member_id]
+                self.context.require(
+                    is_reported, "the leader receives other metadata than the member's last JoinGroup contained"
                 )
         return found
 
-    def take_join_reply(self, moment: Moment) -> None:
-        answer = self.joined.pop(moment.client, None) or self._heard(moment.client)
-        self.stage.accepted(answer.error_code)
-        self.stage.require(answer.member_id == self.ids[moment.member], f"{answer.member_id} is not who asked")
-        expected = self.generations[moment.generation]
-        self.stage.require(answer.generation_id == expected, f"generation {answer.generation_id}, not {expected}")
+    def take_join_reply(self, step: ModelStep) -> None:
+        answer = self.joined.pop(step.client, None) or self._receive(step.client)
+        self.context.accepted(answer.error_code)
+        self.context.require(
+            answer.member_id == self.ids[step.member], f"{answer.member_id} is not the member that joined"
+        )
+        expected = self.generations[step.generation]
+        self.context.require(answer.generation_id == expected, f"generation {answer.generation_id}, not {expected}")
 
-    def handle_sync(self, moment: Moment) -> None:
-        shares = {self.ids[name]: _share(partitions) for name, partitions in moment.assigned.items()}
-        self._send(moment, groups.sync_request(self.group, self._as(moment), shares))
+    def handle_sync(self, step: ModelStep) -> None:
+        shares = {self.ids[name]: _share(partitions) for name, partitions in step.assigned.items()}
+        self._send(step, groups.sync_request(self.group, self._member_of(step), shares))
 
-    def take_sync_reply(self, moment: Moment) -> None:
-        answer, expected = self._heard(moment.client), _share(moment.assigned[moment.member])
-        self.stage.accepted(answer.error_code)
-        self.stage.require(answer.assignment == expected, f"is given {answer.assignment!r}, not {expected!r}")
+    def take_sync_reply(self, step: ModelStep) -> None:
+        answer, expected = self._receive(step.client), _share(step.assigned[step.member])
+        self.context.accepted(answer.error_code)
+        self.context.require(answer.assignment == expected, f"is given {answer.assignment!r}, not {expected!r}")
 
-    def give_up(self, moment: Moment) -> None:
-        """It waits for what the rebalance has ended."""
-        code = self._heard(moment.client).error_code
-        self.stage.require(not self.stage.accepted(code, *ENDS_A_WAIT), "answered, though the round is over")
+    def give_up(self, step: ModelStep) -> None:
+        """Receive the error that ends a wait when the rebalance is over."""
+        code = self._receive(step.client).error_code
+        self.context.require(not self.context.accepted(code, *ENDS_A_WAIT), "a request of an ended rebalance succeeds")
 
-    def heartbeat(self, moment: Moment) -> None:
-        member = self._as(moment)
-        self._expect(groups.beat(self.stage, self.group, member, member.generation), moment.says)
+    def heartbeat(self, step: ModelStep) -> None:
+        member = self._member_of(step)
+        self._expect(groups.send_heartbeat(self.context, self.group, member, member.generation), step.expected_error)
 
-    def handle_commit(self, moment: Moment) -> None:
-        member, offset = self._as(moment), self.stage.chance.randrange(1 << 40)
-        member = Member(self.apart, member.id, member.generation)
-        done = groups.commit_of(self.stage, self.group, member, member.generation, offset)
-        self.stage.require(done == (moment.says == SAYS_NOTHING), f"commit taken: {done}; the model: {moment.says}")
+    def handle_commit(self, step: ModelStep) -> None:
+        member, offset = self._member_of(step), self.context.rng.randrange(1 << 40)
+        member = Member(self.control, member.id, member.generation)
+        done = groups.send_commit(self.context, self.group, member, member.generation, offset)
+        self.context.require(
+            done == (step.expected_error == NO_ERROR), f"commit taken: {done}; the model: {step.expected_error}"
+        )
         self.group.committed = offset if done else self.group.committed
-        groups.check_committed(self.stage, self.group, self.apart)
+        groups.check_committed(self.context, self.group, self.control)
 
-    def leave(self, moment: Moment) -> None:
-        for code in groups.leave_of(self.stage, self.group, Member(self.apart, self.ids[moment.member])):
-            self.stage.accepted(code)
+    def leave(self, step: ModelStep) -> None:
+        for code in groups.send_leave(self.context, self.group, Member(self.control, self.ids[step.member])):
+            self.context.accepted(code)
 
     # -- what they share -------------------------------------------------------------------------
 
-    def _as(self, moment: Moment) -> Member:
-        """The client's member, with the id and generation that it has in the model."""
-        member = self.clients[moment.client]
-        member.id = self.ids[moment.member]
-        member.generation = self.generations.get(moment.generation, -1)
+    def _member_of(self, step: ModelStep) -> Member:
+        """Return the client's member, with its id and generation in the model."""
+        member = self.clients[step.client]
+        member.id = self.ids[step.member]
+        member.generation = self.generations.get(step.generation, -1)
         return member
 
-    def _send(self, moment: Moment, request: Any) -> None:
-        """Its answer is due at once if it is a refusal."""
-        member = self.clients[moment.client]
-        self.parked[moment.client] = type(request), self.stage.ask(member.line, request)
-        if moment.says != SAYS_NOTHING:
-            self._expect(self._heard(moment.client).error_code, moment.says)
+    def _send(self, step: ModelStep, request: Any) -> None:
+        """Send a request; receive its response at once if the model predicts an error."""
+        member = self.clients[step.client]
+        self.parked[step.client] = type(request), self.context.send(member.connection, request)
+        if step.expected_error != NO_ERROR:
+            self._expect(self._receive(step.client).error_code, step.expected_error)
 
-    def _heard(self, client: str) -> Any:
+    def _receive(self, client: str) -> Any:
         request, version = self.parked.pop(client)
-        return self.stage.answer(self.clients[client].line, request, version)
+        return self.context.receive(self.clients[client].connection, request, version)
 
-    def _expect(self, code: int, says: str) -> None:
-        if not self.stage.accepted(code, ErrorCode[says]):
+    def _expect(self, code: int, expected_error: str) -> None:
+        if not self.context.accepted(code, ErrorCode[expected_error]):
             return
-        self.stage.violates(f"{code_name(code)}, the model says {says}")
+        self.context.violates(f"{code_name(code)}, the model says {expected_error}")
 
-    def agree(self, moment: Moment) -> None:
-        """The coordinator comes to describe the group as the model has it."""
-        expected = moment.state, moment.members
-        version = self.stage.version(DescribeGroupsRequest, at_most=DEAD_SINCE - 1)
-        for _ in range(LOOKS_MAX):
-            (told,) = self.stage.call(self.apart, DescribeGroupsRequest(groups=(self.group.name,)), version).groups
-            self.stage.accepted(told.error_code)
-            state = EMPTY if told.group_state == NOT_THERE else told.group_state
-            if (state, len(told.members)) == expected:
+    def await_description(self, step: ModelStep) -> None:
+        """Poll DescribeGroups until the group has the state and member count of the model."""
+        expected = step.state, step.members
+        version = self.context.version(DescribeGroupsRequest, at_most=DEAD_SINCE - 1)
+        for _ in range(POLLS_MAX):
+            (reported,) = self.context.call(
+                self.control, DescribeGroupsRequest(groups=(self.group.name,)), version
+            ).groups
+            self.context.accepted(reported.error_code)
+            state = EMPTY if reported.group_state == DEAD else reported.group_state
+            if (state, len(reported.members)) == expected:
                 return
-        self.stage.violates(
-            f"stays {state} with {len(told.members)} members, {expected[0]} with {expected[1]} expected"
+        self.context.violates(
+            f"stays {state} with {len(reported.members)} members, {expected[0]} with {expected[1]} expected"
         )
 
 
-def play_eager(stage: Stage) -> None:
-    """All give up everything, and join anew."""
-    play(stage, EAGER)
+def run_eager(context: SequenceContext) -> None:
+    """Walk an eager rebalance: members revoke all partitions and join again."""
+    run(context, EAGER)
 
 
-def play_cooperative(stage: Stage) -> None:
-    """What is to move is given up first, and moves in a second rebalance."""
-    play(stage, COOPERATIVE)
+def run_cooperative(context: SequenceContext) -> None:
+    """Walk a cooperative rebalance: partitions to move are revoked first and move in a second rebalance (KIP-429)."""
+    run(context, COOPERATIVE)
 
 
-def play(stage: Stage, several: Sequence[Bounds]) -> None:
-    """From the beginning to where the model's bounds are."""
-    moments = behaviours(stage.chance.choice(several))
-    walk = Walk(stage, groups.begin(stage), stage.line())
-    here = moments[0]
-    while here.next:
-        here = _step(walk, moments, [moments[place] for place in here.next])
-        if here.next and moments[here.next[0]].action != COMPLETE and here.action in SEEN:
-            walk.agree(here)
-    for each in walk.ids.values():
-        groups.leave_of(stage, walk.group, Member(walk.apart, each))
+def run(context: SequenceContext, alternatives: Sequence[Bounds]) -> None:
+    """Walk from the initial state to the bounds of the model."""
+    steps = behaviours(context.rng.choice(alternatives))
+    walk = Walk(context, groups.begin(context), context.connect())
+    current = steps[0]
+    while current.next:
+        current = _step(walk, steps, [steps[place] for place in current.next])
+        if current.next and steps[current.next[0]].action != COMPLETE and current.action in OBSERVABLE:
+            walk.await_description(current)
+    for member_id in walk.ids.values():
+        groups.send_leave(context, walk.group, Member(walk.control, member_id))
 
 
-def _step(walk: Walk, moments: Behaviours, following: list[Moment]) -> Moment:
-    if following[0].action == COMPLETE:
-        return walk.complete_join(following)
-    moment = walk.stage.chance.choice(following)
-    if moment.action in STEPS:
-        STEPS[moment.action](walk, moment)
-    return moment
+def _step(walk: Walk, steps: Behaviours, next_steps: list[ModelStep]) -> ModelStep:
+    if next_steps[0].action == COMPLETE:
+        return walk.complete_join(next_steps)
+    step = walk.context.rng.choice(next_steps)
+    if step.action in STEPS:
+        STEPS[step.action](walk, step)
+    return step
 
 
 def _share(partitions: list[str]) -> bytes:
@@ -218,11 +222,11 @@ def _share(partitions: list[str]) -> bytes:
 
 
 COMPLETE: Final = "CompleteJoin"
-STEPS: Final[dict[str, Callable[[Walk, Moment], None]]] = {
+STEPS: Final[dict[str, Callable[[Walk, ModelStep], None]]] = {
     "TakeMemberId": Walk.take_member_id, "HandleJoin": Walk.handle_join, "TakeJoinReply": Walk.take_join_reply,
     "HandleSync": Walk.handle_sync, "TakeSyncReply": Walk.take_sync_reply, "GiveUp": Walk.give_up,
     "Heartbeat": Walk.heartbeat, "HandleCommit": Walk.handle_commit, "Leave": Walk.leave,
 }  # fmt: skip
-"""What else a member does, it does before a request is under way."""
-SEEN: Final = frozenset({"HandleJoin", "HandleSync", "Leave"})
-"""Change the coordinator's mind."""
+"""Other actions of a member happen inside the client, before it sends a request."""
+OBSERVABLE: Final = frozenset({"HandleJoin", "HandleSync", "Leave"})
+"""Actions that change what DescribeGroups returns."""

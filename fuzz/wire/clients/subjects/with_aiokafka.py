@@ -6,26 +6,26 @@ import sys
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from highwater.fuzz.wire.clients.subjects import GROUP, PATIENCE_S, RECORDS, TOPIC
+from highwater.fuzz.wire.clients.subjects import GROUP, RECORDS, TIMEOUT_S, TOPIC
 
 
 async def round_trip(bootstrap: str) -> int:
-    """The records consumed."""
-    patience_ms = int(PATIENCE_S * 1000)
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, request_timeout_ms=patience_ms) as producer:
+    """Return the number of consumed records."""
+    timeout_ms = int(TIMEOUT_S * 1000)
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, request_timeout_ms=timeout_ms) as producer:
         for number in range(RECORDS):
             await producer.send_and_wait(TOPIC, b"%d" % number)
-    seen = 0
+    consumed = 0
     async with AIOKafkaConsumer(
-        TOPIC, bootstrap_servers=bootstrap, group_id=GROUP, auto_offset_reset="earliest", request_timeout_ms=patience_ms
+        TOPIC, bootstrap_servers=bootstrap, group_id=GROUP, auto_offset_reset="earliest", request_timeout_ms=timeout_ms
     ) as consumer:
-        while seen < RECORDS:
-            seen += sum(map(len, (await consumer.getmany(timeout_ms=200)).values()))
-    return seen
+        while consumed < RECORDS:
+            consumed += sum(map(len, (await consumer.getmany(timeout_ms=200)).values()))
+    return consumed
 
 
 async def bounded(bootstrap: str) -> int:
-    async with asyncio.timeout(2 * PATIENCE_S):
+    async with asyncio.timeout(2 * TIMEOUT_S):
         return await round_trip(bootstrap)
 
 

@@ -5,23 +5,23 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from highwater.fuzz.wire.clients.subjects import GROUP, PATIENCE_S, RECORDS, TOPIC
+from highwater.fuzz.wire.clients.subjects import GROUP, RECORDS, TIMEOUT_S, TOPIC
 
 
 def round_trip(bootstrap: str) -> int:
-    """The records consumed."""
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": int(PATIENCE_S * 1000)})
+    """Return the number of consumed records."""
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": int(TIMEOUT_S * 1000)})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"%d" % number)
-    producer.flush(PATIENCE_S)
+    producer.flush(TIMEOUT_S)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
-    end, seen = time.monotonic() + PATIENCE_S, 0
-    while seen < RECORDS and time.monotonic() < end:
+    end, consumed = time.monotonic() + TIMEOUT_S, 0
+    while consumed < RECORDS and time.monotonic() < end:
         message = consumer.poll(0.2)
-        seen += message is not None and message.error() is None
+        consumed += message is not None and message.error() is None
     consumer.close()
-    return seen
+    return consumed
 
 
 if __name__ == "__main__":
