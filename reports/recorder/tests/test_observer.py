@@ -50,11 +50,11 @@ from highwater.reference.wire.records import build_batch, stamp
 from highwater.reports.audit import audit
 from highwater.reports.importers.native import read
 from highwater.reports.importers.quarantine import Quarantine
-from highwater.reports.recorder.addresses import addresses, rewritten
+from highwater.reports.recorder.addresses import addresses, rewrite_addresses
 from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import HEADER_BYTES, Recording
-from highwater.reports.recorder.run import told_by
+from highwater.reports.recorder.run import config_changes
 from highwater.spec.formats.history import Config
 
 NOT_LEADER, MESSAGE_TOO_LARGE, ILLEGAL_GENERATION = 6, 10, 22
@@ -269,7 +269,7 @@ def test_addresses_lead_to_us() -> None:
     }
     for name, reply in replies.items():
         assert ("a", 1) in set(addresses(name, reply))
-        ours = rewritten(name, reply, lambda address: ("proxy", 100 + address[1]))
+        ours = rewrite_addresses(name, reply, lambda address: ("proxy", 100 + address[1]))
         assert {host for host, _ in addresses(name, ours)} == {"proxy"}
         assert ("proxy", 101) in set(addresses(name, ours))
 
@@ -277,7 +277,7 @@ def test_addresses_lead_to_us() -> None:
 def test_the_header_says_what_came_to_light_later() -> None:
     story = Story()
     story.produce(b"a", error=0, offset=0)
-    story.recording.know(unclean_election=False)
+    story.recording.update_config(unclean_election=False)
     head = story.sink.getvalue()[:HEADER_BYTES]
     assert head.endswith(b" \n")
     config = json.loads(head)["value"]
@@ -295,10 +295,10 @@ def test_the_weakest_promise_counts() -> None:
         "unclean.leader.election.enable": "false", "cleanup.policy": "delete", "retention.ms": "604800000",
         "retention.bytes": "-1", "min.insync.replicas": "2",
     }  # fmt: skip
-    first = told_by(Config(), settings)
+    first = config_changes(Config(), settings)
     assert first == {"unclean_election": False, "compaction": False, "retention": False, "min_insync_replicas": 2}
     weaker = settings | {"unclean.leader.election.enable": "true", "min.insync.replicas": "1", "retention.ms": "1000"}
     known = Config(**first)
-    assert told_by(known, weaker) == {
+    assert config_changes(known, weaker) == {
         "unclean_election": True, "compaction": False, "retention": True, "min_insync_replicas": 1,
     }  # fmt: skip
