@@ -172,7 +172,7 @@ class Demo:
         with self.console.status("TLC: validating the traces"):
             accepted, refused = (validate_trace(trace_path, "hw_truncation") for trace_path in (whole, cut))
         words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}
-        at = next((trace_path.line for trace_path in refused.entities if trace_path.line is not None), None)
+        at = next((entity.line for entity in refused.entities if entity.line is not None), None)
         result = {
             "steps": len(steps),
             "verdict": words[accepted.verdict],

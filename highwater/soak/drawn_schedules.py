@@ -46,7 +46,7 @@ def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = DRAWN_KINDS
 
 
 def faults(kind: str, brokers: list[str], members: list[str]) -> st.SearchStrategy[Fault]:
-    """Faults of one kind, at any time of a run."""
+    """Return a strategy for faults of one kind, at any time of a run."""
     nodes = [*brokers, *ROLES[:1], *ROLES[2:3]] if kind in OF_ONE_BROKER else [*brokers, *ROLES]
     if kind == "stall":
         nodes = members

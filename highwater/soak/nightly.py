@@ -115,7 +115,7 @@ def _steered(name: str, seed: int) -> tuple[Counter[str], list[str]]:
     situations: Counter[str] = Counter()
     for scenario in STORIES:
         for result in steered_runs(scenario, seed * APART, STEERED_A_ROUND):
-            situations.update(result.situations.keys())
+            situations.update(result.seen.keys())
             if result.violation is not None:
                 return situations, _save(find_smallest(result.seed, SWARM, result.schedule, result.violation.invariant))
     return situations, []

@@ -132,7 +132,7 @@ class Reader:
         return [self._read(self._code()) for _ in range(self._count())]
 
     def _until_end(self) -> list[Any]:
-        """An open list may end with the data."""
+        """Read a list up to its end code, or to the end of the data."""
         found = []
         while self._position < len(self._data) and (code := self._code()) != END_COLLECTION:
             found.append(self._read(code))

@@ -45,7 +45,7 @@ def record_command(
     sink = out.open("wb")
 
     def listening(address: "Address") -> None:
-        typer.echo(f"recording: clients connect to {address[0]}:{address[1]}; Ctrl-C ends it")
+        typer.echo(f"Recording. Connect clients to {address[0]}:{address[1]}; press Ctrl-C to end.")
 
     try:
         recording = start_recording(sink)
@@ -53,7 +53,7 @@ def record_command(
     finally:
         with contextlib.suppress(OSError):  # a write error was already reported
             sink.close()
-    typer.echo(f"{recording.operations:,} operations recorded in {out}; next: highwater audit {out}")
+    typer.echo(f"{recording.operations:,} operations recorded in {out}. Next: highwater audit {out}")
 
 
 def _address(text: str, where: str) -> "Address":

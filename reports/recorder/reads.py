@@ -98,7 +98,7 @@ def _complete(link: Link, operation: Operation, requested: RequestedPartition, p
 def _records(part: Any, position: int, *, committed: bool) -> list[tuple[int, Any]]:
     """Return records as a consumer would: from its position, without aborted transactions."""
     starts = (
-        sorted((record.first_offset, record.producer_id) for record in part.aborted_transactions or ())
+        sorted((aborted.first_offset, aborted.producer_id) for aborted in part.aborted_transactions or ())
         if committed
         else []
     )

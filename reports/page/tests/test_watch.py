@@ -181,8 +181,8 @@ def test_who_is_in_sync_is_drawn_until_it_changes(tmp_path: Path) -> None:
     chart = leaders_chart(found)
     assert chart is not None
     ((row,),) = [chart["rows"]]
-    assert [(span["look"], span["text"]) for span in row["in_sync"]] == [
-        ("all", "in sync: 1, 2, 3"), ("few", "in sync: 1, 2"), ("alone", "in sync: 1"), ("alone", "in sync: nobody"),
+    assert [(span["style"], span["text"]) for span in row["in_sync"]] == [
+        ("all", "in sync: 1, 2, 3"), ("few", "in sync: 1, 2"), ("alone", "in sync: 1"), ("alone", "in sync: none"),
     ]  # fmt: skip
     assert row["terms"] == []
 
