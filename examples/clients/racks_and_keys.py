@@ -1,6 +1,7 @@
-"""Clients to be recorded: of a topic that is compacted, or readers that the replica in their rack serves (KIP-392).
+"""Example clients to record: a compacted topic, or consumers that fetch from the replica in their rack.
 
-They connect to $BOOTSTRAP. SIGTERM, or --seconds, ends the writing; then the topic is read from its start.
+Fetching from replicas is KIP-392. The clients connect to $BOOTSTRAP. SIGTERM or --seconds ends writing; then the topic
+is read from its start.
 
     highwater chaos apache-kafka:3 --schedule fuzz/schedules/compaction.json --workload none \\
         --clients 'python examples/clients/racks_and_keys.py compaction'
@@ -23,7 +24,7 @@ READERS = {"a": "read_committed", "b": "read_uncommitted", "c": "read_committed"
 
 
 def write_keys(bootstrap: str, rate: int) -> None:
-    """Few keys, many values, and now and then a tombstone."""
+    """Write many values for few keys, with a tombstone for every ninth record."""
     producer = _producer(bootstrap)
     for number in paced(rate):
         value = None if number % TOMBSTONE_EVERY == 0 else b"value %d" % number
@@ -41,15 +42,15 @@ def write_plainly(bootstrap: str, rate: int) -> None:
 
 
 def write_in_transactions(bootstrap: str, rate: int) -> None:
-    """Three records each, and every fourth is taken back."""
+    """Write transactions of three records; abort every fourth transaction."""
     from confluent_kafka import KafkaException
 
-    def begun() -> Any:
+    def new_producer() -> Any:
         producer = _producer(bootstrap, **{"transactional.id": "far", "transaction.timeout.ms": 20_000})
         producer.init_transactions(FLUSH_S)
         return producer
 
-    producer = begun()
+    producer = new_producer()
     for number in paced(rate):
         try:
             producer.begin_transaction()
@@ -59,11 +60,11 @@ def write_in_transactions(bootstrap: str, rate: int) -> None:
             end = producer.commit_transaction if number % 4 else producer.abort_transaction
             end(FLUSH_S)
         except KafkaException:
-            producer = begun()
+            producer = new_producer()
 
 
 def read_again_and_again(bootstrap: str) -> None:
-    """From the start to the end, as it is then."""
+    """Read repeatedly from the start to the current end."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     parts = [TopicPartition(LATEST, number, 0) for number in range(PARTITIONS)]
@@ -105,24 +106,27 @@ def _reading(bootstrap: str, **more: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("what", choices=("compaction", "follower-reads"))
-    asked.add_argument("--rate", type=int, default=40, help="records a second")
-    asked.add_argument("--seconds", type=float, help="end by yourself")
-    told = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("compaction", "follower-reads"))
+    parser.add_argument("--rate", type=int, default=40, help="records a second")
+    parser.add_argument("--seconds", type=float, help="stop after so many seconds")
+    arguments = parser.parse_args()
     bootstrap = os.environ["BOOTSTRAP"]
     work: list[tuple[Callable[..., None], tuple[Any, ...]]]
-    if told.what == "compaction":
+    if arguments.what == "compaction":
         topic = LATEST
         make_topics(bootstrap, topic, **COMPACTED)
-        work = [(write_keys, (bootstrap, told.rate)), *[(read_again_and_again, (bootstrap,))] * 2]
+        work = [(write_keys, (bootstrap, arguments.rate)), *[(read_again_and_again, (bootstrap,))] * 2]
     else:
         topic = FAR
         make_topics(bootstrap, topic)
         work = [(read_near, (bootstrap, rack, isolation)) for rack, isolation in READERS.items()]
-        work += [(write_plainly, (bootstrap, told.rate)), (write_in_transactions, (bootstrap, max(1, told.rate // 10)))]
-    work_together(work, told.seconds)
-    print(f"read to the end: {read_all(bootstrap, topic):,} records", flush=True)
+        work += [
+            (write_plainly, (bootstrap, arguments.rate)),
+            (write_in_transactions, (bootstrap, max(1, arguments.rate // 10))),
+        ]
+    work_together(work, arguments.seconds)
+    print(f"Read to the end: {read_all(bootstrap, topic):,} records", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Clients to be recorded: confluent-kafka and kafka-python, each with a topic that it writes, and reads in a group.
+"""Example clients to record: confluent-kafka and kafka-python, each with its own topic and group.
 
-They connect to $BOOTSTRAP. SIGTERM, or --seconds, ends the writing; then the topics are read from their start.
+The clients connect to $BOOTSTRAP. SIGTERM or --seconds ends writing; then the topics are read from their start.
 
     highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
 """
@@ -27,14 +27,14 @@ quiet.propagate = False
 
 
 def paced(rate: int) -> Iterator[int]:
-    """Numbers from 0 on, so many a second, until it is time to stop."""
+    """Yield numbers from 0 on at `rate` a second until `stop` is set."""
     started, number = time.monotonic(), 0
     while not stop.is_set():
         due = int((time.monotonic() - started) * rate)
         for _ in range(min(due - number, rate)):
             yield number
             number += 1
-        number = max(number, due - rate)  # what a slow cluster held up by more than a second is left out
+        number = max(number, due - rate)  # skip what a slow cluster delayed by more than a second
         stop.wait(0.02)
 
 
@@ -44,10 +44,10 @@ def make_topics(bootstrap: str, *topics: str, **settings: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"min.insync.replicas": "2"} | {name.replace("_", "."): value for name, value in settings.items()}
-    asked = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in topics])
-    for answer in asked.values():
+    futures = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in topics])
+    for future in futures.values():
         try:
-            answer.result(60)
+            future.result(60)
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise
@@ -63,7 +63,7 @@ def write_with_confluent(bootstrap: str, rate: int) -> None:
     for number in paced(rate):
         try:
             producer.produce(ORDERS, b"order %d" % number, partition=number % PARTITIONS)
-        except BufferError:  # its queue is full
+        except BufferError:  # the send queue is full
             producer.poll(0.1)
         except KafkaException:  # a fatal error ends an idempotent producer
             producer = Producer(settings, logger=quiet)
@@ -85,7 +85,7 @@ def write_with_kafka_python(bootstrap: str, rate: int) -> None:
         except KafkaError:
             producer.close(timeout=1)
             producer = make()
-    with contextlib.suppress(KafkaError):  # what it could not send by then is of unknown outcome
+    with contextlib.suppress(KafkaError):  # records not sent by then have an unknown outcome
         producer.flush(FLUSH_S)
         producer.close(timeout=1)
 
@@ -124,7 +124,7 @@ def read_with_kafka_python(bootstrap: str) -> None:
 
 
 def read_all(bootstrap: str, *topics: str) -> int:
-    """From the start to where the topics end now: what is lost shows here."""
+    """Read the topics from start to end, so that the recording shows lost records."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "last", "enable.auto.commit": False})
@@ -134,16 +134,16 @@ def read_all(bootstrap: str, *topics: str) -> int:
     until, read = time.monotonic() + READ_S, 0
     while any(here.offset < end for here, end in zip(consumer.position(parts), ends, strict=True) if end):
         if time.monotonic() > until:
-            sys.exit("the topics could not be read to their ends")
+            sys.exit("The topics could not be read to their ends in time.")
         read += len(consumer.consume(5_000, 0.5))
     consumer.close()
     return read
 
 
 def work_together(work: list[tuple[Callable[..., None], tuple[Any, ...]]], seconds: float | None) -> None:
-    """Until SIGTERM, or for so many seconds."""
+    """Run functions in threads until SIGTERM, or for `seconds`."""
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    threads = [threading.Thread(target=each, args=args, daemon=True) for each, args in work]
+    threads = [threading.Thread(target=function, args=args, daemon=True) for function, args in work]
     for thread in threads:
         thread.start()
     stop.wait(seconds)
@@ -153,22 +153,24 @@ def work_together(work: list[tuple[Callable[..., None], tuple[Any, ...]]], secon
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--orders", type=int, default=100, help="a second, by confluent-kafka")
-    asked.add_argument("--invoices", type=int, default=100, help="a second, by kafka-python")
-    asked.add_argument("--seconds", type=float, help="end by yourself")
-    asked.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of confluent's group")
-    told = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--orders", type=int, default=100, help="records a second, by confluent-kafka")
+    parser.add_argument("--invoices", type=int, default=100, help="records a second, by kafka-python")
+    parser.add_argument("--seconds", type=float, help="stop after so many seconds")
+    parser.add_argument(
+        "--protocol", choices=("classic", "consumer"), default="classic", help="group protocol of confluent-kafka"
+    )
+    arguments = parser.parse_args()
     bootstrap = os.environ["BOOTSTRAP"]
     make_topics(bootstrap, ORDERS, INVOICES)
     work: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-        (write_with_confluent, (bootstrap, told.orders)),
-        (write_with_kafka_python, (bootstrap, told.invoices)),
-        (read_with_confluent, (bootstrap, told.protocol)),
+        (write_with_confluent, (bootstrap, arguments.orders)),
+        (write_with_kafka_python, (bootstrap, arguments.invoices)),
+        (read_with_confluent, (bootstrap, arguments.protocol)),
         (read_with_kafka_python, (bootstrap,)),
     ]
-    work_together(work, told.seconds)
-    print(f"read to the end: {read_all(bootstrap, ORDERS, INVOICES):,} records", flush=True)
+    work_together(work, arguments.seconds)
+    print(f"Read to the end: {read_all(bootstrap, ORDERS, INVOICES):,} records", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from highwater.fuzz.chaos.draw import draw_schedule, draw_settings
 from highwater.fuzz.chaos.launch import open_field
 from highwater.fuzz.chaos.races import draw_races, race_settings
 from highwater.fuzz.chaos.settings import load_of
-from highwater.fuzz.chaos.workload.run import Guests, Workload
+from highwater.fuzz.chaos.workload.run import UserClients, Workload
 from highwater.fuzz.chaos.workload.topic import Load, consumer_names
 from highwater.fuzz.schedule import Option, Schedule, check, write_schedule
 
@@ -49,10 +49,10 @@ def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
     packets: bool = False, races: bool = False, trace: Path | None = None,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
-    guests: Callable[[str], AbstractContextManager[Guests | None]] = lambda bootstrap: nullcontext(),
+    user_clients: Callable[[str], AbstractContextManager[UserClients | None]] = lambda bootstrap: nullcontext(),
 ) -> Path:  # fmt: skip
     """Run `schedule`, or one drawn from `seed`, and return the path of the history. `races`: one of a search.
-    `guests` are somebody's own clients, who come when the cluster is up.
+    `user_clients` starts the clients of the user once the cluster is up.
 
     UsageError for faults and nodes that the target does not have, before it is started where that is known.
     """
@@ -75,9 +75,9 @@ def chaos(
         check(schedule, [*field.nodes, *consumer_names(load)], where=target)
         refuse_unsupported(schedule, field, target)
         write_schedule(folder / SCHEDULE, schedule)
-        with guests(field.bootstrap) as invited:
+        with user_clients(field.bootstrap) as running_clients:
             workload = Workload(
-                field.bootstrap, field.addresses, field.faults, load, field.revive, target, say, invited
+                field.bootstrap, field.addresses, field.faults, load, field.revive, target, say, running_clients
             )  # fmt: skip
             say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
             return workload.run(folder, schedule, stop)

@@ -18,7 +18,7 @@ from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load as Members
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.search import run_seed
-from highwater.soak.mutated_traces import RUNS, judge, run_of, spoilt, traced
+from highwater.soak.mutated_traces import RUNS, mutated_trace, run_of, traced, validate_steps
 from highwater.spec.formats.trace import read_trace, renumber
 from highwater.spec.trace import validate_trace
 
@@ -43,7 +43,7 @@ PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 # The others are shown by what processes did.
 @pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover"])
 def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str) -> None:
-    found = judge(tmp_path, model, run_of(model))
+    found = validate_steps(tmp_path, model, run_of(model))
     assert found.verdict is Verdict.VALID, (found.line, found.reason)
     assert found.steps >= 20
 
@@ -52,7 +52,7 @@ def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str
 def test_without_a_guard_the_trace_is_refused(
     tmp_path: Path, model: str, guard: str, entity: str, refused: str
 ) -> None:
-    found = judge(tmp_path, model, list(traced(guard, entity, off=True)))
+    found = validate_steps(tmp_path, model, list(traced(guard, entity, off=True)))
     assert found.verdict is Verdict.INVALID
     assert f" {refused}" in found.reason
 
@@ -61,8 +61,8 @@ def test_without_a_guard_the_trace_is_refused(
 @pytest.mark.parametrize("model", RUNS)
 def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed(tmp_path: Path, model: str, how: str) -> None:
     for seed in range(DRAWS):
-        steps, words = spoilt(model, how, seed)
-        found = judge(tmp_path, model, steps)
+        steps, words = mutated_trace(model, how, seed)
+        found = validate_steps(tmp_path, model, steps)
         assert (found.verdict, found.model) == (Verdict.INVALID, "seq"), words
         assert found.line is not None
         assert str(found.line) in words.partition(", ")[0]
@@ -70,8 +70,8 @@ def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed(tmp_path: Path, m
 
 @pytest.mark.parametrize(("model", "how", "seed"), [("isr_commit", "changed", 0), ("eager_rebalance", "changed", 0)])
 def test_a_spoilt_line_is_noticed_by_the_model(tmp_path: Path, model: str, how: str, seed: int) -> None:
-    steps, words = spoilt(model, how, seed)
-    found = judge(tmp_path, model, renumber(steps))
+    steps, words = mutated_trace(model, how, seed)
+    found = validate_steps(tmp_path, model, renumber(steps))
     assert (found.verdict, found.model) == (Verdict.INVALID, model), words
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: every figure of the README, measured here. Compare figures of one machine and one run only."""
+"""Measure every figure of the README (`make bench`). Compare figures of one machine and one run only."""
 
 import resource
 import subprocess
@@ -53,7 +53,7 @@ def codec() -> str:
 
 
 def kernel() -> str:
-    """Two million healthy sends and reads in one partition."""
+    """Check two million correct sends and reads in one partition."""
     half = OPERATIONS // 2
     rows = np.arange(OPERATIONS)
     send = rows % 2 == 0
@@ -67,7 +67,7 @@ def kernel() -> str:
         record_count=np.where(send, 0, 1), record_offset=np.arange(half), record_value=np.arange(half),
     )  # fmt: skip
     assert int(operations.returned.max()) < NEVER
-    started = time.process_time()  # one core, whatever else runs
+    started = time.process_time()  # CPU time, independent of other load
     found = check(operations, Promise())
     seconds = time.process_time() - started
     assert not found
@@ -75,7 +75,7 @@ def kernel() -> str:
 
 
 def edn() -> str:
-    """A Jepsen history of Kafka's workload, to events."""
+    """Convert a Jepsen history of the Kafka workload to events."""
     from highwater.reports.execution.reading import garbage_collection_paused
     from highwater.reports.importers.formats import open_history
     from highwater.reports.importers.tests.jepsen_runs import healthy, lines
@@ -97,18 +97,18 @@ def edn() -> str:
 
 
 def auditor() -> str:
-    """A made-up history of a million operations: transactions, groups, eight partitions; every rule, one core."""
+    """Audit a generated history of a million operations in memory: every rule, one core."""
     from highwater.reports.audit import audit_history
     from highwater.reports.ingest.events import Ingest
-    from highwater.reports.synth.healthy import CONFIG, play
+    from highwater.reports.synth.healthy import CONFIG, generate_history
 
     reading, promise = Ingest(), Promise.of(CONFIG)
-    play(1, AUDITED, reading.take)
+    generate_history(1, AUDITED, reading.take)
     history = reading.ingested(CONFIG)
     started = time.process_time()
-    found = [(key, each) for key, ops in history.partitions.items() for each in check(ops, promise)]
+    found = [(key, findings) for key, ops in history.partitions.items() for findings in check(ops, promise)]
     by_partition = time.process_time() - started
-    assert {each.rule for _, each in found} <= CANDIDATES
+    assert {findings.rule for _, findings in found} <= CANDIDATES
     started = time.process_time()
     result = audit_history(history, "bench")
     seconds = time.process_time() - started
@@ -120,7 +120,7 @@ def auditor() -> str:
 
 
 def ndjson() -> str:
-    """A made-up history as NDJSON: read into columns, and audited by the command line, start and all 38 rules."""
+    """Read a generated history from NDJSON, and audit it from the command line with all 38 rules."""
     from highwater.reports.execution.reading import ingest
     from highwater.reports.synth.write import synth
 
@@ -141,7 +141,7 @@ def ndjson() -> str:
 
 
 def simulator() -> str:
-    """Three brokers, three producers, three members, about 100 appends a second, and every invariant."""
+    """Simulate three brokers, producers and members, about 100 appends a second, with all invariants."""
     from highwater.fuzz.schedule import Schedule
     from highwater.fuzz.simulator.cluster import Load, Settings
     from highwater.fuzz.simulator.search import sweep_parallel
@@ -158,7 +158,7 @@ def simulator() -> str:
 
 
 def broker(brokers: int, acks: str) -> str:
-    """confluent-kafka with its default batching, records of 100 bytes, one partition."""
+    """Produce with confluent-kafka and its default batching: records of 100 bytes, one partition."""
     from confluent_kafka import Producer
 
     from highwater.conformance.targets.reference import ReferenceCluster
@@ -192,7 +192,7 @@ def _resident_mb(pid: int) -> float:
 
 
 def recovery() -> str:
-    """Open a log after an unclean stop: once with all of it behind the recovery point, once with nothing."""
+    """Recover a log after an unclean stop: once entirely, once with everything flushed."""
     from highwater.reference.drivers.files import Disk
     from highwater.reference.storage.log import Log, LogConfig
     from highwater.reference.wire.records import batch_headers, build_batch
@@ -212,7 +212,7 @@ def recovery() -> str:
             again = Log(disk, "t-0", config, recovery_point=recovery_point, clean=False)
             seconds.append(time.perf_counter() - started)
             assert again.log_end_offset == log.log_end_offset
-        size = sum(each.stat().st_size for each in Path(folder).rglob("*.log"))
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*.log"))
         disk.close()
     whole, trusted = seconds
     return (
@@ -222,56 +222,56 @@ def recovery() -> str:
 
 
 def against_kafka() -> str:
-    """Throughput, latency, failover, rebalance and memory beside Apache Kafka's, in the same run."""
+    """Compare throughput, latency, failover, rebalance and memory with Apache Kafka in one run."""
     from highwater.bench.brokers import table
 
     return "\n" + table()
 
 
 def fuzz() -> str:
-    """The wire fuzzer against kfake with all oracles on: what kills it is learned first, then each rate is taken."""
+    """Fuzz kfake with all oracles: learn first which inputs crash it, then measure each rate."""
     from highwater.conformance.targets import open_target
     from highwater.fuzz.wire.session import Bounds, Session
     from highwater.fuzz.wire.target import FuzzTarget
 
     with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
         fuzz_target = FuzzTarget(target.bootstrap.split(",")[0], target, "kfake")
-        told: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for seconds, sound_share in ((FUZZ_LEARNING_S, 0.0), (FUZZ_S, 0.0), (FUZZ_S, 1.0)):
             bounds = Bounds(seconds, shrink_s=0, deadline_s=1.0, sound_share=sound_share)
-            told.append(Session(fuzz_target, Path(folder), 1, bounds, resume=bool(told)).run())
+            results.append(Session(fuzz_target, Path(folder), 1, bounds, resume=bool(results)).run())
             fuzz_target.restart()
-        _, mutated, structured = told
+        _, mutated, structured = results
     sequences = mutated["sequences"] + structured["sequences"]
-    played_s = sum(each["sequences"] / (each["sequences_per_second"] or 1) for each in (mutated, structured))
+    sequence_s = sum(rates["sequences"] / (rates["sequences_per_second"] or 1) for rates in (mutated, structured))
     return (
         f"{mutated['frames_per_second']:,.0f} mutated frames/s, {structured['cases_per_second']:,.0f} structured "
-        f"cases/s, {sequences / (played_s or 1):,.0f} sequences/s on kfake; {structured['memory_peak_mb']} MB"
+        f"cases/s, {sequences / (sequence_s or 1):,.0f} sequences/s on kfake; {structured['memory_peak_mb']} MB"
     )
 
 
 def audit_by_size() -> str:
-    """The auditor from Parquet, at a million, ten and thirty million operations."""
+    """Audit Parquet datasets of one, ten and thirty million operations."""
     from highwater.bench.auditor import by_size
 
     return "\n" + by_size()
 
 
 def audit_beside_porcupine() -> str:
-    """The auditor and Porcupine on the same histories."""
+    """Compare the auditor and Porcupine on the same histories."""
     from highwater.bench.auditor import beside_porcupine
 
     return "\n" + beside_porcupine()
 
 
 def trace() -> str:
-    """A thousand lines of a storm, for each model those that it reads, held to it."""
+    """Validate a thousand trace lines of steered runs against each model."""
     from highwater.errors import Verdict
     from highwater.fuzz.simulator.steered import steps_for
     from highwater.spec.formats.trace import write_trace
     from highwater.spec.trace import read_layouts, validate_trace
 
-    told = []
+    lines = []
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
         for model in read_layouts():
             path = Path(folder) / "trace.ndjson"
@@ -281,12 +281,12 @@ def trace() -> str:
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             assert (found.verdict, found.steps) == (Verdict.VALID, TRACED_STEPS), (model, found.steps, found.reason)
             busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            told.append(f"{model} {found.seconds:.1f} s ({busy:.1f} s of processor time)")
-    return f"{TRACED_STEPS:,} lines: {'; '.join(told)}"
+            lines.append(f"{model} {found.seconds:.1f} s ({busy:.1f} s of processor time)")
+    return f"{TRACED_STEPS:,} lines: {'; '.join(lines)}"
 
 
 def second_start() -> str:
-    """How long the command line takes to say something."""
+    """Measure the start of the command line."""
     started = time.perf_counter()
     subprocess.run([sys.executable, "-m", "highwater", "--help"], capture_output=True, check=True)
     return f"{time.perf_counter() - started:.2f} s to start the command line"
@@ -314,13 +314,13 @@ BENCHES: dict[str, Callable[[], str]] = {
 def main() -> None:
     unknown = [name for name in sys.argv[1:] if name not in BENCHES]
     if unknown:
-        sys.exit(f"highwater: no figure {', '.join(unknown)}; there are {', '.join(BENCHES)}")
+        sys.exit(f"highwater: there is no figure {', '.join(unknown)}; choose from {', '.join(BENCHES)}")
     for name in sys.argv[1:] or BENCHES:
         try:
-            told = BENCHES[name]()
-        except UsageError as error:  # a tool that is not here
-            told = f"unsupported: {error}"
-        print(f"{name:12} {told}", flush=True)
+            figure = BENCHES[name]()
+        except UsageError as error:  # a required tool is not installed
+            figure = f"unsupported: {error}"
+        print(f"{name:12} {figure}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The auditor's figures: rates and memory by size, and Porcupine on the same histories.
+"""Measure the auditor: rates and memory by size, and Porcupine on the same histories.
 
-Every measurement is a process of its own: `python -m highwater.bench.auditor WHAT FOLDER` prints what it took.
+Every measurement runs in its own process: `python -m highwater.bench.auditor WHAT FOLDER` prints its cost.
 """
 
 import json
@@ -25,8 +25,8 @@ PARTITIONS: Final = (1, 16)
 CLIENTS: Final = 8
 LIMIT_S: Final = 60
 MEMORY_BYTES: Final = 6 << 30
-"""Porcupine's limit: a million operations in one partition took all of 8 GB and more."""
-LOOK_S: Final = 0.5
+"""Memory limit of Porcupine, which needs over 8 GB for a million operations in one partition."""
+SAMPLE_S: Final = 0.5
 SPARK_SIZE: Final = 10_000_000
 READERS: Final = 4
 BLOCK: Final = 500_000
@@ -37,7 +37,7 @@ MEASURED: Final = {"partitions": "per-partition rules", "audit": "all 38 rules",
 
 
 def measure(what: str, folder: Path) -> dict[str, Any]:
-    """The verdict, and after how many seconds."""
+    """Return the verdict and the seconds it took."""
     from highwater.reports.audit import audit
     from highwater.reports.dataset.reader import Partitions
     from highwater.reports.execution.engines import Pool, engine_for
@@ -48,7 +48,7 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
     started = time.perf_counter()
     if what == "partitions":
         partitions = Partitions(folder)
-        found = sum(len(each) for _, each in Pool().map_dataset(partitions, Promise.of(CONFIG), FirstPass()))
+        found = sum(len(findings) for _, findings in Pool().map_dataset(partitions, Promise.of(CONFIG), FirstPass()))
         verdict = f"{found} candidates"
     else:
         verdict = str(audit(folder, engine=engine_for("spark" if what == "spark" else "local")).verdict)
@@ -56,31 +56,31 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
 
 
 def measured(what: str, folder: Path) -> dict[str, Any]:
-    """In a process of its own: with CPU seconds of it and all below it, and the most they held at once, in MB."""
+    """Measure in a new process; adds CPU seconds and peak memory (MB) of its process tree."""
     command = [sys.executable, "-m", "highwater.bench.auditor", what, str(folder)]
     most_kb, cpu_s = 0, dict[int, float]()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         while child.poll() is None:
-            family = _family(child.pid)
-            most_kb = max(most_kb, sum(_memory_kb(pid) for pid in family))
-            cpu_s |= {pid: max(cpu_s.get(pid, 0.0), _cpu_s(pid)) for pid in family}
-            time.sleep(LOOK_S)
+            process_ids = _process_tree(child.pid)
+            most_kb = max(most_kb, sum(_memory_kb(pid) for pid in process_ids))
+            cpu_s |= {pid: max(cpu_s.get(pid, 0.0), _cpu_s(pid)) for pid in process_ids}
+            time.sleep(SAMPLE_S)
         assert child.stdout is not None
-        told: dict[str, Any] = json.loads(child.stdout.read())
-    return told | {"cpu_s": sum(cpu_s.values()), "memory_mb": most_kb / 1e3}
+        result: dict[str, Any] = json.loads(child.stdout.read())
+    return result | {"cpu_s": sum(cpu_s.values()), "memory_mb": most_kb / 1e3}
 
 
-def _family(pid: int) -> list[int]:
-    """A process and all below it, whichever of its threads began them."""
+def _process_tree(pid: int) -> list[int]:
+    """Return a process and its descendants."""
     try:
-        below = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:  # it ended meanwhile
+        below = [children_file.read_text().split() for children_file in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:  # the process has ended
         return []
-    return [pid, *(member for children in below for child in children for member in _family(int(child)))]
+    return [pid, *(member for children in below for child in children for member in _process_tree(int(child)))]
 
 
 def _memory_kb(pid: int) -> int:
-    """What several processes share is divided among them."""
+    """Return proportional memory (PSS), which divides shared pages among processes."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -100,7 +100,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def by_size(sizes: tuple[int, ...] = SIZES) -> str:
-    """From Parquet; the seconds include the start of Python, and of Spark where it runs."""
+    """Measure audits of Parquet datasets, including the start of Python and Spark."""
     from highwater.reports.synth.tiles import synth_tiles
 
     rows = ["| operations | | s | operations/s | CPU µs each | MB |", "|---|---|---|---|---|---|"]
@@ -120,17 +120,17 @@ def by_size(sizes: tuple[int, ...] = SIZES) -> str:
     return "\n".join(rows)
 
 
-def _row(count: int, words: str, told: dict[str, Any]) -> str:
+def _row(count: int, words: str, result: dict[str, Any]) -> str:
     return (
-        f"| {count:,} | {words} | {told['seconds']:.1f} | {count / told['seconds']:,.0f} "
-        f"| {told['cpu_s'] / count * 1e6:.2f} | {told['memory_mb']:,.0f} |"
+        f"| {count:,} | {words} | {result['seconds']:.1f} | {count / result['seconds']:,.0f} "
+        f"| {result['cpu_s'] / count * 1e6:.2f} | {result['memory_mb']:,.0f} |"
     )
 
 
 def followed_log(first: int, end: int) -> Operations:
-    """A producer and four readers of one partition, from one operation to another: every other one is a send.
+    """Return operations of a producer and four readers of one partition; every other one is a send.
 
-    After each send one reader fetches the last four records, so each reader is given every record once.
+    After each send one reader fetches the last four records, so each reader receives every record once.
     """
     rows = np.arange(first, end)
     send, offset = rows % 2 == 0, rows // 2
@@ -138,32 +138,32 @@ def followed_log(first: int, end: int) -> Operations:
     count = np.where(send, 0, offset - position + 1)
     unknown, zero = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
     place = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    told = np.repeat(position, count) + place
+    record_number = np.repeat(position, count) + place
     return Operations(
         invoked=2 * rows, returned=2 * rows + 1, process=np.where(send, 0, 1 + offset % READERS), run=zero,
         kind=np.where(send, Kind.SEND, Kind.READ).astype(np.int64), status=zero, offset=np.where(send, offset, unknown),
         value=np.where(send, offset, unknown), position=np.where(send, unknown, position),
         high_watermark=np.where(send, unknown, offset + 1), leader_epoch=zero, quiet=zero, record_count=count,
-        record_offset=told, record_value=told,
+        record_offset=record_number, record_value=record_number,
     )  # fmt: skip
 
 
 def skewed(folder: Path, operations: int) -> None:
-    """One partition has nine tenths of them, nine others the rest."""
+    """Write a dataset with nine tenths of the operations in one of ten partitions."""
     shares = {f"t-{number}": operations * (90 if number == 0 else 1) // 198 * 2 for number in range(10)}
     pieces = (
         {key: followed_log(first, min(first + BLOCK, share))}
         for key, share in shares.items()
         for first in range(0, share, BLOCK)
     )
-    kept(folder, pieces, sum(shares.values()))
+    write_dataset(folder, pieces, sum(shares.values()))
 
 
 # -- Porcupine ---------------------------------------------------------------------------------------
 
 
 def simple_log(operations: int) -> Operations:
-    """Appends and looks at the end by eight clients that overlap, of one partition, linearizable."""
+    """Return linearizable appends and ListOffsets of eight concurrent clients in one partition."""
     chance = np.random.default_rng(operations)
     place = np.arange(operations)
     append = chance.random(operations) < 0.5
@@ -188,17 +188,17 @@ def _lines(partition: int, ops: Operations) -> Ints:
 
 
 def _porcupine(program: Path, history: Path) -> str:
-    """Seconds to check, and memory, or why not."""
+    """Return seconds and memory of Porcupine, or the limit that it exceeded."""
 
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
     with history.open("rb") as lines:
         command = ["/usr/bin/env", sys.executable, "-c", CHILD, str(program), f"{LIMIT_S}s"]
-        told = subprocess.run(command, stdin=lines, capture_output=True, text=True, check=False, preexec_fn=bound)
-    if told.returncode:
+        output = subprocess.run(command, stdin=lines, capture_output=True, text=True, check=False, preexec_fn=bound)
+    if output.returncode:
         return f"out of {MEMORY_BYTES >> 30} GB"
-    verdict, seconds, memory_kb = told.stdout.split()
+    verdict, seconds, memory_kb = output.stdout.split()
     return f"{float(seconds):.2f} s, {int(memory_kb) / 1e3:,.0f} MB" if verdict == "Ok" else f"over {LIMIT_S} s"
 
 
@@ -211,7 +211,7 @@ sys.exit(done.returncode)
 
 
 def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
-    """The same appends and looks: Porcupine with its model of a log, ours with every rule, reading Parquet included."""
+    """Compare Porcupine, with its model of a log, to an audit by every rule that includes reading Parquet."""
     from highwater.artefacts import build
 
     program = build(Path(__file__).with_name("programs") / "porcupine", "go", "build", "-o", "porcupine", ".")
@@ -225,7 +225,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
                     for number, ops in enumerate(parts.values()):
                         np.savetxt(lines, _lines(number, ops), fmt="%d")
                 folder = Path(place) / f"{size}-{partitions}"
-                kept(folder, [parts], size // partitions * partitions)
+                write_dataset(folder, [parts], size // partitions * partitions)
                 ours = measured("audit", folder)
                 assert ours["verdict"] == "valid", ours
                 rows.append(
@@ -235,7 +235,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
     return "\n".join(rows)
 
 
-def kept(folder: Path, pieces: Iterable[dict[str, Operations]], count: int) -> None:
+def write_dataset(folder: Path, pieces: Iterable[dict[str, Operations]], count: int) -> None:
     from highwater.reports.dataset.schema import Manifest
     from highwater.reports.dataset.writer import Writer
     from highwater.reports.importers.quarantine import Quarantine

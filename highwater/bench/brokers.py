@@ -1,4 +1,4 @@
-"""The reference broker against Apache Kafka 4.3.1, in one run on one machine: the ratios are what counts.
+"""Compare the reference broker with Apache Kafka 4.3.1 in one run; only the ratios matter.
 
 The same client (librdkafka) with the same settings drives both; a row that Apache Kafka cannot fill, because Java or
 Maven is missing, shows a dash.
@@ -33,7 +33,7 @@ WAIT_S: Final = 120.0
 
 
 class Brokers(Protocol):
-    """A running cluster, ours or theirs."""
+    """A running cluster of either broker."""
 
     @property
     def addresses(self) -> Mapping[int, str]: ...
@@ -42,10 +42,10 @@ class Brokers(Protocol):
 
 
 @contextmanager
-def ours(brokers: int) -> Iterator[Brokers]:
+def reference_cluster(brokers: int) -> Iterator[Brokers]:
     from highwater.conformance.targets.reference import ReferenceCluster
 
-    # Apache Kafka leaves flushing to the operating system; so ours does here.
+    # Apache Kafka leaves flushing to the operating system; use the same setting here.
     settings: dict[str, object] = {
         "metadata_store_session_timeout_ms": SESSION_MS,
         "log_flush_interval_ms": NEVER_MS,
@@ -55,7 +55,7 @@ def ours(brokers: int) -> Iterator[Brokers]:
 
 
 @contextmanager
-def theirs(brokers: int) -> Iterator[Brokers]:
+def apache_cluster(brokers: int) -> Iterator[Brokers]:
     settings = {"broker.session.timeout.ms": SESSION_MS, "broker.heartbeat.interval.ms": SESSION_MS // 6}
     with apache_kafka(brokers, {**UNTUNED, **settings}, SERVER_FLAGS) as cluster:
         yield cluster
@@ -82,7 +82,7 @@ def await_that(step: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not step():
         if time.monotonic() > deadline:
-            raise TimeoutError("the brokers did not get there")
+            raise TimeoutError("the brokers did not reach the expected state")
         time.sleep(0.02)
 
 
@@ -90,7 +90,7 @@ def await_that(step: Callable[[], bool]) -> None:
 
 
 def produce(cluster: Brokers, topic: str, count: int, value: bytes, **settings: Any) -> float:
-    """Records a second, all acknowledged."""
+    """Return acknowledged records a second."""
     options = {"bootstrap.servers": bootstrap(cluster), "queue.buffering.max.messages": 2 * count, **settings}
     producer, failed = Producer(options), []
     started = time.perf_counter()
@@ -107,7 +107,7 @@ def consume(cluster: Brokers, topic: str, count: int) -> float:
     settings = {"bootstrap.servers": bootstrap(cluster), "group.id": f"read-{topic}", "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe([topic])
-    seen, started = len(consumer.consume(1, WAIT_S)), time.perf_counter()  # joining the group is another figure
+    seen, started = len(consumer.consume(1, WAIT_S)), time.perf_counter()  # exclude the time to join the group
     while seen < count:
         seen += len(consumer.consume(min(10_000, count - seen), 5))
     rate = count / (time.perf_counter() - started)
@@ -116,23 +116,23 @@ def consume(cluster: Brokers, topic: str, count: int) -> float:
 
 
 def latencies(cluster: Brokers, topic: str) -> list[float]:
-    """Milliseconds to the acknowledgement of all, one record at a time at a fixed rate."""
+    """Return milliseconds to acknowledgement with acks=all, sending one record at a time at a fixed rate."""
     producer = Producer({"bootstrap.servers": bootstrap(cluster), "acks": "all", "linger.ms": 0})
     found: list[float] = []
     begin = time.perf_counter()
     for number in range(RATE * RATE_S):
         while time.perf_counter() < begin + number / RATE:
-            producer.poll(0.001)  # not busy: the brokers need the core
+            producer.poll(0.001)  # wait instead of spinning: the brokers need the core
         sent = time.perf_counter()
         producer.produce(
             topic, bytes(RECORD_BYTES), on_delivery=lambda *_, sent=sent: found.append(time.perf_counter() - sent)
         )
     producer.flush(WAIT_S)
-    return [1e3 * each for each in found[RATE:]]  # the first second warms up
+    return [1e3 * seconds for seconds in found[RATE:]]  # the first second warms up
 
 
 def failover(cluster: Brokers) -> float:
-    """Seconds from SIGKILL of a leader (not the controller of Apache Kafka) until another leads."""
+    """Return seconds from SIGKILL of a leader, not the Apache Kafka controller, to a new leader."""
     admin = create(cluster, "failover", 12, 3)
     parts = admin.list_topics("failover", timeout=10).topics["failover"].partitions
     led = next(number for number, part in parts.items() if part.leader == 3)
@@ -148,7 +148,7 @@ def failover(cluster: Brokers) -> float:
 
 
 def rebalance(cluster: Brokers, members: int) -> float:
-    """Seconds until a member that joins a settled group, and all others, have their shares."""
+    """Return seconds until a new member and all others in a stable group have their assignments."""
     topic, partitions = f"group-{members}", 2 * members
     create(cluster, topic, partitions, 1)
     settings = {"bootstrap.servers": bootstrap(cluster), "group.id": topic, "session.timeout.ms": 45_000}
@@ -182,7 +182,7 @@ def rebalance(cluster: Brokers, members: int) -> float:
 
 
 def memory(cluster: Brokers) -> float:
-    """MB of one broker with a thousand empty partitions."""
+    """Return resident MB of one broker with a thousand empty partitions."""
     create(cluster, "many", PARTITIONS, 1)
     status = Path(f"/proc/{cluster.pid(1)}/status").read_text().splitlines()
     return int(next(row for row in status if row.startswith("VmRSS")).split()[1]) / 1024
@@ -200,7 +200,7 @@ class Row:
 
 def throughput(cluster: Brokers, brokers: int) -> Iterator[Row]:
     create(cluster, "warm", 1, brokers)
-    produce(cluster, "warm", 2 * RECORDS, bytes(RECORD_BYTES))  # a compiler needs to see some
+    produce(cluster, "warm", 2 * RECORDS, bytes(RECORD_BYTES))  # warm up the JIT compiler of Apache Kafka
     for acks, batch_bytes in (("1", 16_384), ("all", 16_384), ("all", 1_000_000)):
         topic = f"load-{acks}-{batch_bytes}"
         create(cluster, topic, 1, brokers)
@@ -226,12 +226,12 @@ def measure(start: Callable[[int], Any]) -> Iterator[Row]:
 
 
 def table() -> str:
-    """Ours, theirs, and how many times theirs ours is."""
-    mine = list(measure(ours))
+    """Return a table of both results and their ratio."""
+    mine = list(measure(reference_cluster))
     others: dict[str, float] = {}
     why = ""
     try:
-        others = {row.what: row.value for row in measure(theirs)}
+        others = {row.what: row.value for row in measure(apache_cluster)}
     except UsageError as missing:
         why = f"\n(no Apache Kafka here: {missing})"
     lines = [f"{'':52} {'reference':>12} {'Kafka 4.3.1':>12} {'ratio':>7}"]

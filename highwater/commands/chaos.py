@@ -1,4 +1,4 @@
-"""`highwater chaos`: faults on real processes, and what their history holds."""
+"""`highwater chaos`: inject faults into real processes and audit the history."""
 
 import shlex
 from collections.abc import Iterator
@@ -21,36 +21,37 @@ def chaos_command(
     target: Annotated[
         str, typer.Argument(help="reference[:N], apache-kafka[:VERSION][:N], FILE.toml, HOST:PORT, simulator[:N].")
     ],
-    schedule: Annotated[Path | None, typer.Option(help="Carry out this schedule; otherwise one is drawn.")] = None,
-    seconds: Annotated[float, typer.Option(min=10, help="How long a drawn schedule takes.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Draws the schedule, and what a schedule leaves to chance.")] = 1,
+    schedule: Annotated[Path | None, typer.Option(help="Run this schedule; without it, one is drawn.")] = None,
+    seconds: Annotated[float, typer.Option(min=10, help="Length of a drawn schedule in seconds.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed of the schedule and of its random choices.")] = 1,
     search: Annotated[
-        bool, typer.Option(help="One schedule of kills that race after the other, until a loss.")
+        bool, typer.Option(help="Draw one schedule of racing kills after another until records are lost.")
     ] = False,
-    runs: Annotated[int, typer.Option(min=1, help="How many schedules --search tries at most.")] = SEARCHED,
-    workload: Annotated[str, typer.Option(help="Which clients work on it.")] = ALL_WORKLOADS,
+    runs: Annotated[int, typer.Option(min=1, help="Limit on the schedules that --search tries.")] = SEARCHED,
+    workload: Annotated[str, typer.Option(help="Clients to run, separated by commas.")] = ALL_WORKLOADS,
     clients: Annotated[
-        str | None, typer.Option(help="A command that runs your own clients: they connect to $BOOTSTRAP, recorded.")
+        str | None,
+        typer.Option(help="Command that runs your own clients; they connect to $BOOTSTRAP and are recorded."),
     ] = None,
-    rate: Annotated[int, typer.Option(min=0, help="Records a second of each producer at most; 0: as many as go.")] = 0,
+    rate: Annotated[int, typer.Option(min=0, help="Limit on records a second of each producer; 0 means no limit.")] = 0,
     packets: Annotated[
-        bool, typer.Option("--packets", help="Cut and lose packets (nftables) instead of streams (proxy).")
+        bool, typer.Option("--packets", help="Cut and drop packets (nftables) instead of streams (proxy).")
     ] = False,
     trace: Annotated[
-        bool, typer.Option("--trace", help="The reference's nodes write their steps, for `highwater spec trace`.")
+        bool, typer.Option("--trace", help="Write the steps of reference nodes, for `highwater spec trace`.")
     ] = False,
     faults: Annotated[
-        bool, typer.Option("--faults", help="Start it, say which faults can be done to it, and why not others.")
+        bool, typer.Option("--faults", help="Start the target and list which faults it supports, and why not others.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Break a cluster of real processes while clients write and read, then audit what they saw.
+    """Break a cluster of real processes while clients write and read, then audit the history.
 
-    Processes are killed, stopped and bounced, links cut, slowed and broken, sessions ended, clients stalled; at the
-    end all of it is undone, and every partition is read from its start. Exit code 1 if a promise was broken.
+    Processes are killed, paused and restarted, links cut and delayed, sessions expired, clients stalled. At the end
+    all faults are undone, and every partition is read from its start. Exit code 1 if a promise was broken.
 
-    --clients runs a command of yours, beside our clients or (--workload none) instead of them. SIGTERM tells it that
-    all is healed: it reads what it wants to, and ends.
+    --clients runs your command beside the built-in clients, or instead of them with --workload none. SIGTERM signals
+    that all faults are over: the command may read the topics again, and must end.
 
     Examples: highwater chaos reference:3 --seconds 60 --seed 7
     · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
@@ -63,33 +64,35 @@ def chaos_command(
     from highwater.fuzz.schedule import read_schedule
 
     if schedule is not None and search:
-        raise UsageError("--search draws its schedules", where="--schedule", hint="leave one of the two out")
-    given = read_schedule(schedule) if schedule else None
+        raise UsageError(
+            "--search draws its own schedules", where="--schedule", hint="use either --search or --schedule"
+        )
+    given_schedule = read_schedule(schedule) if schedule else None
     if target.partition(":")[0] == "simulator":
-        raise typer.Exit(_side_by_side(target, given, json=json_))
+        raise typer.Exit(_side_by_side(target, given_schedule, json=json_))
     with _terminated_as_interrupted():
         if faults:
             _list_faults(target, json=json_)
             return
-        told: list[dict[str, Any]] = []
-        for each in range(seed, seed + (runs if search else 1)):
-            told.append(
+        results: list[dict[str, Any]] = []
+        for run_seed in range(seed, seed + (runs if search else 1)):
+            results.append(
                 _one(
-                    target, given, seconds, each, workload, rate, clients, packets=packets, races=search,
+                    target, given_schedule, seconds, run_seed, workload, rate, clients, packets=packets, races=search,
                     trace=trace, quiet=json_,
                 )
             )  # fmt: skip
-            if told[-1]["verdict"] is Verdict.INVALID:
+            if results[-1]["verdict"] is Verdict.INVALID:
                 break
     if json_:
-        found: Any = told[-1] if not search else {"verdict": told[-1]["verdict"], "runs": told}
+        found: Any = results[-1] if not search else {"verdict": results[-1]["verdict"], "runs": results}
         typer.echo(msgspec.json.encode(found).decode())
-    raise typer.Exit(EXIT_OF_VERDICT[told[-1]["verdict"]])
+    raise typer.Exit(EXIT_OF_VERDICT[results[-1]["verdict"]])
 
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM undoes everything, as Ctrl-C does; typer.Abort once it has."""
+    """Handle SIGTERM like Ctrl-C: undo all faults, then raise typer.Abort."""
     try:
         with interruptible():
             yield
@@ -101,7 +104,7 @@ def _one(
     target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, clients: str | None, *,
     packets: bool, races: bool, trace: bool, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run, audit, print; the object that `--json` prints."""
+    """Run a schedule, audit it and print the result; return the object for `--json`."""
     from rich.console import Console
 
     from highwater.errors import Verdict, worst
@@ -121,7 +124,7 @@ def _one(
             target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
             races=races, trace=traces if trace else None,
             say=lambda line: status.update(f"seed {seed}: {line}"),
-            guests=partial(_invited, clients, folder),
+            user_clients=partial(_recorded_clients, clients, folder),
         )  # fmt: skip
     again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
     results = []
@@ -134,7 +137,7 @@ def _one(
     loaded = [path] * ("send" in workload.split(",")) + [folder / FOLDER / path.name] * (clients is not None)
     if verdict is Verdict.VALID and not all(map(_was_acknowledged, loaded)):
         verdict = Verdict.UNKNOWN
-        typer.echo("undecided: nothing was acknowledged, so nothing could be lost", err=True)
+        typer.echo("Undecided: no send was acknowledged, so no acknowledged record could be lost.", err=True)
     page = report(folder)
     again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
@@ -152,17 +155,17 @@ def _one(
 
 
 @contextmanager
-def _invited(command: str | None, folder: Path, bootstrap: str) -> Iterator[Any]:
-    """Somebody's own clients, or nobody; a line when they end badly."""
+def _recorded_clients(command: str | None, folder: Path, bootstrap: str) -> Iterator[Any]:
+    """Run the clients of the user, if any; print a message if they fail."""
     if command is None:
         yield None
         return
-    from highwater.reports.recorder.clients import Guests
+    from highwater.reports.recorder.clients import UserClients
 
-    with Guests(command, bootstrap, folder) as guests:
-        yield guests
-    if guests.complaint:
-        typer.echo(guests.complaint, err=True)
+    with UserClients(command, bootstrap, folder) as user_clients:
+        yield user_clients
+    if user_clients.failure:
+        typer.echo(user_clients.failure, err=True)
 
 
 def _was_acknowledged(history: Path) -> bool:
@@ -173,7 +176,7 @@ def _was_acknowledged(history: Path) -> bool:
 
 
 def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:
-    """The schedule in virtual time on the reference, once for each truncation rule; the newest decides."""
+    """Simulate the schedule under each truncation rule; the verdict is that of the newest rule."""
     import msgspec
 
     from highwater.errors import UsageError
@@ -182,14 +185,14 @@ def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:
 
     brokers = target.partition(":")[2] or "3"
     if schedule is None or not (brokers.isdigit() and 1 <= int(brokers) <= 9):
-        hint = "try: highwater chaos simulator:2 --schedule FILE; highwater simulate draws schedules"
+        hint = "try: highwater chaos simulator:2 --schedule FILE; `highwater simulate` draws schedules"
         raise UsageError("the simulator takes a number of brokers and a schedule", where=target, hint=hint)
     found = {
         rule: simulate_schedule(schedule, int(brokers), rule).violation for rule in reversed(GUARDS_OFF_BY_TRUNCATION)
     }
     if json:
-        told = {rule: str(violation) if violation else None for rule, violation in found.items()}
-        typer.echo(msgspec.json.encode({"target": target, "rules": told}).decode())
+        violations = {rule: str(violation) if violation else None for rule, violation in found.items()}
+        typer.echo(msgspec.json.encode({"target": target, "rules": violations}).decode())
     else:
         for rule, violation in found.items():
             typer.echo(f"{rule:<15} {violation or 'nothing found'}")

@@ -1,7 +1,6 @@
-"""The main job, end to end: specification, simulation, trace, conformance, fuzzing, two fault tests, audit, one page.
+"""Run everything once: specification, simulation, trace, conformance, fuzzing, two fault tests.
 
-Every step writes its result into the run's folder before the next begins; an interruption keeps what there is and
-still makes the page of it.
+Each step writes its result into the run's folder before the next begins, so an interrupted run still gets a page.
 """
 
 import time
@@ -33,7 +32,7 @@ def _fault(at_ms: int, for_ms: int, kind: str, node: str) -> Fault:
     return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,))
 
 
-# A leader dies and comes back, then another is frozen long enough to be replaced: a zombie when it wakes.
+# A leader is killed and restarted; another is paused until it is replaced, and wakes as a zombie.
 KILLED_AND_PAUSED = Schedule(
     faults=(
         _fault(2_000, 2_500, "kill", f"leader({TOPIC},0)"),
@@ -41,7 +40,7 @@ KILLED_AND_PAUSED = Schedule(
     ),
     duration_ms=13_000,
 )
-# The leader is alone for a second, dies, and those who never heard of what it acknowledged elect one of theirs.
+# The leader loses its followers for a second and dies; they elect a leader without its latest records.
 ACKNOWLEDGED_ALONE = Schedule(
     faults=(
         _fault(2_000, 1_300, "pause", f"followers({TOPIC},0)"),
@@ -52,8 +51,8 @@ ACKNOWLEDGED_ALONE = Schedule(
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
-    """One fault test of the demo, and what its audit must say."""
+class FaultTest:
+    """One fault test of the demo, with the verdict expected from its audit."""
 
     folder: str
     title: str
@@ -64,8 +63,8 @@ class Half:
     expected: Verdict
 
 
-HALVES = (
-    Half(
+FAULT_TESTS = (
+    FaultTest(
         "1-all-guards-on",
         "All guards on",
         "Three brokers; one is killed, another paused, while clients write and read. Nothing is lost.",
@@ -74,11 +73,11 @@ HALVES = (
         2,
         Verdict.VALID,
     ),
-    Half(
+    FaultTest(
         "2-ack-after-commit-off",
         "AckAfterCommit off",
-        "The leader answers acks=all at its own append. Its followers are paused, it dies, they elect one of "
-        "themselves: what it had acknowledged alone is gone.",
+        "The leader acknowledges acks=all after its own append. Its followers are paused, it is killed, and they "
+        "elect a leader without the records that only the old leader had.",
         ("AckAfterCommit",),
         ACKNOWLEDGED_ALONE,
         1,
@@ -101,7 +100,10 @@ class Demo:
             ("trace", self.validate_trace),
             ("conformance", self.conform),
             ("fuzzing", self.fuzz),
-            *((half.title, lambda half=half: self.break_cluster(half)) for half in HALVES),
+            *(
+                (fault_test.title, lambda fault_test=fault_test: self.break_cluster(fault_test))
+                for fault_test in FAULT_TESTS
+            ),
         ]
         interrupted = False
         for number, (name, step) in enumerate(steps, 1):
@@ -131,16 +133,16 @@ class Demo:
         from highwater.spec.check import check
         from highwater.spec.command_line import summary
 
-        with self.console.status("TLC: the rules as they are, then without them"):
+        with self.console.status("TLC: checking the model with all guards, then without some"):
             results = check(models=[MODEL], guards=list(HEADLINE_GUARDS))
-        told = summary(results)
+        result = summary(results)
         as_expected = all(result.verdict is Verdict.VALID for result in results)
         mutant = next(result for result in results if result.guard == HEADLINE_GUARDS[0])
-        write_json(self.folder / "spec.json", {**told, "as_expected": as_expected, "story": mutant.counterexample()})
-        self._expect(as_expected, "the specification is not as expected")
-        states = sum(row["states"] or 0 for row in told["models"])
+        write_json(self.folder / "spec.json", {**result, "as_expected": as_expected, "story": mutant.counterexample()})
+        self._expect(as_expected, "the specification did not give the expected results")
+        states = sum(row["states"] or 0 for row in result["models"])
         broken = ", ".join(
-            f"{row['guard']} off breaks {row['property']} in {row['length']} steps" for row in told["guards"]
+            f"{row['guard']} off breaks {row['property']} in {row['length']} steps" for row in result["guards"]
         )
         return f"{states:,} states, the rule of KIP-320 holds; {broken}"
 
@@ -157,7 +159,7 @@ class Demo:
         )
 
     def validate_trace(self) -> str:
-        """A run of the simulator is a behaviour of the spec; the same run with one line dropped is not."""
+        """Check that the spec accepts a simulator trace, and rejects it with one line dropped."""
         from highwater.fuzz.simulator.search import run_seed
         from highwater.spec.formats.trace import renumber, write_trace
         from highwater.spec.trace import validate_trace
@@ -167,35 +169,35 @@ class Demo:
         write_trace(whole, steps)
         dropped = next(n for n, step in enumerate(steps) if step.action == "LeaderWrite" and n > len(steps) // 2)
         write_trace(cut, renumber(step for n, step in enumerate(steps) if n != dropped))
-        with self.console.status("TLC: is this run a behaviour of the spec?"):
-            accepted, refused = (validate_trace(each, "hw_truncation") for each in (whole, cut))
+        with self.console.status("TLC: validating the traces"):
+            accepted, refused = (validate_trace(trace_path, "hw_truncation") for trace_path in (whole, cut))
         words = {Verdict.VALID: "accepted", Verdict.INVALID: "refused", Verdict.UNKNOWN: "unknown"}
-        at = next((each.line for each in refused.entities if each.line is not None), None)
-        told = {
+        at = next((entity.line for entity in refused.entities if entity.line is not None), None)
+        result = {
             "steps": len(steps),
             "verdict": words[accepted.verdict],
             "dropped_verdict": words[refused.verdict],
             "dropped_at": at,
         }
-        write_json(self.folder / "trace.json", told)
+        write_json(self.folder / "trace.json", result)
         self._expect(accepted.verdict is Verdict.VALID, "the spec refuses a trace of the simulator")
         self._expect(refused.verdict is Verdict.INVALID, "the spec accepts a trace with a line dropped")
-        whole_run, cut_run = told["verdict"], told["dropped_verdict"]
+        whole_run, cut_run = result["verdict"], result["dropped_verdict"]
         return f"{len(steps):,} steps {whole_run}; with line {dropped + 1} dropped {cut_run} at line {at}"
 
     def conform(self) -> str:
         from highwater.conformance.runner import Options, run_suite
 
-        with self.console.status("raw frames, clause by clause") as status:
+        with self.console.status("conformance cases") as status:
             done: list[str] = []
 
             def on_progress(target: str, result: Any) -> None:
                 done.append(target)
-                status.update(f"raw frames, clause by clause: {len(done)} cases")
+                status.update(f"conformance cases: {len(done)} done")
 
-            told = run_suite(["reference:3"], Options(no_slow=True), on_progress)
-        write_json(self.folder / "conform.json", told)
-        verdicts = told["targets"][0]["verdicts"]
+            result = run_suite(["reference:3"], Options(no_slow=True), on_progress)
+        write_json(self.folder / "conform.json", result)
+        verdicts = result["targets"][0]["verdicts"]
         self._expect(not verdicts.get("fail") and not verdicts.get("error"), "the reference broker breaks a clause")
         return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if count)
 
@@ -204,27 +206,33 @@ class Demo:
 
         folder = self.folder / "fuzz"
         folder.mkdir()
-        told = run_fuzz("reference", FUZZ_SECONDS, 1, folder)
-        write_json(self.folder / "fuzz.json", told)
-        self._expect(not told["findings"], "the fuzzer found something")
-        return f"{told['cases']:,} cases, {len(told['findings'])} findings"
+        result = run_fuzz("reference", FUZZ_SECONDS, 1, folder)
+        write_json(self.folder / "fuzz.json", result)
+        self._expect(not result["findings"], "the fuzzer has findings")
+        return f"{result['cases']:,} cases, {len(result['findings'])} findings"
 
-    def break_cluster(self, half: Half) -> str:
+    def break_cluster(self, fault_test: FaultTest) -> str:
         from highwater.conformance.targets.reference import ReferenceCluster
         from highwater.fuzz.chaos.workload.run import run_workload
         from highwater.fuzz.chaos.workload.topic import Load
 
-        folder = self.folder / half.folder
+        folder = self.folder / fault_test.folder
         folder.mkdir()
-        write_json(folder / "about.json", {"title": half.title, "story": half.story, "guards_off": half.guards_off})
-        write_schedule(folder / "schedule.json", half.schedule)
-        with ReferenceCluster(3, guards_off=half.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
-            load = Load(partitions=half.partitions)
+        write_json(
+            folder / "about.json",
+            {"title": fault_test.title, "story": fault_test.story, "guards_off": fault_test.guards_off},
+        )
+        write_schedule(folder / "schedule.json", fault_test.schedule)
+        with ReferenceCluster(3, guards_off=fault_test.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
+            load = Load(partitions=fault_test.partitions)
             with self.console.status("clients write and read while brokers fail") as status:
-                run_workload(cluster, cluster.bootstrap, folder, half.schedule, load, say=status.update)
+                run_workload(cluster, cluster.bootstrap, folder, fault_test.schedule, load, say=status.update)
         result = audit(folder / "history.ndjson")
         write_verdict(folder, result)
-        self._expect(result.verdict is half.expected, f"{half.title}: {result.verdict}, expected {half.expected}")
+        self._expect(
+            result.verdict is fault_test.expected,
+            f"{fault_test.title}: {result.verdict}, expected {fault_test.expected}",
+        )
         return self._findings(result)
 
     def _findings(self, result: AuditResult) -> str:
@@ -238,9 +246,9 @@ class Demo:
         page = report(self.folder)
         for surprise in self.surprises:
             self.console.print(f"[red]not as expected:[/red] {surprise}")
-        self.console.print(f"\nThe page: [bold]{page}[/bold]\n\nTry next:")
+        self.console.print(f"\nPage: [bold]{page}[/bold]\n\nTry next:")
         for command in (
-            f"highwater audit {self.folder / HALVES[1].folder}",
+            f"highwater audit {self.folder / FAULT_TESTS[1].folder}",
             "highwater simulate --seeds 0:40 --guard-off AckAfterCommit",
             "highwater conform localhost:9092",
         ):
@@ -248,15 +256,15 @@ class Demo:
 
 
 def demo(root: Path | None = None) -> ExitCode:
-    """Run it; the folder is `results/<UTC time>-demo`."""
+    """Run the demo in the folder `results/<UTC time>-demo`."""
     folder = new_folder("demo", **({"root": root} if root else {}))  # type: ignore[arg-type]
     return Demo(folder, Console(highlight=False)).run()
 
 
 def demo_command() -> None:
-    """The main job, end to end, on a cluster of its own: specification, simulation, trace, conformance, fuzzing,
+    """Run the whole demo on its own cluster: specification, simulation, trace, conformance, fuzzing,
     a healthy cluster under faults, a broken one, their audits, and one page.
 
-    About three minutes on two cores. Exit code 0 if everything came out as it should, the broken half included.
+    About three minutes on two cores. Exit code 0 if every result is as expected, including that of the broken cluster.
     """
     raise typer.Exit(demo())

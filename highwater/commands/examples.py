@@ -10,7 +10,7 @@ import typer
 from highwater.errors import UsageError
 
 SOURCES: Final = {"histories": "highwater.examples", "clients": "highwater.examples", "schedules": "highwater.fuzz"}
-"""Each folder of examples, and the package below whose folder it lies."""
+"""Each folder of examples, and the package that contains it."""
 
 
 def source(name: str) -> Path:

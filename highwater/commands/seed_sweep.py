@@ -1,8 +1,8 @@
-"""Seeds of the simulator in bulk: one Parquet row a seed, here or as a Spark job, and only those that are missing.
+"""Run simulator seeds in bulk, here or as a Spark job: one Parquet row a seed, only missing ones.
 
-`highwater simulate --seeds 0:1000000 --master spark://... --out DIR` comes here. The driver hands out chunks of seeds
-and writes each chunk when it is back, so that a sweep that was stopped goes on where it stood. A row depends on its
-seed and on the settings alone, which `highwater/soak/seed_recheck.py` checks.
+Used by `highwater simulate --seeds 0:1000000 --master spark://... --out DIR`. The driver distributes chunks of seeds
+and writes each finished chunk, so that an interrupted sweep can be resumed. A row depends only on its seed and the
+settings, which `highwater/soak/seed_recheck.py` checks.
 """
 
 import os
@@ -26,8 +26,8 @@ from highwater.fuzz.simulator.findings import options
 from highwater.fuzz.simulator.search import run_seed
 from highwater.results import progress
 
-CHUNK: Final = 50  # seeds: some tens of seconds of work, lost when a sweep is stopped
-WAVE: Final = 4  # chunks for each core between two visits to the driver
+CHUNK: Final = 50  # seeds: some tens of seconds of work, lost when a sweep is interrupted
+WAVE: Final = 4  # chunks for each core in one Spark job
 ABOUT: Final = "sweep.json"
 SOURCES: Final = (Path(fuzz.__path__[0]), Path(reference.__path__[0]))
 ROW: Final = pa.schema(
@@ -45,7 +45,7 @@ Chunk = list[int]
 
 
 def row_of(seed: int, settings: Settings) -> Row:
-    """Play a seed; the same row wherever that is, but for the worker."""
+    """Run a seed and return its row, the same on every machine except for `worker`."""
     result = run_seed(seed, settings, tracing=True)
     row: Row = dict.fromkeys(ROW.names) | {
         "seed": seed, "verdict": "violated" if result.violation else "held", "events": result.events,
@@ -68,39 +68,41 @@ def rows_of(chunk: Chunk, settings: Settings) -> list[Row]:
 # -- engines -----------------------------------------------------------------------------------------
 
 
-def play_here(chunks: list[Chunk], settings: Settings, jobs: int) -> Iterator[list[Row]]:
-    """Over processes, 0 for one a core."""
+def run_locally(chunks: list[Chunk], settings: Settings, jobs: int) -> Iterator[list[Row]]:
+    """Run chunks in local processes; `jobs` 0 means one for each core."""
     with ProcessPoolExecutor(min(jobs or os.cpu_count() or 1, len(chunks))) as pool:
         yield from pool.map(partial(rows_of, settings=settings), chunks)
 
 
-def play_on_spark(chunks: list[Chunk], settings: Settings, master: str) -> Iterator[list[Row]]:
-    """One task a chunk; a worker that is lost costs its chunks, which Spark plays elsewhere."""
+def run_on_spark(chunks: list[Chunk], settings: Settings, master: str) -> Iterator[list[Row]]:
+    """Run chunks as Spark tasks; Spark runs the chunks of a lost worker again."""
     from highwater.reports.execution.spark import spark_session
 
-    with_spark = spark_session(master, "highwater-seeds")
+    session = spark_session(master, "highwater-seeds")
     try:
-        context = with_spark.sparkContext
+        context = session.sparkContext
         wave = WAVE * context.defaultParallelism
         for first in range(0, len(chunks), wave):
-            some = chunks[first : first + wave]
-            yield from context.parallelize(some, len(some)).map(partial(rows_of, settings=settings)).collect()
+            wave_chunks = chunks[first : first + wave]
+            yield from (
+                context.parallelize(wave_chunks, len(wave_chunks)).map(partial(rows_of, settings=settings)).collect()
+            )
     finally:
-        with_spark.stop()
+        session.stop()
 
 
 # -- the folder --------------------------------------------------------------------------------------
 
 
 class About(msgspec.Struct, frozen=True):
-    """`sweep.json`: what made the rows, besides their seeds."""
+    """`sweep.json`: the settings and code version of the rows."""
 
     settings: Settings
     code: str
 
 
 def _code() -> str:
-    """A digest of the broker and the simulator: rows of two versions say nothing together."""
+    """Return a digest of the broker and simulator code: rows of two versions must not be mixed."""
     digest = sha256()
     for folder in SOURCES:
         for path in sorted(folder.rglob("*.py")):
@@ -109,12 +111,12 @@ def _code() -> str:
 
 
 def _claim(out: Path, settings: Settings) -> None:
-    """UsageError if the folder holds seeds of other settings, or of another version of the code."""
+    """Mark the folder as ours. Raises UsageError if it holds seeds of other settings or code."""
     out.mkdir(parents=True, exist_ok=True)
     about, mine = out / ABOUT, About(settings, _code())
     if about.exists() and about.read_bytes() != msgspec.json.encode(mine):
         raise UsageError(
-            "these seeds were played with other settings, or by another version of the code",
+            "these seeds were run with other settings, or by another version of the code",
             where=str(out),
             hint="give another --out",
         )
@@ -122,7 +124,7 @@ def _claim(out: Path, settings: Settings) -> None:
 
 
 def _write(out: Path, rows: list[Row]) -> None:
-    """Whole or not at all."""
+    """Write a chunk atomically."""
     path = out / f"{rows[0]['seed']:010}-{rows[-1]['seed']:010}.parquet"
     hidden = path.with_suffix(".tmp")
     pq.write_table(pa.Table.from_pylist(rows, schema=ROW), hidden)
@@ -137,7 +139,7 @@ def settings_of_sweep(out: Path) -> Settings:
 
 
 def read_rows(out: Path, columns: list[str] | None = None) -> Iterator[Row]:
-    """Every row of a sweep, by seed."""
+    """Yield every row of a sweep, by seed."""
     for path in sorted(out.glob("*.parquet")):
         yield from pq.read_table(path, columns=columns).to_pylist()
 
@@ -146,13 +148,13 @@ def sweep(
     seeds: range, settings: Settings, out: Path, *, master: str = "", jobs: int = 0, quiet: bool = False,
     chunk: int = CHUNK,
 ) -> Row:  # fmt: skip
-    """Play the seeds that the folder has not yet, and sum up all of them as `highwater simulate` does."""
+    """Run the seeds that the folder lacks, and summarise all as `highwater simulate` does."""
     _claim(out, settings)
     done = {row["seed"] for row in read_rows(out, ["seed"])}
     missing = [seed for seed in seeds if seed not in done]
     chunks = [missing[at : at + chunk] for at in range(0, len(missing), chunk)]
     with progress("simulating", len(missing), quiet=quiet) as step:
-        engine = play_on_spark(chunks, settings, master) if master else play_here(chunks, settings, jobs)
+        engine = run_on_spark(chunks, settings, master) if master else run_locally(chunks, settings, jobs)
         for rows in engine if chunks else ():
             _write(out, rows)
             for _ in rows:
@@ -161,7 +163,7 @@ def sweep(
 
 
 def summary(rows: Iterable[Row]) -> Row:
-    """What `highwater simulate` prints of its seeds, from rows; without a speed, since nobody knows when they ran."""
+    """Return the summary that `highwater simulate` prints, without a speed: rows have no duration."""
     seeds = events = simulated_ms = acknowledged = 0
     seen: Counter[str] = Counter()
     findings = []

@@ -1,4 +1,4 @@
-"""`highwater simulate`: seeds in virtual time, on this machine or as a Spark job."""
+"""`highwater simulate`: run seeds in virtual time, on this machine or as a Spark job."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,22 +11,20 @@ if TYPE_CHECKING:
 
 
 def simulate_command(
-    seeds: Annotated[str, typer.Option(help="Which seeds, FROM:TO (TO is not run).")] = "0:100",
+    seeds: Annotated[str, typer.Option(help="Range of seeds, FROM:TO (without TO).")] = "0:100",
     truncation: Annotated[
-        str, typer.Option(help="How logs come to agree: kip320, kip279, kip101 or high_watermark.")
+        str, typer.Option(help="Log truncation rule: kip320, kip279, kip101 or high_watermark.")
     ] = "kip320",
     guard_off: Annotated[
         list[str] | None, typer.Option(help="Switch this guard off, e.g. AckAfterCommit; repeatable.")
     ] = None,
     min_insync_replicas: Annotated[int, typer.Option(min=1, help="min.insync.replicas of the topic.")] = 2,
-    schedule: Annotated[
-        Path | None, typer.Option(help="Play these faults (JSON), under the seed that it names.")
-    ] = None,
+    schedule: Annotated[Path | None, typer.Option(help="Run this fault schedule (JSON) with the seed in it.")] = None,
     wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Keep the seed that shows the guard's absence in this folder.")
+        Path | None, typer.Option(help="Save the seed that detects the missing guard in this folder.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Number of processes; 0 means one for each core.")] = 0,
     master: Annotated[str, typer.Option(help="Run as a Spark job: local[2], spark://HOST:PORT ...; needs --out.")] = "",
     out: Annotated[
         Path | None, typer.Option(help="One Parquet row a seed in this folder; only missing seeds are run.")
@@ -38,7 +36,7 @@ def simulate_command(
 ) -> None:
     """Run the reference broker and its clients in virtual time, with faults of every kind drawn from each seed.
 
-    What must hold is looked at after every event, and progress is demanded at the end. Exit code 1 if a seed breaks
+    Invariants are checked after every event, and liveness at the end. Exit code 1 if a seed breaks
     an invariant; with a guard off the first such seed ends the run.
 
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
@@ -51,35 +49,35 @@ def simulate_command(
     from highwater.fuzz.simulator.guard_focus import directed
     from highwater.fuzz.simulator.sweep import print_summary, simulate
 
-    given = read_schedule(schedule) if schedule is not None else None
+    given_schedule = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
         swarm=True, truncation=_truncation(truncation), guards_off=_guards_off(guard_off or []),
         min_insync_replicas=min_insync_replicas, wire=wire,
-        node_settings=of_simulator(given) if given is not None else {},
+        node_settings=of_simulator(given_schedule) if given_schedule is not None else {},
     )  # fmt: skip
     if len(settings.guards_off) == 1:
         settings = directed(settings.guards_off[0], settings)
-    chosen = range(given.seed, given.seed + 1) if given is not None else _range(seeds)
+    chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
-        (keep is not None and not settings.guards_off, "--keep without --guard-off", "say which guard is off"),
-        (master and out is None, "--master without --out", "name the folder that the rows go to"),
-        (out is not None and trace is not None, "--out with --trace", "a sweep keeps a row a seed, and no trace"),
-        (out is not None and given is not None, "--out with --schedule", "a sweep draws its schedules"),
+        (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),
+        (master and out is None, "--master without --out", "name a folder for the rows with --out"),
+        (out is not None and trace is not None, "--out with --trace", "a sweep stores one row a seed, but no trace"),
+        (out is not None and given_schedule is not None, "--out with --schedule", "a sweep draws its own schedules"),
     )
     if trace is not None:
-        raise typer.Exit(_write_trace(trace, chosen[0], settings, given))
+        raise typer.Exit(_write_trace(trace, chosen[0], settings, given_schedule))
     if out is not None:
         from highwater.commands.seed_sweep import sweep
 
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
-        summary = simulate(chosen, settings, schedule=given, jobs=jobs, quiet=json_, keep=keep)
+        summary = simulate(chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep)
     print_summary(summary, as_json=json_)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
 
 
 def _check_together(*rows: tuple[object, str, str]) -> None:
-    """UsageError for the first row that is true: what does not go together, and what to do."""
+    """Raise UsageError for the first row whose condition is true: what conflicts, and what to do."""
     from highwater.errors import UsageError
 
     for wrong, what, hint in rows:
@@ -88,7 +86,7 @@ def _check_together(*rows: tuple[object, str, str]) -> None:
 
 
 def _write_trace(path: Path, seed: int, settings: "Settings", schedule: "Schedule | None") -> int:
-    """Play one seed for its trace; the exit code."""
+    """Run one seed and write its trace; return the exit code."""
     from highwater.errors import ExitCode
     from highwater.fuzz.simulator.search import run_seed
     from highwater.spec.formats.trace import write_trace

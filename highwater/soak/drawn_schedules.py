@@ -1,7 +1,7 @@
-"""Whole runs from drawn schedules: Hypothesis draws a seed, the kinds of fault there are, and when they hit whom.
+"""Draw fault schedules with Hypothesis and run the simulator: a seed, fault kinds, times and nodes.
 
-Times are absolute and every other choice is keyed by the seed, so a fault that is left out moves nothing else: what
-breaks an invariant shrinks to the fewest faults that do (faults.md, A5).
+Times are absolute and every other choice depends on the seed alone. Removing a fault therefore changes no other fault,
+and a failing schedule shrinks to the fewest faults that still break the invariant.
 """
 
 from typing import Final
@@ -26,15 +26,15 @@ LARGEST: Final = {"per_mille": 900, "ms": 800, "spread_ms": 300, "by_ms": 3_600_
 """The largest value of each option that is a number."""
 
 MESSAGES: Final = ("FetchRequest", "ProduceRequest", "LeaderAndIsrRequest", "AlterPartitionRequest", "EndTxnRequest")
-"""Those whose connection alone a fault may hit."""
+"""Message types to which a fault may be limited."""
 
 TARGETS: Final = ("records truncated", "leader change", "controller change", "isr shrink", "group PreparingRebalance")
-"""More of these is more interesting: logs that diverge, elections, rebalances."""
+"""Hypothesis maximises the counts of these: diverging logs, elections, rebalances."""
 
 
 @st.composite
 def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = DRAWN_KINDS) -> Schedule:
-    """Which kinds `of` these first (swarm testing), then the faults; clients are hit only where the seed has them."""
+    """Draw kinds from `of` (swarm testing), then faults; clients are hit only if the seed has any."""
     seed = draw(st.integers(0, SEEDS - 1))
     settings = settings_of(seed, base)
     members = [f"member:{number}" for number in range(len(settings.clients.members))]
@@ -46,7 +46,7 @@ def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = DRAWN_KINDS
 
 
 def faults(kind: str, brokers: list[str], members: list[str]) -> st.SearchStrategy[Fault]:
-    """Faults of one kind, at any time of a run."""
+    """Return a strategy for faults of one kind, at any time of a run."""
     nodes = [*brokers, *ROLES[:1], *ROLES[2:3]] if kind in OF_ONE_BROKER else [*brokers, *ROLES]
     if kind == "stall":
         nodes = members
@@ -82,10 +82,10 @@ class BrokenError(AssertionError):
         self.result = result
 
 
-def look_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = DRAWN_KINDS) -> Finding | None:
-    """Draw so many schedules and play each; the first violation, shrunk by Hypothesis, played once more for its trace.
+def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = DRAWN_KINDS) -> Finding | None:
+    """Run `runs` drawn schedules; return the first violation, shrunk by Hypothesis and run with a trace.
 
-    `seed` is of Hypothesis' choices; every situation that a run saw is an `event()`.
+    `seed` is that of Hypothesis; every situation of a run is reported as an `event()`.
     """
 
     @hypothesis.seed(seed)
@@ -96,7 +96,7 @@ def look_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, .
     @given(schedules(base, of))
     def every_run_holds(schedule: Schedule) -> None:
         result = run_seed(schedule.seed, base, schedule=schedule)
-        _tell(result.seen)
+        _report_situations(result.seen)
         if result.violation is not None:
             raise BrokenError(result)
 
@@ -108,7 +108,7 @@ def look_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, .
     return None
 
 
-def _tell(seen: Seen) -> None:
+def _report_situations(seen: Seen) -> None:
     for situation in seen:
         event(situation)
     for name in TARGETS:

@@ -27,19 +27,21 @@ ROW: Final = re.compile(
 
 
 def rows() -> dict[str, "re.Match[str]"]:
-    """Of each guard that the history of a seed shows, what its row says."""
+    """Return the audit witness of each guard that has one in the history of a seed."""
     texts = {guard: row.witnesses.audit for guard, row in load_guards().items()}
     return {guard: match for guard, text in texts.items() if (match := ROW.fullmatch(text))}
 
 
-def wrong(guard: str, row: "re.Match[str]", folder: Path) -> str:
-    """What is otherwise than the row says, empty when nothing is."""
+def mismatch(guard: str, row: "re.Match[str]", folder: Path) -> str:
+    """Describe how the audit differs from the row; empty if it does not."""
     kept = read_kept(FOLDER / f"{row['seed']}.json")
     if kept.guard != guard:
-        return f"{guard}: the seed is of {kept.guard}"
+        return f"{guard}: the seed belongs to {kept.guard}"
     off, on = (audit(record(kept, folder / f"{guard}-{off}.ndjson", off=off)) for off in (True, False))
     severity = row["severity"] or "violation"
-    found, still = ({each.name for each in told.findings if each.severity == severity} for told in (off, on))
+    found, still = (
+        {finding.name for finding in result.findings if finding.severity == severity} for result in (off, on)
+    )
     if row["name"] not in found:
         return f"{guard}: off gives {sorted(found) or 'nothing'}, not {row['name']}"
     if on.verdict != "valid" or on.operations < 100 or row["name"] in still:
@@ -48,14 +50,14 @@ def wrong(guard: str, row: "re.Match[str]", folder: Path) -> str:
 
 
 def soak() -> None:
-    """Record and audit each, with the guard off and on."""
+    """Record and audit each history, with the guard off and on."""
     console, shown, bad = Console(highlight=False), rows(), list[str]()
     with tempfile.TemporaryDirectory() as folder, progress("guards", len(shown)) as step:
         for guard, row in shown.items():
-            bad += filter(None, [wrong(guard, row, Path(folder))])
+            bad += filter(None, [mismatch(guard, row, Path(folder))])
             step()
-    for each in bad:
-        console.print(each)
+    for message in bad:
+        console.print(message)
     console.print(
         f"{len(shown) - len(bad)} of {len(shown)} guards are shown by the history of their seed, only when off"
     )

@@ -21,7 +21,7 @@ APART: Final = 100_000
 
 
 def seconds_to_find(guard: str, first: int) -> float:
-    """From this seed on; `LIMIT_S` when nothing was found by then."""
+    """Return the seconds to a violation from seed `first` on; `LIMIT_S` if there is none by then."""
     settings, began = directed(guard), time.process_time()
     seed = first
     while (spent := time.process_time() - began) < LIMIT_S:
@@ -32,24 +32,28 @@ def seconds_to_find(guard: str, first: int) -> float:
 
 
 def times_to_find(guard: str, ranges: int) -> list[float]:
-    """Fewer than asked for once the median can be no less than the limit."""
+    """Time each range; stops early once the median must reach the limit."""
     took: list[float] = []
     for number in range(ranges):
         took.append(seconds_to_find(guard, APART * number))
-        if sum(each >= LIMIT_S for each in took) > ranges / 2:
+        if sum(seconds >= LIMIT_S for seconds in took) > ranges / 2:
             break
     return took
 
 
 def guard_times(
-    guards: Annotated[list[str] | None, typer.Argument(help="Those with a kept seed, unless named.")] = None,
-    ranges: Annotated[int, typer.Option(min=1, help="So many ranges of seeds; the median counts.")] = 10,
+    guards: Annotated[
+        list[str] | None, typer.Argument(help="Guards to measure; default: all with a kept seed.")
+    ] = None,
+    ranges: Annotated[int, typer.Option(min=1, help="Number of seed ranges; the median counts.")] = 10,
 ) -> None:
-    """A Markdown table; exit code 1 if a median is a minute."""
+    """Print a Markdown table; exit code 1 if a median reaches a minute."""
     known = [path.stem for path in kept_seeds()]
     unknown = set(guards or ()) - set(known)
     if unknown:
-        raise typer.BadParameter(f"no seed is kept of {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        raise typer.BadParameter(
+            f"there is no kept seed for {', '.join(sorted(unknown))}; choose from {', '.join(known)}"
+        )
     chosen = guards or known
     slow = []
     typer.echo(f"| guard | median s of {ranges} | slowest s |\n|---|---|---|")

@@ -1,7 +1,7 @@
 """Kill processes of a cluster at random times, then audit: `python -m highwater.soak.kills [--minutes M] [--seed N]`.
 
 Three brokers and their metadata store. Every few seconds SIGKILL ends one process, sometimes two, sometimes the whole
-cluster. The audit must find nothing. Exit codes: 0 nothing found, 1 an anomaly, 3 undecided.
+cluster. The audit must have no findings. Exit codes: 0 nothing found, 1 an anomaly, 3 undecided.
 """
 
 import random
@@ -27,13 +27,13 @@ BROKERS = 3
 
 
 def schedule(seed: int, minutes: float) -> Schedule:
-    """Kills at random times, each followed by a restart of whatever is down."""
+    """Draw kills at random times, each followed by a restart of the killed processes."""
     draw = random.Random(seed)
     end_ms, at_ms, faults = int(minutes * 60_000), 2_000, list[Fault]()
     while at_ms < end_ms - 15_000:
-        everybody = draw.random() < 0.05
+        whole_cluster = draw.random() < 0.05
         victims = (
-            [*map(str, range(1, BROKERS + 1)), STORE] if everybody else draw.sample(VICTIMS, draw.choice([1, 1, 2]))
+            [*map(str, range(1, BROKERS + 1)), STORE] if whole_cluster else draw.sample(VICTIMS, draw.choice([1, 1, 2]))
         )
         killed = []
         for victim in victims:
@@ -46,10 +46,10 @@ def schedule(seed: int, minutes: float) -> Schedule:
 
 
 def soak(
-    minutes: Annotated[float, typer.Option(min=0.5, help="How long the faults go on.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Draws the faults; printed, so that the run can be repeated.")] = 1,
+    minutes: Annotated[float, typer.Option(min=0.5, help="Minutes of faults.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Seed of the faults; printed to repeat the run.")] = 1,
 ) -> None:
-    """Kill any process of a cluster at any time, then audit what clients saw."""
+    """Kill any process of a cluster at any time, then audit the history."""
     console, folder, faults = Console(highlight=False), new_folder("soak"), schedule(seed, minutes)
     write_schedule(folder / "schedule.json", faults)
     kills = len(faults.faults)
@@ -62,7 +62,9 @@ def soak(
         run_workload(cluster, cluster.bootstrap, folder, faults, Load(), say=status.update)
     result = audit(folder / "history.ndjson")
     write_verdict(folder, result)
-    found = ", ".join(f"{each.count} {each.name} ({each.severity})" for each in result.findings) or "nothing"
+    found = (
+        ", ".join(f"{finding.count} {finding.name} ({finding.severity})" for finding in result.findings) or "nothing"
+    )
     console.print(f"{result.operations:,} operations audited: {result.verdict}; found: {found}\n{folder}")
     sys.exit(EXIT_OF_VERDICT[result.verdict])
 

@@ -19,7 +19,7 @@ from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
 from highwater.spec.formats.trace import Step, renumber, write_trace
 from highwater.spec.trace import EntityVerdict, Layout, read_layout, validate_trace
 
-# Of each model: the kept seed whose run is traced, with its guard on; the entity; and how many of its lines.
+# For each model: the kept seed whose run is traced with its guard on, the entity, and the number of lines.
 RUNS: Final = {
     "eager_rebalance": ("FenceStaleGeneration", "g", 200),
     "cooperative_rebalance": ("WithholdClaimed", "g", 200),
@@ -27,12 +27,12 @@ RUNS: Final = {
     "hw_truncation": ("HwWaitsForProposed", "t-0", 300),
     "controller_failover": ("MoveLeaderToTarget", "t-0", 5_000),
 }
-Spoil = Callable[[random.Random, Layout, list[Step]], str]
+Mutation = Callable[[random.Random, Layout, list[Step]], str]
 
 
 @cache
 def traced(guard: str, entity: str, *, off: bool = False) -> tuple[Step, ...]:
-    """The steps of a kept seed's run that concern an entity, as a trace of their own."""
+    """Return the steps of a kept seed's run that concern an entity, renumbered."""
     steps = read_kept(FOLDER / f"{guard}.json").run(off=off, tracing=True).steps
     return tuple(renumber(step for step in steps if step.entity in {"", entity}))
 
@@ -42,7 +42,7 @@ def run_of(model: str) -> list[Step]:
     return list(traced(guard, entity)[:lines])
 
 
-def judge(folder: Path, model: str, steps: Sequence[Step]) -> EntityVerdict:
+def validate_steps(folder: Path, model: str, steps: Sequence[Step]) -> EntityVerdict:
     path = folder / "trace.ndjson"
     write_trace(path, steps)
     (found,) = validate_trace(path, model, explain=False).entities
@@ -50,26 +50,26 @@ def judge(folder: Path, model: str, steps: Sequence[Step]) -> EntityVerdict:
 
 
 def drop(draw: random.Random, layout: Layout, steps: list[Step]) -> str:
-    at = draw.choice(_telling(layout, steps))
+    at = draw.choice(_read_lines(layout, steps))
     return f"without line {at + 1}, {steps.pop(at).action}"
 
 
 def swap(draw: random.Random, layout: Layout, steps: list[Step]) -> str:
-    one, other = sorted(draw.sample(_telling(layout, steps), 2))
+    one, other = sorted(draw.sample(_read_lines(layout, steps), 2))
     steps[one], steps[other] = steps[other], steps[one]
     return f"lines {one + 1}, {steps[other].action}, and {other + 1}, {steps[one].action}, swapped"
 
 
 def change(draw: random.Random, layout: Layout, steps: list[Step]) -> str:
-    """The action, the node, or a choice or value that the model looks at becomes another."""
-    at = draw.choice(_telling(layout, steps))
+    """Change the action, the node, or a choice or value that the model reads."""
+    at = draw.choice(_read_lines(layout, steps))
     step = steps[at]
     fields = [path for path in layout.actions[step.action] if _value(step, path) is not None]
     path = draw.choice(["action", "node", *fields])
     if path == "action":
         changed: dict[str, Any] = {path: draw.choice(sorted(set(layout.actions) - {step.action}))}
     elif path == "node":
-        changed = {path: draw.choice(sorted({each.node for each in steps} - {step.node}, key=str))}
+        changed = {path: draw.choice(sorted({other_step.node for other_step in steps} - {step.node}, key=str))}
     else:
         part, _, name = path.partition(".")
         changed = {part: {**getattr(step, part), name: _other(draw, _value(step, path))}}
@@ -77,8 +77,8 @@ def change(draw: random.Random, layout: Layout, steps: list[Step]) -> str:
     return f"line {at + 1}, {step.action}: {changed} instead of {path} {_value(step, path)}"
 
 
-def _telling(layout: Layout, steps: Sequence[Step]) -> list[int]:
-    """Lines that the model reads, but for the last: without it, a trace is the beginning of a trace."""
+def _read_lines(layout: Layout, steps: Sequence[Step]) -> list[int]:
+    """Return the lines that the model reads, without the last: a trace without its last line is valid."""
     return [at for at, step in enumerate(steps) if step.action in layout.actions and step.entity][:-1]
 
 
@@ -93,37 +93,39 @@ def _other(draw: random.Random, value: Any) -> Any:
     if isinstance(value, int):
         return value + draw.choice([-1, 1, 2])
     if isinstance(value, list):
-        return value[1:] if value else ["nobody"]
+        return value[1:] if value else ["unknown"]
     return f"{value}x"
 
 
-SPOILT: Final[dict[str, Spoil]] = {"dropped": drop, "swapped": swap, "changed": change}
+MUTATIONS: Final[dict[str, Mutation]] = {"dropped": drop, "swapped": swap, "changed": change}
 
 
-def spoilt(model: str, how: str, seed: int) -> tuple[list[Step], str]:
-    """A run with one line spoilt, as drawn, and in words how."""
+def mutated_trace(model: str, how: str, seed: int) -> tuple[list[Step], str]:
+    """Return a run with one drawn mutation, and its description."""
     steps = run_of(model)
-    return steps, SPOILT[how](random.Random(f"{model} {how} {seed}"), read_layout(model), steps)
+    return steps, MUTATIONS[how](random.Random(f"{model} {how} {seed}"), read_layout(model), steps)
 
 
 def measure(
-    draws: Annotated[int, typer.Option(min=1, help="How many of each kind and model.")] = 10,
-    seed: Annotated[int, typer.Option(help="The first of as many seeds.")] = 0,
-    renumbered: Annotated[bool, typer.Option("--renumbered", help="Ask what the models notice without seq.")] = False,
+    draws: Annotated[int, typer.Option(min=1, help="Number of mutations of each kind for each model.")] = 10,
+    seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    renumbered: Annotated[
+        bool, typer.Option("--renumbered", help="Renumber lines, so that seq reveals nothing.")
+    ] = False,
 ) -> None:
-    """Each line of the table says how many of the spoilt traces a model refuses; those it accepts are told before."""
-    with tempfile.TemporaryDirectory(prefix="highwater-spoilt-") as folder:
+    """Print how many mutated traces each model rejects; accepted traces are printed before the table row."""
+    with tempfile.TemporaryDirectory(prefix="highwater-mutated-") as folder:
         for model in RUNS:
-            refused = dict.fromkeys(SPOILT, 0)
-            for how in SPOILT:
-                for each in range(seed, seed + draws):
-                    steps, words = spoilt(model, how, each)
-                    found = judge(Path(folder), model, renumber(steps) if renumbered else steps)
-                    refused[how] += found.verdict is Verdict.INVALID
+            rejected_counts = dict.fromkeys(MUTATIONS, 0)
+            for how in MUTATIONS:
+                for draw_seed in range(seed, seed + draws):
+                    steps, words = mutated_trace(model, how, draw_seed)
+                    found = validate_steps(Path(folder), model, renumber(steps) if renumbered else steps)
+                    rejected_counts[how] += found.verdict is Verdict.INVALID
                     if found.verdict is not Verdict.INVALID:
-                        print(f"  {model} {how} {each}: {found.verdict} {words}", flush=True)
-            told = " | ".join(f"{refused[how]} of {draws}" for how in SPOILT)
-            print(f"| `{model}` | {told} |", flush=True)
+                        print(f"  {model} {how} {draw_seed}: {found.verdict} {words}", flush=True)
+            rejected = " | ".join(f"{rejected_counts[how]} of {draws}" for how in MUTATIONS)
+            print(f"| `{model}` | {rejected} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,17 +19,17 @@ from highwater.fuzz.simulator.findings import Finding, find_smallest
 from highwater.fuzz.simulator.guard_focus import SWARM
 from highwater.fuzz.simulator.steered import STORIES, steered_runs
 from highwater.results import new_folder
-from highwater.soak.drawn_schedules import look_for_violation
+from highwater.soak.drawn_schedules import search_for_violation
 
 WHOLE_RUNS: Final = "whole runs"
 STEERED_RUNS: Final = "steered runs"
 DRAWN_A_ROUND: Final = 12
 STEERED_A_ROUND: Final = 2
 APART: Final = 1_000
-"""Seeds of one round's steered runs lie below those of the next one's."""
+"""Distance between the seeds of steered runs of two rounds."""
 
 LEAST_ROUNDS: Final = 6
-"""So many are played before it is said that something never happens."""
+"""Rounds to run before a situation counts as never happening."""
 
 MUST_HAPPEN: Final = {
     "log": ("truncation", "lost tail", "compaction", "retention"),
@@ -47,26 +47,28 @@ MUST_HAPPEN: Final = {
     ),
     STEERED_RUNS: (*STORIES, "abort marker", "commit marker", "group Stable"),
 }  # fmt: skip
-"""Of each part the situations without which a clean night says little."""
+"""Situations of each part that every run must cover; without them a clean run says little."""
 
 Tallies = dict[str, Counter[str]]
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.1, help="At least one round of everything is run.")] = 30.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first round; the next one has the next seed.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Minutes to run; at least one round of every part is run.")
+    ] = 30.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first round; the next rounds have the next seeds.")] = 1,
 ) -> None:
-    """Run every state machine and whole runs, and say what came up."""
+    """Run every state machine and whole runs, and print the situations that came up."""
     end = time.monotonic() + minutes * 60
     tallies: Tallies = {name: Counter() for name in PARTS}
     first, broken = seed, False
     while not broken and (parts := _parts_of_round(seed - first, tallies, in_time=time.monotonic() < end)):
         for name in parts:
-            seen, told = PARTS[name](name, seed)
-            tallies[name].update(seen)
-            for line in told:
+            situations, failures = PARTS[name](name, seed)
+            tallies[name].update(situations)
+            for line in failures:
                 typer.echo(line)
-            if told:
+            if failures:
                 typer.echo(
                     f"{name} broke in round {seed}; to repeat: "
                     f"python -m highwater.soak.nightly --minutes 0.1 --seed {seed}"
@@ -75,51 +77,51 @@ def main(
         seed += 1
     _print_table(tallies)
     typer.echo(f"{seed - first} rounds, seeds {first} to {seed - 1}")
-    missing = any(_never(name, tallies) for name in PARTS)
+    missing = any(_never_happened(name, tallies) for name in PARTS)
     sys.exit(ExitCode.VIOLATED if broken else ExitCode.UNDECIDED if missing else ExitCode.HELD)
 
 
 def _parts_of_round(number: int, tallies: Tallies, *, in_time: bool) -> list[str]:
-    """All while there is time, and at first; then those that have not seen everything."""
+    """Return all parts while there is time, then those with missing situations."""
     if in_time or number == 0:
         return list(PARTS)
-    return [name for name in PARTS if _never(name, tallies)] if number < LEAST_ROUNDS else []
+    return [name for name in PARTS if _never_happened(name, tallies)] if number < LEAST_ROUNDS else []
 
 
-def _never(name: str, tallies: Tallies) -> list[str]:
+def _never_happened(name: str, tallies: Tallies) -> list[str]:
     return [situation for situation in MUST_HAPPEN[name] if not tallies[name][situation]]
 
 
-# -- a round of one part: what it saw, and lines that tell what broke, if something did -------------------
+# -- one round of a part: returns its situations, and lines that describe a failure --------------------
 
 
 def _machine(name: str, seed: int) -> tuple[Counter[str], list[str]]:
-    told: list[str] = []
-    with tallied() as seen:
+    failures: list[str] = []
+    with tallied() as situations:
         try:
             run_machine(name, seed=seed)
-        except Exception as error:  # whatever it is: the steps that lead there are in its notes
-            told = [f"{name}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
-    return seen, told
+        except Exception as error:  # any exception is a failure; the steps that lead to it are in its notes
+            failures = [f"{name}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    return situations, failures
 
 
 def _drawn(name: str, seed: int) -> tuple[Counter[str], list[str]]:
-    with tallied() as seen:
-        finding = look_for_violation(SWARM, seed=seed, runs=DRAWN_A_ROUND)
-    return seen, _kept(finding) if finding is not None else []
+    with tallied() as situations:
+        finding = search_for_violation(SWARM, seed=seed, runs=DRAWN_A_ROUND)
+    return situations, _save(finding) if finding is not None else []
 
 
 def _steered(name: str, seed: int) -> tuple[Counter[str], list[str]]:
-    seen: Counter[str] = Counter()
-    for story in STORIES:
-        for result in steered_runs(story, seed * APART, STEERED_A_ROUND):
-            seen.update(result.seen.keys())
+    situations: Counter[str] = Counter()
+    for scenario in STORIES:
+        for result in steered_runs(scenario, seed * APART, STEERED_A_ROUND):
+            situations.update(result.seen.keys())
             if result.violation is not None:
-                return seen, _kept(find_smallest(result.seed, SWARM, result.schedule, result.violation.invariant))
-    return seen, []
+                return situations, _save(find_smallest(result.seed, SWARM, result.schedule, result.violation.invariant))
+    return situations, []
 
 
-def _kept(finding: Finding) -> list[str]:
+def _save(finding: Finding) -> list[str]:
     folder = new_folder("nightly", seed=finding.schedule.seed)
     finding.keep(folder)
     return finding.lines(folder)
@@ -133,12 +135,12 @@ PARTS: Final[dict[str, Callable[[str, int], tuple[Counter[str], list[str]]]]] = 
 
 
 def _print_table(tallies: Tallies) -> None:
-    """How many test cases saw each situation."""
+    """Print how many test cases covered each situation."""
     for name, tally in tallies.items():
         typer.echo(f"{name}:")
         for situation, count in sorted(tally.items(), key=lambda item: (-item[1], item[0])):
             typer.echo(f"  {count:>8}  {situation}")
-        for situation in _never(name, tallies):
+        for situation in _never_happened(name, tallies):
             typer.echo(f"  {0:>8}  {situation}  NEVER HAPPENED")
 
 

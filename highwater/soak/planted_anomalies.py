@@ -27,7 +27,7 @@ ROW: Final = "{:>4}  {:<28}{:<12} {:>8} {:>6} {:>11} {:>8}  {}"
 
 
 def planted(rules: Sequence[int], operations: int) -> AuditResult:
-    """The audit of a history that holds these rules' anomalies."""
+    """Audit a generated history that holds the anomalies of these rules."""
     with tempfile.TemporaryDirectory(prefix="highwater-synth-") as folder:
         place = Path(folder) / "dataset"
         synth_dataset(place, operations=operations, seed=rules[0], planted=dict.fromkeys(rules, TIMES))
@@ -35,12 +35,12 @@ def planted(rules: Sequence[int], operations: int) -> AuditResult:
 
 
 def others(rules: Sequence[int], result: AuditResult) -> str:
-    """What was found that is not these rules' anomaly."""
-    return ", ".join(f"{each.count} {each.name}" for each in result.findings if each.rule not in rules)
+    """Return the findings of other rules, as text."""
+    return ", ".join(f"{finding.count} {finding.name}" for finding in result.findings if finding.rule not in rules)
 
 
 def histories(rules: Sequence[int], *, together: bool) -> list[list[int]]:
-    """Which rules are planted in one."""
+    """Group the rules by the history in which they are planted."""
     if not together:
         return [[rule] for rule in rules]
     return [[rule for rule in rules if rule not in SETTINGS], *([rule] for rule in rules if rule in SETTINGS)]
@@ -48,24 +48,24 @@ def histories(rules: Sequence[int], *, together: bool) -> list[list[int]]:
 
 def soak(
     ops: Annotated[int, typer.Option(min=100, help="Operations of each history.")] = 10_000,
-    rule: Annotated[list[int] | None, typer.Option(help="Only these; repeatable.")] = None,
-    together: Annotated[bool, typer.Option("--together", help="In as few histories as may be.")] = False,
+    rule: Annotated[list[int] | None, typer.Option(help="Plant only these rules; repeatable.")] = None,
+    together: Annotated[bool, typer.Option("--together", help="Use as few histories as possible.")] = False,
 ) -> None:
     """Plant each rule's anomaly in a large healthy history, and audit it."""
     console, wrong, rules = Console(highlight=False, width=120), 0, sorted(rule or PLANTS)
     console.print(ROW.format("rule", "anomaly", "severity", "planted", "found", "operations", "seconds", "besides"))
-    for mine in filter(None, histories(rules, together=together)):
-        begun = time.monotonic()
-        result = planted(mine, ops)
-        beside, seconds = others(mine, result), f"{time.monotonic() - begun:.1f}"
-        for number in mine:
+    for rules_together in filter(None, histories(rules, together=together)):
+        started = time.monotonic()
+        result = planted(rules_together, ops)
+        other_findings, seconds = others(rules_together, result), f"{time.monotonic() - started:.1f}"
+        for number in rules_together:
             anomaly = anomalies()[number]
             count = sum(f.count for f in result.findings if (f.rule, f.severity) == (number, anomaly.severity))
-            wrong += count != TIMES or bool(beside)
+            wrong += count != TIMES or bool(other_findings)
             console.print(
                 ROW.format(
                     number, anomaly.name, anomaly.severity, TIMES, count, f"{result.operations:,}", seconds,
-                    beside or "-",
+                    other_findings or "-",
                 )
             )  # fmt: skip
     console.print(

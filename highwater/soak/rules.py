@@ -18,7 +18,7 @@ from highwater.results import progress
 
 
 def differs(seed: int) -> str:
-    """What is told apart on this seed, empty when nothing is."""
+    """Return the difference for this seed; empty if there is none."""
     wrong = test_brute.disagreements(*random_operations(random.Random(seed)))
     if wrong:
         return f"rules {sorted(wrong)}: {wrong}"
@@ -29,16 +29,16 @@ def differs(seed: int) -> str:
 
 
 def soak(
-    histories: Annotated[int, typer.Option(min=1, help="How many random histories, of each kind.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="The first; the others follow.")] = 0,
+    histories: Annotated[int, typer.Option(min=1, help="Number of random histories of each kind.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="First seed; the others follow.")] = 0,
 ) -> None:
     """Compare, and stop at the first difference."""
     console = Console(highlight=False)
     with progress("histories", histories) as step:
-        for each in range(seed, seed + histories):
-            found = differs(each)
+        for history_seed in range(seed, seed + histories):
+            found = differs(history_seed)
             if found:
-                console.print(f"again: python -m highwater.soak.rules --histories 1 --seed {each}\n{found}")
+                console.print(f"To repeat: python -m highwater.soak.rules --histories 1 --seed {history_seed}\n{found}")
                 sys.exit(ExitCode.VIOLATED)
             step()
     console.print(f"{histories:,} histories of each kind from seed {seed}: no difference")

@@ -25,11 +25,11 @@ from highwater.reports.rules.view import View
 from highwater.reports.synth.plants import PLANTS
 from highwater.reports.synth.write import synth_dataset
 
-PLANTED: Final = {rule: 1 for rule in PLANTS if rule != 35}  # it needs another topic setting
+PLANTED: Final = {rule: 1 for rule in PLANTS if rule != 35}  # rule 35 needs another topic setting
 
 
 class ExecutorDies(FirstPass):
-    """The first look at every partition; the first time of all, the executor's Java is killed in the middle of it."""
+    """The first pass over partitions, which kills the Java process of one executor, once."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
@@ -44,8 +44,10 @@ class ExecutorDies(FirstPass):
 
 def rows(found: dict[str, list[RuleFindings]]) -> dict[str, list[tuple[object, ...]]]:
     return {
-        key: [(f.rule, f.information, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in mine]
-        for key, mine in found.items()
+        key: [
+            (f.rule, f.information, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in partition_findings
+        ]
+        for key, partition_findings in found.items()
     }
 
 
@@ -53,7 +55,9 @@ def soak(
     master: Annotated[
         str, typer.Option(help="A cluster whose workers run on this machine.")
     ] = "local-cluster[2,1,1024]",
-    operations: Annotated[int, typer.Option(min=1, help="Of the history, in which every rule is broken once.")] = 3_000,
+    operations: Annotated[
+        int, typer.Option(min=1, help="Operations of the history, in which every rule is broken once.")
+    ] = 3_000,
 ) -> None:
     """Kill an executor in the middle of an audit, and compare."""
     with TemporaryDirectory(prefix="highwater-soak-") as name:
@@ -62,12 +66,12 @@ def soak(
         history = read_dataset(folder)
         expected = rows(dict(SameProcess().map_partitions(history, FirstPass())))
         found = rows(dict(engine_for("spark", master).map_partitions(history, ExecutorDies(mark))))
-        spark_session(master).stop()  # the workers complain loudly about a driver that just leaves
+        spark_session(master).stop()  # stop the driver, or the workers log errors about it
         killed = mark.exists()
     same = killed and found == expected
-    count = sum(len(mine) for mine in found.values())
-    told = "the same findings" if same else "other findings" if killed else "no executor was killed"
-    Console(highlight=False).print(f"{count} findings in {len(found)} partitions on {master}: {told}")
+    count = sum(len(partition_findings) for partition_findings in found.values())
+    outcome = "the same findings" if same else "other findings" if killed else "no executor was killed"
+    Console(highlight=False).print(f"{count} findings in {len(found)} partitions on {master}: {outcome}")
     sys.exit(ExitCode.HELD if same else ExitCode.VIOLATED)
 
 

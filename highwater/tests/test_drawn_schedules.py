@@ -9,14 +9,14 @@ from highwater.fuzz.machines.all import tallied
 from highwater.fuzz.schedule import Schedule, check, read_schedule
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.search import run_seed
-from highwater.soak.drawn_schedules import look_for_violation, schedules
+from highwater.soak.drawn_schedules import schedules, search_for_violation
 
 SWARM = Settings(swarm=True)
 
 
 def test_drawn_runs_hold() -> None:
     with tallied() as tally:
-        assert look_for_violation(SWARM, seed=3, runs=6) is None
+        assert search_for_violation(SWARM, seed=3, runs=6) is None
     assert tally["first leader"] == 6
 
 
@@ -29,7 +29,7 @@ def test_whatever_is_drawn_is_a_schedule(schedule: Schedule) -> None:
 def test_a_guard_that_is_off_is_found_and_shrunk(tmp_path: Path) -> None:
     """And the command that is printed shows the same once more. Of other guards: `python -m highwater.soak.nightly`."""
     guard = "HwNeedsWholeIsr"
-    found = look_for_violation(Settings(swarm=True, guards_off=(guard,)), seed=1, runs=60)
+    found = search_for_violation(Settings(swarm=True, guards_off=(guard,)), seed=1, runs=60)
     assert found is not None
     assert len(found.schedule.faults) <= 2
     found.keep(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
 from highwater.reports.anomalies import anomalies
-from highwater.soak.guard_histories import ROW, rows, wrong
+from highwater.soak.guard_histories import ROW, mismatch, rows
 from highwater.spec.guards import load_guards
 
 ROWS = rows()
@@ -37,7 +37,7 @@ def test_an_anomaly_lists_the_guards_whose_absence_shows_so() -> None:
 
 @pytest.mark.parametrize("guard", ONE_OF_EACH.values())
 def test_the_history_shows_what_the_guard_keeps_away(guard: str, tmp_path: Path) -> None:
-    assert wrong(guard, ROWS[guard], tmp_path) == ""
+    assert mismatch(guard, ROWS[guard], tmp_path) == ""
 
 
 def test_another_anomaly_or_seed_than_the_row_names_is_told(tmp_path: Path) -> None:
@@ -47,5 +47,5 @@ def test_another_anomaly_or_seed_than_the_row_names_is_told(tmp_path: Path) -> N
     assert other is not None
     assert strange is not None
     assert read_kept(FOLDER / f"{guard}.json").guard == guard
-    assert "not lost-write" in wrong(guard, other, tmp_path)
-    assert "the seed is of ElectFromIsr" in wrong(guard, strange, tmp_path)
+    assert "not lost-write" in mismatch(guard, other, tmp_path)
+    assert "the seed belongs to ElectFromIsr" in mismatch(guard, strange, tmp_path)

@@ -55,7 +55,7 @@ def test_a_violation_is_told_with_the_command_that_shows_it() -> None:
 
 def test_a_folder_of_other_settings_is_refused(swept: Path, tmp_path: Path) -> None:
     assert settings_of_sweep(swept) == QUICK
-    with pytest.raises(UsageError, match=r"played with other settings, .*; give another --out"):
+    with pytest.raises(UsageError, match=r"run with other settings, .*; give another --out"):
         sweep(SEEDS, Settings(swarm=True, min_insync_replicas=1), swept, quiet=True)
     (tmp_path / "sweep.json").write_bytes((swept / "sweep.json").read_bytes().replace(b'"code":"', b'"code":"other'))
     with pytest.raises(UsageError, match="another version of the code"):

@@ -26,7 +26,11 @@ def tracked() -> list[str]:
     """Return the text files of the repository, or none outside a checkout."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     own = {str(path.relative_to(ROOT)) for path in (TABLE, Path(__file__))}
-    return [name for name in listed.splitlines() if name.endswith(READ) and name not in own and (ROOT / name).exists()]
+    return [
+        name
+        for name in sorted(set(listed.splitlines()))
+        if name.endswith(READ) and name not in own and (ROOT / name).exists()
+    ]
 
 
 def used(text: str, words: dict[str, str]) -> dict[str, int]:

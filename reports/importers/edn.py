@@ -1,8 +1,8 @@
-"""EDN as Clojure prints it: a stream of forms, fast where a line is plain, right everywhere.
+"""Read EDN as Clojure prints it: a stream of forms, with a fast path for plain lines.
 
-A keyword becomes the string ":name", a string itself, a symbol its name, a map a list that begins with `MAP`, a set
-one that begins with `SET`, a vector or list a list. A plain line (no string, no character, no tag) is turned into
-JSON by replacing bytes and decoded in C, many lines at once; every other goes through a tokenizer.
+A keyword becomes the string ":name", a symbol its name, a map a list that begins with `MAP`, a set a list that begins
+with `SET`, and a vector or list a list. A plain line (no string, no character, no tag) is turned into
+JSON by replacing bytes and decoded in C, many lines at once; any other line goes through a tokenizer.
 """
 
 import re
@@ -18,8 +18,8 @@ from highwater.reports.importers.sources import LINE_LIMIT, numbered_lines
 MAP: Final = "{"
 SET: Final = "#{"
 BATCH: Final = 128  # lines decoded together
-LONG: Final = 1 << 16  # bytes of a line that ends a batch
-KEYWORDS: Final = 64  # that are remembered
+LONG: Final = 1 << 16  # a line of more bytes than this ends a batch
+KEYWORDS: Final = 64  # keywords whose quoted form is cached
 OP_TAG: Final = b"#jepsen.history.Op"
 
 _decode_json = msgspec.json.Decoder().decode
@@ -39,11 +39,11 @@ _BRACKET: Final = re.compile(rb'[{}]|"(?:[^"\\]|\\.)*"|;[^\n]*|\\.|"', re.DOTALL
 
 
 class EdnError(ValueError):
-    """No form."""
+    """The text is not an EDN form."""
 
 
 def parse(text: str) -> Any:
-    """One form, whatever stands in it. Raises EdnError."""
+    """Parse exactly one form of any kind. Raises EdnError."""
     stack: list[list[Any]] = [[]]
     closers = [""]
     position, end = 0, len(text)
@@ -100,9 +100,9 @@ def _number(token: str) -> Any:
 
 
 def forms(where: str, quarantine: Quarantine) -> Iterator[Any]:
-    """Every map of a file: one a line, within a vector, or printed over many lines; tags are passed over."""
+    """Yield every map of a file: one a line, within a vector, or over many lines; tags are skipped."""
     batch = Batch(quarantine)
-    for line in _whole(where, quarantine):
+    for line in _complete_forms(where, quarantine):
         batch.lines.append(line)
         batch.numbers.append(quarantine.line)
         if len(batch.lines) == BATCH or len(line) > LONG:
@@ -111,7 +111,7 @@ def forms(where: str, quarantine: Quarantine) -> Iterator[Any]:
 
 
 class Batch:
-    """Lines that wait to be decoded together. A file has few keywords: each is quoted by one replacement."""
+    """Lines to decode together. Files have few keywords, so each is quoted by one replacement."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.lines: list[bytes] = []
@@ -126,9 +126,9 @@ class Batch:
             yield from self._plain(lines, numbers)
         else:
             numbered = zip(lines, numbers, strict=True)
-            for odd, run in groupby(numbered, lambda each: _ODD(each[0]) is not None):
-                some, theirs = zip(*run, strict=True)
-                yield from self._one_by_one(some, theirs) if odd else self._plain(some, theirs)
+            for odd, run in groupby(numbered, lambda numbered_line: _ODD(numbered_line[0]) is not None):
+                some, their_numbers = zip(*run, strict=True)
+                yield from self._one_by_one(some, their_numbers) if odd else self._plain(some, their_numbers)
         self._quarantine.line = here
 
     def _plain(self, lines: Sequence[bytes], numbers: Sequence[int]) -> Iterator[Any]:
@@ -152,7 +152,7 @@ class Batch:
                 yield form
 
     def _as_json(self, text: bytes) -> bytes:
-        """Clojure prints `{:a 1, :b [x nil]}`: separators become commas, keywords strings, braces marked brackets."""
+        """Convert lines to JSON: separators become commas, keywords strings, braces marked brackets."""
         text = text.replace(b", ", b" ").translate(_PUNCTUATION)
         text = text.replace(b"{", b'["{",').replace(b'["{",]', b'["{"]')
         if b"nil" in text:
@@ -160,7 +160,7 @@ class Batch:
         for keyword, quoted in self._quoted.items():
             text = text.replace(keyword, quoted)
         if text.count(b":") != text.count(b'":'):
-            new = {each: b'"' + each[:-1] + b'"' + each[-1:] for each in _UNQUOTED.findall(text)}
+            new = {keyword: b'"' + keyword[:-1] + b'"' + keyword[-1:] for keyword in _UNQUOTED.findall(text)}
             for keyword, quoted in new.items():
                 text = text.replace(keyword, quoted)
             if len(self._quoted) < KEYWORDS:
@@ -168,10 +168,10 @@ class Batch:
         return b"[" + text + b"]"
 
 
-def _whole(where: str, quarantine: Quarantine) -> Iterator[bytes]:
-    """Lines that are one map each; what is printed otherwise is put together first.
+def _complete_forms(where: str, quarantine: Quarantine) -> Iterator[bytes]:
+    """Yield lines that hold one map each; forms over many lines are joined first.
 
-    A line that begins as an operation at the margin ends whatever was left open before it.
+    A line that starts with an operation in column 1 ends a form that was left open before it.
     """
     pending = Pending(quarantine)
     for line in numbered_lines(where, quarantine):
@@ -191,7 +191,7 @@ def _may_be_whole(text: bytes) -> bool:
 
 
 class Pending:
-    """Forms over many lines, or many on one: cut where the outermost brace closes."""
+    """Splits forms over many lines, or many forms on one line, where the outermost brace closes."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.quarantine = quarantine
@@ -200,7 +200,7 @@ class Pending:
         self._start = self._scanned = self.depth = 0
 
     def abandon(self) -> None:
-        """What is open is no form; the brackets and the white space of a vector are none either."""
+        """Quarantine an unfinished form; the brackets and white space of a vector are ignored."""
         if self.buffer.strip(b" \t\r\n,[]()"):
             self.quarantine.add("a form that does not end", line=self._line)
         self._cut(len(self.buffer))
@@ -215,7 +215,7 @@ class Pending:
         used = 0
         for match in _BRACKET.finditer(self.buffer, self._scanned):
             token = match[0]
-            if token == b'"':  # a string that goes on in the next line
+            if token == b'"':  # a string that continues on the next line
                 break
             self._scanned = match.end()
             if token == b"{":
@@ -229,7 +229,7 @@ class Pending:
         self._cut(used)
 
     def _cut(self, used: int) -> None:
-        """What stands between the forms of a vector is dropped; anything else is told in `abandon`."""
+        """Drop consumed text; other text between forms is reported by `abandon`."""
         self.buffer = self.buffer[used:]
         if used:
             self._scanned = max(0, self._scanned - used)

@@ -1,4 +1,4 @@
-"""Events in the making."""
+"""Build events with ascending indices."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from highwater.spec.formats.history import Event
 
 
 class Emitter:
-    """Events under ascending indices, at the time of what they come from; `take` hands them over."""
+    """Builds events with ascending indices and the time of their source; `take` returns them."""
 
     def __init__(self) -> None:
         self.time_ns = 0

@@ -1,4 +1,4 @@
-"""Which formats there are, which of them an input is in, and the history that it holds."""
+"""Detect the format of an input and open its history."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Reader = Callable[[str, Quarantine], tuple[Config, Iterator[Event]]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`recognises` looks at the first bytes only."""
+    """A format; `recognises` inspects only the first bytes."""
 
     recognises: Callable[[bytes], bool]
     read: Reader
@@ -34,7 +34,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Events that make sense, one after the other; `quarantine` is complete once they were all read."""
+    """A history with valid events; `quarantine` is complete after all events were read."""
 
     format: str
     config: Config
@@ -43,12 +43,12 @@ class History:
 
 
 def open_history(where: str, name: str | None = None) -> History:
-    """Open a path or address, in the format that is named or that its content shows.
+    """Open a path or address in the named format, or in the format detected from its content.
 
-    UsageError when nothing in it can be read: no such file, no format that we know.
+    Raises UsageError if the file does not exist or its format is unknown.
     """
     if name is not None and name not in FORMATS:
-        raise UsageError(f"no format {name!r}", where="--format", hint=f"there are {', '.join(FORMATS)}")
+        raise UsageError(f"there is no format {name!r}", where="--format", hint=f"choose from {', '.join(FORMATS)}")
     found = name or detect(where)
     quarantine = Quarantine()
     config, events = FORMATS[found].read(where, quarantine)
@@ -56,7 +56,7 @@ def open_history(where: str, name: str | None = None) -> History:
 
 
 def detect(where: str) -> str:
-    """The format by content; what is empty is an empty history of ours. Of the formats, one takes folders."""
+    """Detect the format from content; empty input counts as ndjson, and a folder as verifiable."""
     if Path(where).is_dir():
         return "verifiable"
     head = read_head(where)
@@ -66,5 +66,5 @@ def detect(where: str) -> str:
         if candidate.recognises(head):
             return name
     raise UsageError(
-        f"in no format that is known; it begins with {head[:40]!r}", where=where, hint=f"--format {'|'.join(FORMATS)}"
+        f"the format is unknown; the input begins with {head[:40]!r}", where=where, hint=f"--format {'|'.join(FORMATS)}"
     )

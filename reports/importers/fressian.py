@@ -1,8 +1,8 @@
-"""A reader of Fressian, for what Jepsen writes in it (format: org.fressian's Codes and FressianReader).
+"""Decode the subset of Fressian that Jepsen writes (format: org.fressian Codes, FressianReader).
 
-Values come out as `edn` gives them: keywords are strings with a colon, maps and sets marked lists.  Keywords and
-other repeated values are written once and then referred to by their place in a cache; tags have a cache of their own.
-Caches live as long as their writer, which in Jepsen's files is a block.
+Values have the same form as in `edn`: keywords are strings with a colon, maps and sets marked lists.  Keywords and
+other repeated values are written once and then referred to by their index in a cache; tags have a separate cache.
+A cache lasts as long as its writer, in Jepsen's files one block.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from highwater.reports.importers.edn import MAP, SET
 
-# First code, code that stands for zero in the high bits, bytes that follow.
+# First code, code with zero high bits, number of bytes that follow.
 PACKED_INTS: Final = (
     (0x40, 0x50, 1),
     (0x60, 0x68, 2),
@@ -32,7 +32,7 @@ BEGIN_CLOSED_LIST, BEGIN_OPEN_LIST, STRUCT_TYPE, STRUCT = 0xED, 0xEE, 0xEF, 0xF0
 TRUE, FALSE, NULL, INT, FLOAT, DOUBLE, DOUBLE_0, DOUBLE_1 = 0xF5, 0xF6, 0xF7, 0xF8, 0xF9, 0xFA, 0xFB, 0xFC
 END_COLLECTION, RESET_CACHES, MINUS_ONE = 0xFD, 0xFE, 0xFF
 CONSTANTS: Final[dict[int, Any]] = {TRUE: True, FALSE: False, NULL: None, DOUBLE_0: 0.0, DOUBLE_1: 1.0, MINUS_ONE: -1}
-# Codes that are a tag with so many fields.
+# Codes that are a tag with a fixed number of fields.
 TAGS: Final = {
     0xB0: "array", 0xB1: "array", 0xB2: "array", 0xB3: "array", 0xB4: "array", 0xB5: "array",
     0xC0: "map", 0xC1: "set", 0xC3: "uuid", 0xC4: "regex", 0xC5: "uri", 0xC6: "bigint", 0xC7: "bigdec", 0xC8: "inst",
@@ -44,7 +44,7 @@ OP_FIELDS: Final = (":index", ":time", ":type", ":process", ":f", ":value")
 
 
 class FressianError(ValueError):
-    """No Fressian, or more than we read of it."""
+    """The data is not Fressian, or uses a code that this reader does not support."""
 
 
 class BlockRef(int):
@@ -52,7 +52,7 @@ class BlockRef(int):
 
 
 class Reader:
-    """Reads values from `data` one after the other; `at_end` when there are no more."""
+    """Reads values from `data` in order; `at_end` is true after the last one."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
@@ -67,7 +67,7 @@ class Reader:
         return self._position >= len(self._data)
 
     def read(self) -> Any:
-        """The next value. Raises FressianError for what is none, whatever it is."""
+        """Return the next value. Raises FressianError for invalid data."""
         try:
             return self._read(self._code())
         except (IndexError, struct.error, TypeError, ValueError, RecursionError) as error:
@@ -132,7 +132,7 @@ class Reader:
         return [self._read(self._code()) for _ in range(self._count())]
 
     def _until_end(self) -> list[Any]:
-        """An open list may end with the data."""
+        """Read a list up to its end code, or to the end of the data."""
         found = []
         while self._position < len(self._data) and (code := self._code()) != END_COLLECTION:
             found.append(self._read(code))
@@ -175,7 +175,7 @@ class Reader:
 
 
 def _text(data: bytes) -> str:
-    """UTF-8 of UTF-16 code units, as Java's: what is beyond the first plane comes as two surrogates."""
+    """Decode UTF-8 of UTF-16 code units, as Java writes it: two surrogates outside the BMP."""
     text = data.decode("utf-8", "surrogatepass")
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

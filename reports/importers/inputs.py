@@ -1,4 +1,4 @@
-"""Which histories an argument names: a file, an address, a run's folder, a folder of runs, or a pattern."""
+"""Find the histories of an argument: file, address, folder of a run or of runs, or pattern."""
 
 import glob
 import os
@@ -9,19 +9,21 @@ from highwater.errors import UsageError
 from highwater.reports.dataset.schema import MANIFEST
 from highwater.reports.importers.verifiable import logs
 
-# Of several in one folder the first is taken: they tell the same run, the later ones less of it.
+# If a folder has several, the first is used: they describe the same run, later ones in less detail.
 NAMES: Final = ("history.ndjson", "history.ndjson.gz", "history.edn", "history.edn.gz", "test.jepsen", "history.txt")
 ENDINGS: Final = (".ndjson", ".ndjson.gz", ".edn", ".edn.gz", ".jepsen")
 
 
 def histories(argument: str) -> list[str]:
-    """In the order of their names. UsageError for a folder or pattern with none in it."""
+    """Return the histories sorted by name. Raises UsageError if a folder or pattern has none."""
     if "://" in argument:
         return [argument]
     if not os.path.lexists(argument) and glob.has_magic(argument):
         matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207
-        found = [each for match in matches for each in histories(match)]
-        found = list({os.path.realpath(each): each for each in reversed(found)}.values())[::-1]  # links to the same run
+        found = [history for match in matches for history in histories(match)]
+        found = list({os.path.realpath(history): history for history in reversed(found)}.values())[
+            ::-1
+        ]  # links to the same run
     elif Path(argument).is_dir() and not (Path(argument) / MANIFEST).exists():
         found = _below(argument)
     else:
@@ -29,15 +31,15 @@ def histories(argument: str) -> list[str]:
     if not found:
         names = ", ".join(dict.fromkeys((*NAMES[:1], *NAMES[2:6], *(f"*{ending}" for ending in ENDINGS))))
         raise UsageError(
-            "no history here", where=argument, hint=f"looked for {names}, and logs of Kafka's verifiable tools"
+            "no history found here", where=argument, hint=f"looked for {names}, and logs of Kafka's verifiable tools"
         )
     return found
 
 
 def _below(folder: str) -> list[str]:
-    """One of each folder that holds one by name; elsewhere every file that ends like one. Links are not followed.
+    """Return one history for each folder with a known name; otherwise every file with a known ending.
 
-    A folder of logs of Kafka's verifiable tools is one history, and so is a dataset.
+    Links are not followed. A folder of logs of Kafka's verifiable tools is one history, and so is a dataset.
     """
     found = []
     for root, folders, files in os.walk(folder):

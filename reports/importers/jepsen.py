@@ -1,6 +1,6 @@
-"""Jepsen histories: operations in EDN (`history.edn`), tabs (`history.txt`) or Fressian (`test.jepsen`), as events.
+"""Convert Jepsen operations to events: `history.edn`, `history.txt` and `test.jepsen`.
 
-An operation is a dict of EDN keywords as `edn` writes them. Its `:index` is the clock; what has none counts by place.
+An operation is a dict of EDN keywords as `edn` returns them, ordered by `:index`, or by position without one.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ from highwater.spec.formats.history import NEMESIS, Config, Event
 Op = dict[str, Any]
 TYPES: Final[dict[Any, str]] = {":invoke": "invoke", ":ok": "ok", ":fail": "fail", ":info": "info"}
 LOG: Final = {":send", ":poll", ":txn", ":assign", ":subscribe", ":crash", ":debug-topic-partitions"}
-DECIDED_WITHIN: Final = 100_000  # operations in which a set and a counter must be told apart
-# What Jepsen's nemeses call it, and what we do.
+DECIDED_WITHIN: Final = 100_000  # operations within which a set must be distinguished from a counter
+# Names of Jepsen's nemesis operations, and ours.
 FAULTS: Final = {"start": "restart"}
 
 
@@ -37,26 +37,26 @@ def recognises_txt(head: bytes) -> bool:
 
 
 def read_edn(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """`history.edn`: a map a line, a vector of maps, or maps over many lines."""
+    """Read `history.edn`: one map a line, a vector of maps, or maps over many lines."""
     return read(where, _maps(where, quarantine), quarantine)
 
 
 def read_txt(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """`history.txt`: process, type, f, value and perhaps an error, between tabs; no times."""
+    """Read `history.txt`: process, type, f, value and optional error, separated by tabs; no times."""
     return read(where, _rows(where, quarantine), quarantine)
 
 
 def read(where: str, ops: Iterator[Op], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """What the operations are of, and their events. UsageError for a workload that we do not know."""
+    """Return the configuration and events. Raises UsageError for an unknown workload."""
     ordered = _in_order(ops, quarantine)
-    seen: list[Op] = []
-    workload = _workload(where, ordered, seen)
+    first_ops: list[Op] = []
+    workload = _workload(where, ordered, first_ops)
     if workload is None:
         return Config(source="jepsen"), iter(())
     config = Config(workload=workload, source="jepsen")  # type: ignore[arg-type]
     emit = Emitter()
-    client: Log | Objects = Log(emit, quarantine) if workload == "log" else Objects(emit, keyed=keyed(seen))
-    return config, _events(chain(seen, ordered), client.take, emit)
+    client: Log | Objects = Log(emit, quarantine) if workload == "log" else Objects(emit, keyed=keyed(first_ops))
+    return config, _events(chain(first_ops, ordered), client.take, emit)
 
 
 def _maps(where: str, quarantine: Quarantine) -> Iterator[Op]:
@@ -84,7 +84,7 @@ def _rows(where: str, quarantine: Quarantine) -> Iterator[Op]:
 
 
 def _in_order(ops: Iterator[Op], quarantine: Quarantine) -> Iterator[Op]:
-    """Without those that are no operations, or stand where they cannot."""
+    """Yield valid operations; quarantine incomplete, repeated and out-of-order ones."""
     due: int | None = None
     for op in ops:
         index = op.get(":index")
@@ -93,7 +93,7 @@ def _in_order(ops: Iterator[Op], quarantine: Quarantine) -> Iterator[Op]:
         elif index is None:
             yield op
         elif type(index) is not int or (due is not None and index < due):
-            quarantine.add(f":index {index} where {due} was due: doubled or out of order")
+            quarantine.add(f":index {index} where {due} was due: repeated or out of order")
         else:
             if due is not None and index > due:
                 quarantine.add(f":index {index} where {due} was due: {index - due} operations are missing")
@@ -101,11 +101,11 @@ def _in_order(ops: Iterator[Op], quarantine: Quarantine) -> Iterator[Op]:
             yield op
 
 
-def _workload(where: str, ops: Iterator[Op], seen: list[Op]) -> str | None:
-    """Reads until it is clear, and leaves in `seen` what it read; None when there is no client's operation."""
+def _workload(where: str, ops: Iterator[Op], first_ops: list[Op]) -> str | None:
+    """Detect the workload; operations read are appended to `first_ops`. None without client operations."""
     adding = clients = False
     for op in ops:
-        seen.append(op)
+        first_ops.append(op)
         f = op[":f"]
         if type(op[":process"]) is not int:
             continue
@@ -117,14 +117,14 @@ def _workload(where: str, ops: Iterator[Op], seen: list[Op]) -> str | None:
         adding |= f == ":add"
         if f == ":read" and op[":type"] == ":ok":
             return kind_of_read(op.get(":value"), adding=adding)
-        if len(seen) >= DECIDED_WITHIN:
+        if len(first_ops) >= DECIDED_WITHIN:
             break
     if clients and not adding:
-        names = ", ".join(sorted({str(op[":f"]) for op in seen if type(op[":process"]) is int})[:8])
+        names = ", ".join(sorted({str(op[":f"]) for op in first_ops if type(op[":process"]) is int})[:8])
         raise UsageError(
-            f"operations {names}: no workload that is known",
+            f"the operations {names} belong to no known workload",
             where=where,
-            hint="Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read) are",
+            hint="known: Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read)",
         )
     return "counter" if clients else None
 
@@ -147,7 +147,7 @@ def _events(ops: Iterator[Op], take: Callable[[Op], None], emit: Emitter) -> Ite
 
 
 class Faults:
-    """The nemesis: its :info comes twice, when it begins to do something and when it has done it."""
+    """Converts nemesis operations, whose :info comes twice: when the fault begins and when it is done."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit

@@ -1,8 +1,8 @@
-"""`test.jepsen`: blocks of Fressian behind an index (format: jepsen.store.format, versions 0 and 1).
+"""Read `test.jepsen`: blocks of Fressian behind an index (jepsen.store.format, versions 0 and 1).
 
-"JEPSEN", int32 version, int64 offset of the index block; then blocks. A block has a header of 28 bytes: int64 length
-with the header, uint32 checksum, int16 type in a field of 16 bytes. The checksum is the CRC-32 of the data, and then
-of the header with the checksum zero.
+"JEPSEN", int32 version, int64 offset of the index block; then blocks. A block has a header of 28 bytes: int64
+length including the header, uint32 checksum, int16 type in a field of 16 bytes. The checksum is the CRC-32 of the data,
+then of the header with the checksum zero.
 """
 
 import struct
@@ -24,7 +24,7 @@ INDEX_ENTRY: Final = struct.Struct(">iq")
 CHUNK: Final = struct.Struct(">qi")
 INDEX, FRESSIAN, PARTIAL_MAP, STREAM, BIG_VECTOR = range(1, 6)
 BLOCK_LIMIT: Final = 1 << 30  # bytes
-DEPTH_LIMIT: Final = 8  # of big vectors in big vectors
+DEPTH_LIMIT: Final = 8  # nesting of big vectors
 ISOLATION: Final = {"read_committed", "read_uncommitted"}
 
 
@@ -33,7 +33,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read_file(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """UsageError when the index, or the test map at its root, cannot be read; broken chunks are quarantined."""
+    """Read the file. Raises UsageError without a readable test map; broken chunks are quarantined."""
     try:
         file = open(where, "rb")  # noqa: PTH123, SIM115
     except OSError as error:
@@ -47,7 +47,7 @@ def read_file(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Even
     except (FressianError, ValueError, TypeError, struct.error, OSError) as error:
         file.close()
         hint = "use the history.edn beside it"
-        raise UsageError(f"no test map can be read: {error}", where=where, hint=hint) from error
+        raise UsageError(f"its test map cannot be read: {error}", where=where, hint=hint) from error
     config, events = read(where, _ops(blocks, history, quarantine), quarantine)
     if config.workload == "log":
         config = _configured(config, dict(zip(test[1::2], test[2::2], strict=False)))
@@ -55,7 +55,7 @@ def read_file(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Even
 
 
 def _configured(config: Config, test: dict[Any, Any]) -> Config:
-    """What the test map tells, under the names that Kafka's workloads give to their options."""
+    """Return the settings in the test map, under the option names of Jepsen's Kafka workloads."""
     acks = {"-1": "all"}.get(str(test.get(":acks")), str(test.get(":acks")))
     isolation, idempotence = test.get(":isolation-level"), test.get(":idempotence")
     return Config(
@@ -70,17 +70,17 @@ def _configured(config: Config, test: dict[Any, Any]) -> Config:
 def _ops(blocks: "Blocks", history: Any, quarantine: Quarantine) -> Iterator[Op]:
     with blocks.file:
         found = blocks.elements(history, quarantine) if isinstance(history, BlockRef) else iter(history or ())
-        for quarantine.line, each in enumerate(found, 1):
-            if isinstance(each, list) and each[:1] == [MAP]:  # before there were records of operations
-                each = dict(zip(each[1::2], each[2::2], strict=True))  # noqa: PLW2901
-            if isinstance(each, dict):
-                yield each
+        for quarantine.line, op in enumerate(found, 1):
+            if isinstance(op, list) and op[:1] == [MAP]:  # older versions of Jepsen store operations as maps
+                op = dict(zip(op[1::2], op[2::2], strict=True))  # noqa: PLW2901
+            if isinstance(op, dict):
+                yield op
             else:
                 quarantine.add("no operation")
 
 
 class Blocks:
-    """The blocks of an open file, by number."""
+    """Reads the blocks of an open file by number."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -110,7 +110,7 @@ class Blocks:
         return self._at(self._offsets[number])
 
     def value(self, number: int) -> list[Any]:
-        """The map in a block; a partial one with what it goes on with."""
+        """Return the map in a block; partial maps are joined with their continuation."""
         found: list[Any] = [MAP]
         for _ in range(len(self._offsets)):
             kind, data = self.block(number)
@@ -123,7 +123,7 @@ class Blocks:
         return found
 
     def elements(self, number: int, quarantine: Quarantine, depth: int = 0) -> Iterator[Any]:
-        """Of a vector, wherever its chunks are. A chunk that is broken is left out, from where it breaks."""
+        """Yield the elements of a vector over all its chunks; a broken chunk is cut where it breaks."""
         try:
             kind, data = self.block(number)
             if kind == BIG_VECTOR and depth < DEPTH_LIMIT:

@@ -1,11 +1,11 @@
-"""Jepsen's Kafka workload (`jepsen.tests.kafka`, Maelstrom's alike): micro-operations become operations of ours.
+"""Convert micro-operations of Jepsen's Kafka workload (`jepsen.tests.kafka`, Maelstrom) to events.
 
-Each send gets a process of its own, for one operation sends many; all polls of an operation are one poll of its
-process.  An operation `:txn`, or one of several sends (which that workload makes in transactions only), is also a
-transaction whose commit was asked for when it was invoked, or later.
+Each send gets its own process, because one operation may send many records; all polls of an operation become one.
+An operation `:txn`, or one of several sends (which that workload makes in transactions only), is also a
+transaction; its commit counts as requested from the invocation on.
 
-What was told of a send is kept even when the operation as a whole failed or nobody knows: an offset is an
-acknowledgement.  A key that is a non-negative integer is a partition of topic `key`, any other a topic by itself.
+The offset of a send counts as an acknowledgement even when the operation failed or its outcome is unknown.
+A key that is a non-negative integer is a partition of topic `key`; any other key is a topic of its own.
 """
 
 from typing import Any, Final
@@ -16,28 +16,30 @@ from highwater.reports.importers.jepsen_shape import MAX_OFFSET
 from highwater.reports.importers.quarantine import Quarantine
 
 Op = dict[str, Any]
-Place = tuple[str, int, str]  # topic, partition, "topic-partition"
+PartitionName = tuple[str, int, str]  # topic, partition, "topic-partition"
 MICRO: Final = {":send", ":poll", ":txn"}
 PLACES: Final = {":assign", ":subscribe"}
 
 
 class Opened:
-    """What an operation was invoked with."""
+    """The sends, polls and transaction of an open operation."""
 
     __slots__ = ("f", "polls", "sends", "txn")
 
-    def __init__(self, f: str, sends: list[tuple[int | str, Place, Any]], txn: str | None, *, polls: int) -> None:
+    def __init__(
+        self, f: str, sends: list[tuple[int | str, PartitionName, Any]], txn: str | None, *, polls: int
+    ) -> None:
         self.f, self.sends, self.txn, self.polls = f, sends, txn, polls
 
 
 class Log:
-    """Operations of the workload to events."""
+    """Converts operations of the workload to events."""
 
     def __init__(self, emit: Emitter, quarantine: Quarantine) -> None:
         self._emit, self._quarantine = emit, quarantine
         self._opened: dict[int, Opened] = {}
         self._subscribed: set[int] = set()
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, PartitionName] = {}
         self._transactions = 0
 
     def take(self, op: Op) -> None:
@@ -47,11 +49,11 @@ class Log:
         elif op[":type"] == ":invoke":
             return
         elif f in PLACES:
-            self._place(op)
+            self._assignment(op)
         elif f == ":crash":
             self._emit(op[":process"], "info", "crash")
 
-    def _where(self, key: Any) -> Place:
+    def _where(self, key: Any) -> PartitionName:
         if type(key) is int and 0 <= key < 1 << 29:
             place = self._places.get(key)
             if place is None:
@@ -111,7 +113,7 @@ class Log:
             self._emit(f"{process} end", kind, "end_txn", txn=opened.txn, error=error)
 
     def _sent(self, opened: Opened, mops: list[Any], kind: str, error: str | None) -> None:
-        """A send of a transaction is in the log when its offset is known, whatever became of the transaction."""
+        """Complete the sends; a send with a known offset is in the log, whatever the transaction's outcome."""
         for number, (lane, (topic, partition, _), value) in enumerate(opened.sends):
             offset = self._offset(mops[number][2], value) if number < len(mops) else None
             outcome = kind
@@ -119,23 +121,30 @@ class Log:
                 outcome = "info" if kind == "fail" and not opened.txn else "ok"
             elif opened.txn and kind == "fail":
                 outcome = "info"
-            told = -1 if offset is None and outcome == "ok" else offset
+            known_offset = -1 if offset is None and outcome == "ok" else offset
             self._emit(
-                lane, outcome, "send", topic=topic, partition=partition, offset=told, txn=opened.txn, error=error
+                lane,
+                outcome,
+                "send",
+                topic=topic,
+                partition=partition,
+                offset=known_offset,
+                txn=opened.txn,
+                error=error,
             )
 
-    def _offset(self, told: Any, value: Any) -> int | None:
-        if not isinstance(told, list) or len(told) != 2 or told == value or told[0] is None:
+    def _offset(self, reported: Any, value: Any) -> int | None:
+        if not isinstance(reported, list) or len(reported) != 2 or reported == value or reported[0] is None:
             return None
-        if type(told[0]) is int and 0 <= told[0] <= MAX_OFFSET:
-            return told[0]
-        self._quarantine.add(f"{told[0]!r} is no offset")
+        if type(reported[0]) is int and 0 <= reported[0] <= MAX_OFFSET:
+            return reported[0]
+        self._quarantine.add(f"{reported[0]!r} is no offset")
         return None
 
     # -- polls -------------------------------------------------------------------------------------
 
     def _polled(self, op: Op, mops: list[Any], opened: Opened, kind: str) -> None:
-        """While partitions come and go, the order in which records were returned says nothing."""
+        """Complete the polls; while partitions are reassigned, the order of returned records is ignored."""
         process = op[":process"]
         found: dict[str, list[Any]] = {}
         for mop in mops:
@@ -158,11 +167,11 @@ class Log:
                 self._emit(process, kind, "poll", value={key: [pair]}, txn=opened.txn)
                 self._emit(process, "info", "revoke", value=[key])
 
-    def _collect(self, told: Any, found: dict[str, list[Any]]) -> bool:
-        """Records by key into `found`; those without an offset prove nothing. False for anything else."""
-        if not isinstance(told, list) or told[:1] != [MAP] or not len(told) % 2:
-            return told is None
-        for key, pairs in zip(told[1::2], told[2::2], strict=True):
+    def _collect(self, reported: Any, found: dict[str, list[Any]]) -> bool:
+        """Collect records with an offset by partition into `found`. Returns False for malformed values."""
+        if not isinstance(reported, list) or reported[:1] != [MAP] or not len(reported) % 2:
+            return reported is None
+        for key, pairs in zip(reported[1::2], reported[2::2], strict=True):
             if not isinstance(pairs, list):
                 return False
             records = found.setdefault(self._where(key)[2], [])
@@ -173,8 +182,8 @@ class Log:
                     records.append(pair)
         return True
 
-    def _place(self, op: Op) -> None:
-        """An assignment that may have failed puts the reader anywhere."""
+    def _assignment(self, op: Op) -> None:
+        """Convert an assignment; after one that may have failed, the position is unknown."""
         process, keys = op[":process"], op.get(":value")
         if not isinstance(keys, list):
             self._quarantine.add(f"a list of keys expected, not {str(keys)[:60]}")
@@ -201,10 +210,10 @@ def _are_micro_operations(mops: object) -> bool:
 
 
 def _rebalanced(log: Any) -> list[Any]:
-    """The keys of a `:rebalance-log`, whatever happened to them."""
+    """Return the keys of a `:rebalance-log`."""
     keys: list[Any] = []
     for entry in log if isinstance(log, list) else ():
         if isinstance(entry, list) and entry[:1] == [MAP] and ":keys" in entry:
-            told = entry[entry.index(":keys") + 1]
-            keys += told if isinstance(told, list) else []
+            entry_keys = entry[entry.index(":keys") + 1]
+            keys += entry_keys if isinstance(entry_keys, list) else []
     return keys

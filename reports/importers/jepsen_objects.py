@@ -1,4 +1,4 @@
-"""Jepsen's registers, sets and counters; with `jepsen.independent`, many of them, each under its key."""
+"""Convert operations on Jepsen's registers, sets and counters; `jepsen.independent` adds keys."""
 
 from typing import Any, Final
 
@@ -10,14 +10,14 @@ NAMES: Final[dict[Any, str]] = {":read": "read", ":write": "write", ":cas": "cas
 
 
 def kind_of_read(value: Any, *, adding: bool) -> str:
-    """What a successful read read: a collection is a set's, anything else a counter's or a register's."""
+    """Return the kind of object from the value of a successful read."""
     if isinstance(value, list) and (adding or value[:1] == [SET]):
         return "set"
     return "counter" if adding else "register"
 
 
 def keyed(ops: list[Op]) -> bool:
-    """Does the first telling operation name a key? Reads are invoked with nil, or with [key nil]."""
+    """Return whether operations name a key (reads: nil or [key nil]), from the first known one."""
     for op in ops:
         value: Any = op.get(":value")
         if op[":type"] != ":invoke" or op[":f"] not in NAMES or type(op[":process"]) is not int:
@@ -30,7 +30,7 @@ def keyed(ops: list[Op]) -> bool:
 
 
 class Objects:
-    """An operation is an event."""
+    """Converts each operation to one event."""
 
     def __init__(self, emit: Emitter, *, keyed: bool) -> None:
         self._emit, self._keyed = emit, keyed

@@ -1,4 +1,4 @@
-"""What an event must be before the auditor sees it, whatever it was imported from."""
+"""Check events before the audit, whatever format they were imported from."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
@@ -10,11 +10,11 @@ from highwater.spec.formats.history import NEMESIS, Event
 
 MAX_OFFSET: Final = 2**63 - 1
 Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
-Marked = Annotated[int, msgspec.Meta(ge=-1, le=MAX_OFFSET)]  # -1 says that there is none
+Marked = Annotated[int, msgspec.Meta(ge=-1, le=MAX_OFFSET)]  # -1 means none
 Key = Annotated[str, msgspec.Meta(pattern=r"^.+-[0-9]{1,9}$")]  # "topic-0"
 Records = list[tuple[Offset, Any]]
 
-# What a value is that is not null; everything else may be anything.
+# The type of a non-null value, by operation; values of other operations are not checked.
 VALUES: Final[dict[str, Any]] = {
     "poll": dict[Key, Records],
     "fetch": Records,
@@ -32,17 +32,17 @@ VALUES: Final[dict[str, Any]] = {
     "metadata": dict[Key, tuple[int, int]],
     "in_sync": dict[Key, list[int]],
 }
-# A struct is known to msgspec at once; any other type it looks at anew each time, which takes longer than the value.
+# msgspec caches struct types; it would inspect any other type again for every value, which is slower.
 SHAPES: Final = {f: msgspec.defstruct(f, [("value", kind)], array_like=True) for f, kind in VALUES.items()}
 PLACED: Final = {"send", "fetch", "list_offsets", "log_dump", "delete_records"}
-# Events that are no half of an operation, or need no other half.
+# Events that are not part of an invocation and completion pair.
 ALONE: Final = {"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe", "begin_txn", "header", "phase"}
 
 
 def sound(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
-    """The events that make sense where they stand: completions with their invocation, values of the right shape.
+    """Yield valid events: completions that have an invocation, values of the right type.
 
-    The index is the clock; times that go back are counted, and nothing that needs them is concluded.
+    Events are ordered by index. Backward steps of the clock are counted; rules that need time are then undecided.
     """
     opened: dict[int | str, str] = {}
     convert = msgspec.convert

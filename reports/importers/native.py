@@ -1,4 +1,4 @@
-"""Our own `history.ndjson`, also one that was cut, spoilt or put together by hand."""
+"""Read `history.ndjson`, also if it was truncated, corrupted or edited by hand."""
 
 import io
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True):
-    """An event whose numbers fit their columns."""
+    """An event whose numbers fit into the columns of a dataset."""
 
     index: Annotated[int, msgspec.Meta(ge=0, le=2**61)]
     time_ns: _Number
@@ -35,7 +35,7 @@ class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def recognises(head: bytes) -> bool:
-    """One of the first lines is an event."""
+    """Return whether one of the first 20 lines is an event."""
     decoder = msgspec.json.Decoder(Event)
     for line in head.splitlines()[:20]:
         try:
@@ -47,12 +47,12 @@ def recognises(head: bytes) -> bool:
 
 
 def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """The configuration of the header, if there is one, and the events."""
+    """Return the configuration in the header, if any, and the events."""
     return read_blocks(blocks(where, quarantine), quarantine)
 
 
 def read_blocks(found: Iterator[bytes], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """The same, of blocks of whole lines; each is used before the next one is asked for."""
+    """Do the same for blocks of whole lines; each block is consumed before the next is read."""
     events = _events(found, quarantine)
     first = next(events, None)
     if first is None:
@@ -63,10 +63,10 @@ def read_blocks(found: Iterator[bytes], quarantine: Quarantine) -> tuple[Config,
         except msgspec.ValidationError as error:
             quarantine.add(f"header: {error}")
             return Config(), events
-    return Config(), _again(first, events)
+    return Config(), _prepend(first, events)
 
 
-def _again(first: Event, events: Iterator[Event]) -> Iterator[Event]:
+def _prepend(first: Event, events: Iterator[Event]) -> Iterator[Event]:
     yield first
     yield from events
 
@@ -88,7 +88,7 @@ def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
             index = event.index
             if index != due:
                 if index < due:
-                    quarantine.add(f"index {index} where {due} was due: doubled or out of order")
+                    quarantine.add(f"index {index} where {due} was due: repeated or out of order")
                     continue
                 quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
             due = index + 1
@@ -96,7 +96,7 @@ def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
 
 
 def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:
-    """The events of many lines at once; where one of the lines is no event, or blank, line by line."""
+    """Decode many lines at once; a block with an invalid or blank line is decoded line by line."""
     decoder = msgspec.json.Decoder(_Bounded)
     for block in found:
         try:
@@ -114,7 +114,7 @@ def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:
 
 
 def _quarantined(found: _NoEvent, quarantine: Quarantine) -> bool:
-    """Unless it is blank, which stands for no event."""
+    """Quarantine a line that is not an event; return False for a blank line."""
     if not found.line.strip():
         return False
     cut = "" if found.line.endswith(b"\n") else " (the line is cut)"

@@ -1,11 +1,11 @@
-"""What of an input could not be used: where, why, and whether a verdict may depend on it."""
+"""Record the unusable lines of an input, with reasons, and whether a verdict may depend on them."""
 
 import msgspec
 
 from highwater.reports.rules.rule import Rule
 
 SHOWN = 20
-# Rules whose two witnesses are a proof: no unreadable line can explain them.
+# Rules whose two witnesses are a proof that no unreadable line can explain away.
 PROVEN_BY_WITNESSES = {
     Rule.INCONSISTENT_OFFSETS,
     Rule.DUPLICATE,
@@ -21,7 +21,7 @@ BY_TIME = {Rule.HANGING_TRANSACTION, Rule.STUCK, Rule.EARLY_RETENTION}
 
 
 class BadLine(msgspec.Struct, frozen=True, kw_only=True):
-    """`line` counts from 1; in `test.jepsen` it is the place of the operation in the history."""
+    """An unusable line; `line` counts from 1 (in `test.jepsen`: operations of the history)."""
 
     line: int
     reason: str
@@ -29,17 +29,17 @@ class BadLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine(msgspec.Struct, kw_only=True):
-    """Fills while the events of an input are read; the first lines are kept, all are counted.
+    """Counts unusable lines while an input is read, and stores the first `SHOWN`.
 
-    A line about faults matters not. One that cannot be read at all may have been anything, so it matters:
-    an audit that finds nothing is then `unknown`.
+    A line about faults does not matter. An unreadable line may have been any operation, so it matters: an audit
+    without findings is then `unknown`.
     """
 
     count: int = 0
     mattering: int = 0
     clock_steps_back: int = 0
     lines: list[BadLine] = msgspec.field(default_factory=list)
-    line: int = 0  # where the reader is
+    line: int = 0  # current line of the reader
 
     def leaves_open(self, rule: Rule) -> bool:
         """Return whether unusable lines, or clock steps, may explain a finding of this rule."""

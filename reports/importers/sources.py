@@ -1,4 +1,4 @@
-"""Bytes of an input: a local file or any address that pyarrow.fs opens, compressed or not; lines of bounded length."""
+"""Read an input as lines of bounded length: a local file or pyarrow.fs address, compressed or not."""
 
 import gzip
 import io
@@ -14,16 +14,16 @@ from typing import IO, Any, cast
 from highwater.errors import UsageError
 from highwater.reports.importers.quarantine import Quarantine
 
-LINE_LIMIT = 64 << 20  # bytes; a longer line is passed over in pieces of this size and quarantined
+LINE_LIMIT = 64 << 20  # bytes; a longer line is skipped in pieces of this size and quarantined
 HEAD = 64 << 10
-BLOCK = 256 << 10  # bytes of lines that are taken at once
+BLOCK = 256 << 10  # bytes read at once
 GZIP = b"\x1f\x8b"
 STANDARD_INPUT = "-"
 
 
 @contextmanager
 def open_bytes(where: str) -> Iterator[IO[bytes]]:
-    """Open for reading; compression is recognised by content. UsageError when there is nothing to open."""
+    """Open for reading; gzip is detected from content. Raises UsageError if it cannot be opened."""
     with _open_raw(where) as raw:
         if raw.peek(2)[:2] == GZIP:
             yield io.BufferedReader(Unpacked(raw), 1 << 20)
@@ -46,7 +46,7 @@ def seekable(where: str) -> Iterator[str]:
 
 
 class Unpacked(io.RawIOBase):
-    """A compressed stream that ends where it cannot be decompressed further; `cut` then says why."""
+    """A gzip stream that ends at the first error; `cut` then holds the reason."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._stream = gzip.GzipFile(fileobj=packed)
@@ -86,7 +86,7 @@ def _open_address(address: str) -> io.BufferedReader:
 
 
 def read_head(where: str) -> bytes:
-    """The first bytes, decompressed: enough to tell formats apart."""
+    """Return the first bytes, decompressed: enough to detect the format."""
     with open_bytes(where) as source:
         head = source.read(HEAD)
         if not head and (cut := _cut(source)):
@@ -95,9 +95,9 @@ def read_head(where: str) -> bytes:
 
 
 def blocks(where: str, quarantine: Quarantine) -> Iterator[bytes]:
-    """Whole lines, many at once; whoever takes a block counts its lines in `quarantine.line`.
+    """Yield blocks of whole lines; the caller must count them in `quarantine.line`.
 
-    Lines that are too long and a cut compressed end are quarantined.
+    Lines that are too long and a truncated gzip stream are quarantined.
     """
     with open_bytes(where) as source:
         while block := source.read(BLOCK):
@@ -116,7 +116,7 @@ def blocks(where: str, quarantine: Quarantine) -> Iterator[bytes]:
 
 
 def numbered_lines(where: str, quarantine: Quarantine) -> Iterator[bytes]:
-    """Line by line, with its number in `quarantine.line`."""
+    """Yield single lines, with the line number in `quarantine.line`."""
     for block in blocks(where, quarantine):
         for line in io.BytesIO(block):
             quarantine.line += 1

@@ -1,11 +1,11 @@
-"""Logs of Kafka's VerifiableProducer and VerifiableConsumer: one of them, or the folder of those of one run.
+"""Read logs of Kafka's VerifiableProducer and VerifiableConsumer: one log, or a folder of one run.
 
-They tell acknowledgements but not when a send began, by clocks of different machines.  So every send counts as begun
-before everything else, and the logs are read one after the other: what is judged is what is in the log, and in which
-order each consumer got it, never real time.
+They contain acknowledgements but not the start of a send, by clocks of different machines.  So every send is assumed to
+begin before all other events, and the logs are read one after the other: the audit checks the content of the log and
+the order in which each consumer received it, but not real time.
 
-What a producer sent without learning what became of it is not in its log.  Unless every producer said at its end that
-all it sent was acknowledged, a value that was read and is in no log counts as such a send.
+A send without a known outcome is not in the producer's log.  Unless every producer reported at its end that all sends
+were acknowledged, a value that was read but is in no log counts as such a send.
 """
 
 import os
@@ -27,9 +27,9 @@ NAMES: Final = {
     "startup_complete", "shutdown_requested", "shutdown_complete", "producer_send_success", "producer_send_error",
     "tool_data", "record_data", "records_consumed", "partitions_assigned", "partitions_revoked", "offsets_committed",
 }  # fmt: skip
-RECORDS_OF_A_POLL: Final = 10_000_000  # that a line without its records may claim
+RECORDS_OF_A_POLL: Final = 10_000_000  # records that one summary line may claim
 Line = dict[str, Any]
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 def recognises(head: bytes) -> bool:
@@ -44,26 +44,26 @@ def recognises(head: bytes) -> bool:
 
 
 def logs(folder: str) -> list[str]:
-    """Those of a folder that are such logs."""
+    """Return the files of a folder that are such logs."""
     files = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS))  # noqa: PTH118, PTH208
     return [path for path in files if os.path.isfile(path) and recognises(read_head(path))]  # noqa: PTH113
 
 
 def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
-    """UsageError when two producers wrote the same values: then nobody can tell whose was read."""
+    """Read the logs. Raises UsageError if two producers wrote the same value, which makes reads ambiguous."""
     paths = logs(where) if os.path.isdir(where) else [where]  # noqa: PTH112
-    told = Told()
+    log_records = LogRecords()
     for path in paths:
         for line in _lines(path, Quarantine()):
-            told.note(path, line)
-    if told.ambiguous:
+            log_records.add(path, line)
+    if log_records.ambiguous:
         hint = "run each VerifiableProducer with its own --value-prefix"
-        raise UsageError(f"two producers wrote value {told.ambiguous!r}", where=where, hint=hint)
-    return Config(source="verifiable"), _events(paths, told, quarantine)
+        raise UsageError(f"two producers wrote the value {log_records.ambiguous!r}", where=where, hint=hint)
+    return Config(source="verifiable"), _events(paths, log_records, quarantine)
 
 
 def _lines(path: str, quarantine: Quarantine) -> Iterator[Line]:
-    """Other output among the lines is passed over."""
+    """Yield the log lines of a file; other output is skipped."""
     quarantine.line = 0
     for line in numbered_lines(path, quarantine):
         if not line.startswith(b"{"):
@@ -78,26 +78,26 @@ def _lines(path: str, quarantine: Quarantine) -> Iterator[Line]:
 
 
 @dataclass(slots=True)
-class Told:
-    """What all logs together tell of the records."""
+class LogRecords:
+    """The records of all logs together."""
 
-    acknowledged: dict[Place, dict[int, str]] = field(default_factory=dict)  # offset -> value
-    read: dict[tuple[Place, str], None] = field(default_factory=dict)
+    acknowledged: dict[TopicPartition, dict[int, str]] = field(default_factory=dict)  # offset -> value
+    read: dict[tuple[TopicPartition, str], None] = field(default_factory=dict)
     writer: dict[str, str] = field(default_factory=dict)  # value -> log
     failed: dict[str, list[str]] = field(default_factory=dict)  # topic -> values
-    accounts: dict[str, bool] = field(default_factory=dict)  # producer's log -> was all acknowledged?
-    partitions: dict[Place, None] = field(default_factory=dict)
+    all_acked: dict[str, bool] = field(default_factory=dict)  # producer's log -> whether all sends were acknowledged
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
     ambiguous: str | None = None
 
-    def note(self, path: str, line: Line) -> None:
+    def add(self, path: str, line: Line) -> None:
         name, place = line["name"], _place(line)
         if name == "tool_data":
-            self.accounts[path] = line.get("sent") == line.get("acked") is not None
+            self.all_acked[path] = line.get("sent") == line.get("acked") is not None
         elif name == "producer_send_error":
-            self.accounts.setdefault(path, False)
+            self.all_acked.setdefault(path, False)
             self.failed.setdefault(str(line.get("topic")), []).append(str(line.get("value")))
         elif place is not None and name == "producer_send_success" and _offset(line) is not None:
-            self.accounts.setdefault(path, False)
+            self.all_acked.setdefault(path, False)
             value = str(line.get("value"))
             if self.writer.setdefault(value, path) != path:
                 self.ambiguous = value
@@ -109,20 +109,20 @@ class Told:
 
     @property
     def complete(self) -> bool:
-        return bool(self.accounts) and all(self.accounts.values())
+        return bool(self.all_acked) and all(self.all_acked.values())
 
-    def unsure(self) -> Iterator[tuple[Place, str]]:
-        """What may have been sent, though nobody was told that it was."""
+    def uncertain_sends(self) -> Iterator[tuple[TopicPartition, str]]:
+        """Yield sends that may have succeeded without an acknowledgement."""
         for topic, values in self.failed.items():
             for place in self.partitions:
                 if place[0] == topic:
                     yield from ((place, value) for value in values)
         if not self.complete:
             known = {(place, value) for place, found in self.acknowledged.items() for value in found.values()}
-            yield from (each for each in self.read if each not in known)
+            yield from (record for record in self.read if record not in known)
 
 
-def _place(line: Line) -> Place | None:
+def _place(line: Line) -> TopicPartition | None:
     topic, partition = line.get("topic"), line.get("partition")
     if isinstance(topic, str) and type(partition) is int and 0 <= partition < 1 << 31:
         return topic, partition
@@ -134,18 +134,20 @@ def _offset(line: Line) -> int | None:
     return offset if type(offset) is int and 0 <= offset <= MAX_OFFSET else None
 
 
-def _events(paths: list[str], told: Told, quarantine: Quarantine) -> Iterator[Event]:
+def _events(paths: list[str], log_records: LogRecords, quarantine: Quarantine) -> Iterator[Event]:
     emit = Emitter()
-    sends = [(place, value, offset) for place, found in told.acknowledged.items() for offset, value in found.items()]
+    sends = [
+        (place, value, offset) for place, found in log_records.acknowledged.items() for offset, value in found.items()
+    ]
     for number, ((topic, partition), value, _) in enumerate(sends):
         emit(number, "invoke", "send", topic=topic, partition=partition, value=value)
-    for number, ((topic, partition), value) in enumerate(told.unsure(), len(sends)):
+    for number, ((topic, partition), value) in enumerate(log_records.uncertain_sends(), len(sends)):
         emit(number, "invoke", "send", topic=topic, partition=partition, value=value)
     for number, ((topic, partition), _, offset) in enumerate(sends):
         emit(number, "ok", "send", topic=topic, partition=partition, offset=offset)
     yield from emit.take()
     for path in paths:
-        consumer = Consumer(emit, os.path.basename(path), told, quarantine)  # noqa: PTH119
+        consumer = Consumer(emit, os.path.basename(path), log_records, quarantine)  # noqa: PTH119
         for line in _lines(path, quarantine):
             consumer.take(line)
             yield from emit.take()
@@ -154,10 +156,10 @@ def _events(paths: list[str], told: Told, quarantine: Quarantine) -> Iterator[Ev
 
 
 class Consumer:
-    """One log of a consumer: a process. Its group is not in the log, so it counts as one by itself."""
+    """Converts the log of a consumer, which is one process and its own group: logs name no group."""
 
-    def __init__(self, emit: Emitter, name: str, told: Told, quarantine: Quarantine) -> None:
-        self._emit, self._name, self._told, self._quarantine = emit, name, told, quarantine
+    def __init__(self, emit: Emitter, name: str, log_records: LogRecords, quarantine: Quarantine) -> None:
+        self._emit, self._name, self._log_records, self._quarantine = emit, name, log_records, quarantine
         self._records: dict[str, list[tuple[int, str]]] = {}
 
     def take(self, line: Line) -> None:
@@ -178,7 +180,7 @@ class Consumer:
             self._emit(self._name, kind, "commit", value=value, group=self._name)
 
     def flush(self) -> None:
-        """A poll is what stands before its sum."""
+        """Emit the records before a summary line as one poll."""
         if self._records:
             self._emit(self._name, "invoke", "poll")
             self._emit(self._name, "ok", "poll", value=self._records)
@@ -192,14 +194,14 @@ class Consumer:
             self._records.setdefault(f"{place[0]}-{place[1]}", []).append((offset, str(line.get("value"))))
 
     def _consumed(self, part: Line) -> None:
-        """Without --verbose only the ends are told: with no gap between them, all that was acknowledged there."""
+        """Take the records of a summary (log without --verbose), if its offset range has no gaps."""
         place, first, last = _place(part), part.get("minOffset"), part.get("maxOffset")
         if place is None or type(first) is not int or type(last) is not int:
-            self._quarantine.add(f"{self._name}: {str(part)[:60]} tells of no records")
+            self._quarantine.add(f"{self._name}: {str(part)[:60]} states no range of records")
         elif part.get("count") != last - first + 1 or not 0 < last - first + 1 <= RECORDS_OF_A_POLL:
-            self._quarantine.add(f"{self._name}: between {first} and {last} there are gaps; only --verbose tells them")
+            self._quarantine.add(f"{self._name}: offsets {first} to {last} have gaps; record with --verbose")
         else:
-            known = self._told.acknowledged.get(place, {})
+            known = self._log_records.acknowledged.get(place, {})
             records = [(offset, known[offset]) for offset in range(first, last + 1) if offset in known]
             self._records[f"{place[0]}-{place[1]}"] = records
 
@@ -214,4 +216,4 @@ class Consumer:
 
 def _list(line: Line, name: str) -> list[Line]:
     found = line.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Plots as small SVG elements that take the colours of the page. Time across, fault windows shaded."""
+"""Compute the plots of a page as SVG geometry: time across, fault windows shaded."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Points = list[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One value for each slot, None where there is none."""
+    """A line of a plot: one value for each slot, None where there is none."""
 
     name: str
     style: str
@@ -25,7 +25,7 @@ class Line:
 
 
 def charts(watched: Watched) -> list[dict[str, Any]]:
-    """Those for which the history tells something."""
+    """Return the plots for which the history has data."""
     series = watched.series
     rate = 1 / series.width_s
     latency = [
@@ -48,8 +48,8 @@ def charts(watched: Watched) -> list[dict[str, Any]]:
 
 
 def _chart(title: str, lines: list[Line], watched: Watched, *, log: bool = False) -> dict[str, Any] | None:
-    told = [line for line in lines if any(line.points)]
-    values = [value for line in told for value in line.points if value]
+    drawn = [line for line in lines if any(line.points)]
+    values = [value for line in drawn for value in line.points if value]
     if not values:
         return None
     ticks = _decades(min(values), max(values)) if log else _steps(max(values))
@@ -63,9 +63,9 @@ def _chart(title: str, lines: list[Line], watched: Watched, *, log: bool = False
     return {
         "title": title,
         "words": "; ".join(f"{line.name}: at most {_number(max(p for p in line.points if p is not None))}"
-                           for line in told),
+                           for line in drawn),
         "lines": [{"name": line.name, "style": line.style, "path": _path(line.points, watched.series, across, y)}
-                  for line in told],
+                  for line in drawn],
         "ticks": [{"y": y(tick), "text": _number(tick)} for tick in ticks],
         "height": HEIGHT,
         **_frame(watched, across),
@@ -73,10 +73,11 @@ def _chart(title: str, lines: list[Line], watched: Watched, *, log: bool = False
 
 
 def leaders_chart(watched: Watched) -> dict[str, Any] | None:
-    """A row for each partition: who led it, with the leader epoch, and who was in sync; None if no reply told."""
-    told = watched.leaders
+    """Return a row for each partition with its leaders and in-sync replicas; None without data."""
+    leaders = watched.leaders
     changes = {
-        key: len(told.terms.get(key, ())) + len(told.in_sync.get(key, ())) for key in {*told.terms, *told.in_sync}
+        key: len(leaders.terms.get(key, ())) + len(leaders.in_sync.get(key, ()))
+        for key in {*leaders.terms, *leaders.in_sync}
     }
     shown = sorted(sorted(changes, key=lambda key: (-changes[key], key))[:PARTITIONS_SHOWN])
     if not shown:
@@ -86,21 +87,21 @@ def leaders_chart(watched: Watched) -> dict[str, Any] | None:
         {
             "key": key,
             "y": TOP + PARTITION_HEIGHT * number,
-            "terms": _spans([_term(term) for term in told.terms.get(key, ())], watched.duration_s, across),
-            "in_sync": _spans(_in_sync(told.in_sync.get(key, [])), watched.duration_s, across),
+            "terms": _spans([_term(term) for term in leaders.terms.get(key, ())], watched.duration_s, across),
+            "in_sync": _spans(_in_sync(leaders.in_sync.get(key, [])), watched.duration_s, across),
         }
         for number, key in enumerate(shown)
     ]
     return {
         "rows": rows, "height": TOP + PARTITION_HEIGHT * len(rows) + BOTTOM, "left_out": len(changes) - len(shown),
-        "told_in_sync": bool(told.in_sync),
-        "words": "; ".join(f"{key}: {len(told.terms.get(key, ()))} leader epochs" for key in shown),
+        "has_in_sync": bool(leaders.in_sync),
+        "words": "; ".join(f"{key}: {len(leaders.terms.get(key, ()))} leader epochs" for key in shown),
         **_frame(watched, across),
     }  # fmt: skip
 
 
 def _term(term: Term) -> tuple[float, str, str]:
-    """When, how it looks, and what to say of it."""
+    """Return start in seconds, CSS class and text of a leader term."""
     shade = f"s{(term.leader if term.leader != UNKNOWN else term.epoch) % 4}"
     return (
         term.start_s,
@@ -110,21 +111,24 @@ def _term(term: Term) -> tuple[float, str, str]:
 
 
 def _in_sync(replicas: list[Replicas]) -> list[tuple[float, str, str]]:
-    """All that ever were in sync, fewer, or one at most."""
-    most = max((len(each.in_sync) for each in replicas), default=0)
-    looks = ["all" if len(each.in_sync) == most else "few" if len(each.in_sync) > 1 else "alone" for each in replicas]
-    words = [f"in sync: {', '.join(map(str, each.in_sync)) or 'nobody'}" for each in replicas]
-    return list(zip([each.start_s for each in replicas], looks, words, strict=True))
+    """Return start, CSS class and text: all replicas in sync, fewer, or at most one."""
+    most = max((len(replica.in_sync) for replica in replicas), default=0)
+    styles = [
+        "all" if len(replica.in_sync) == most else "few" if len(replica.in_sync) > 1 else "alone"
+        for replica in replicas
+    ]
+    words = [f"in sync: {', '.join(map(str, replica.in_sync)) or 'none'}" for replica in replicas]
+    return list(zip([replica.start_s for replica in replicas], styles, words, strict=True))
 
 
 def _spans(
     changes: list[tuple[float, str, str]], duration_s: float, across: Callable[[float], float]
 ) -> list[dict[str, Any]]:
-    """Each until the next."""
+    """Turn changes into spans; a span ends where the next begins."""
     ends = [*(start_s for start_s, _, _ in changes[1:]), duration_s]
     return [
-        {"x": across(start_s), "w": round(max(across(end_s) - across(start_s), 1.0), 1), "look": look, "text": text}
-        for (start_s, look, text), end_s in zip(changes, ends, strict=False)
+        {"x": across(start_s), "w": round(max(across(end_s) - across(start_s), 1.0), 1), "style": style, "text": text}
+        for (start_s, style, text), end_s in zip(changes, ends, strict=False)
     ]
 
 
@@ -145,7 +149,7 @@ def _across(duration_s: float) -> Callable[[float], float]:
 
 
 def _path(points: Points, series: Series, across: Callable[[float], float], y: Callable[[float], float]) -> str:
-    """Steps; broken where there is no value."""
+    """Return an SVG path of steps, interrupted where there is no value."""
     parts, drawing = [], False
     for number, value in enumerate(points):
         if value is None:
@@ -159,7 +163,7 @@ def _path(points: Points, series: Series, across: Callable[[float], float], y: C
 
 
 def _steps(most: float, wanted: int = 4) -> list[float]:
-    """Round numbers from 0 to beyond `most`."""
+    """Return round tick values from 0 to at least `most`."""
     rough = max(most, 1e-9) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)

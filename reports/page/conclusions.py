@@ -1,4 +1,4 @@
-"""What the witnesses of a finding show together, rule by rule: `conclusions.toml`."""
+"""State what the witnesses of a finding show together, by rule (`conclusions.toml`)."""
 
 import tomllib
 from functools import cache
@@ -18,7 +18,7 @@ class Conclusions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.rules[rule].format(offset=number, partition=partition)
 
     def place(self, rule: int, partition: str, number: int) -> str:
-        """Where it is: "t-0, offset 7"."""
+        """Return the position of a finding, such as "t-0, offset 7"."""
         what = self.numbers.get(rule, "offset")
         return ", ".join(part for part in (partition, f"{what} {number}" if what else "") if part)
 

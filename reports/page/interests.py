@@ -1,4 +1,4 @@
-"""What the verdict points at in the history: the witness operations, and the places in the log that they are about."""
+"""Collect what the verdict refers to: witness operations, and the offsets around findings."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ from highwater.reports.page.series import Sample
 from highwater.reports.verdicts import AuditResult, Evidence, Finding
 from highwater.spec.formats.history import Event
 
-AROUND = 5  # offsets to either side of a finding
+AROUND = 5  # offsets shown on either side of a finding
 PLACES = 48
-PICTURES = 2  # for each anomaly of a severity
+PICTURES = 2  # pictures for each anomaly of a severity
 ROWS_KEPT = 240
-SHORT = 100  # records, of which each is looked at: an answer may be out of order
-UNTOLD = -1
+SHORT = 100  # up to this many records are all inspected, since a reply may be out of order
+UNKNOWN_OFFSET = -1
 
 
 class Touch(NamedTuple):
-    """What one operation knows of a place: `cells` are (offset, value), and `first` to `last` is what it passed."""
+    """One operation near a place: `cells` are (offset, value); `first` to `last` is the range it covered."""
 
     invoked: int
     start_s: float
@@ -34,7 +34,7 @@ class Touch(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """Offsets of a partition around one piece of evidence, and who had to do with them."""
+    """Offsets of a partition around one finding, and the operations that touched them."""
 
     partition: str
     offset: int
@@ -70,10 +70,10 @@ class Place:
             if invoke.position is not None:
                 first = min(first, invoke.position)
         elif invoke.f == "send":
-            first = last = UNTOLD if operation.told.offset is None else operation.told.offset
+            first = last = UNKNOWN_OFFSET if operation.completion.offset is None else operation.completion.offset
             cells = ((first, invoke.value),)
         else:
-            first = last = UNTOLD if invoke.position is None else invoke.position
+            first = last = UNKNOWN_OFFSET if invoke.position is None else invoke.position
             cells = ()
         witness = invoke.index in self.witnesses
         if (last < self.low or first > self.high) and not witness:
@@ -85,26 +85,28 @@ class Place:
 
 
 class Interests:
-    """Filled while the history is read: events of the witnesses, and what happened around the places of findings."""
+    """Filled while the history is read: events of witnesses, and operations near findings."""
 
     def __init__(self, result: AuditResult) -> None:
-        evidence = [each for finding in result.findings for each in finding.witnesses]
-        witnesses = [witness for each in evidence for witness in each.operations]
+        all_evidence = [evidence for finding in result.findings for evidence in finding.witnesses]
+        witnesses = [witness for evidence in all_evidence for witness in evidence.operations]
         self.invoked = frozenset(witness.invoked for witness in witnesses)
         self.due = self.invoked | {witness.returned for witness in witnesses}
-        self.events: dict[int, tuple[Event, float]] = {}  # by index, with the time in seconds
+        self.events: dict[int, tuple[Event, float]] = {}  # by event index; the time in seconds
         self._places: dict[tuple[str, int, frozenset[int]], Place] = {}
-        drawn = [each for finding in result.findings if _has_place(finding) for each in finding.witnesses[:PICTURES]]
-        for each in drawn[:PLACES]:
-            place = Place(each.partition, each.offset, frozenset(w.invoked for w in each.operations))
+        drawn = [
+            evidence for finding in result.findings if _has_place(finding) for evidence in finding.witnesses[:PICTURES]
+        ]
+        for evidence in drawn[:PLACES]:
+            place = Place(evidence.partition, evidence.offset, frozenset(w.invoked for w in evidence.operations))
             self._places.setdefault((place.partition, place.offset, place.witnesses), place)
         self._by_partition: dict[str, list[Place]] = {}
         for place in self._places.values():
-            key, _, _ = place.partition.partition(" (")  # a topic that was made again is told apart there
+            key, _, _ = place.partition.partition(" (")  # strip the suffix that distinguishes a re-created topic
             self._by_partition.setdefault(key, []).append(place)
 
     def take(self, operation: Operation) -> bool:
-        """Whether it is a witness."""
+        """Add an operation to the places it touches; return whether it is a witness."""
         key = operation.key
         for partition in (key,) if key is not None else operation.records:
             for place in self._by_partition.get(partition, ()):

@@ -1,4 +1,4 @@
-"""Lanes of a timeline: one for each process, as long as there are not too many of them."""
+"""Assign processes to the lanes of a timeline, one each while there are few processes."""
 
 from dataclasses import dataclass, field
 
@@ -21,9 +21,9 @@ class Lane:
 
 
 class Lanes:
-    """A process that comes when all lanes are taken shares the one that has been idle for longest.
+    """Assigns lanes; a new process shares the lane idle for longest once all lanes are taken.
 
-    That is what a test does whose crashed processes are followed by others: they take the places of the crashed.
+    In tests that replace crashed processes, a new process thus takes the lane of a crashed one.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Lanes:
         return any(len(lane.processes) > 1 for lane in self.lanes)
 
     def in_order(self) -> list[int]:
-        """Numbers of the lanes as they are shown: clients together, processes ascending."""
+        """Return lane numbers in display order: by client, then by process."""
         return sorted(range(len(self.lanes)), key=lambda number: self._rank(self.lanes[number]))
 
     def _rank(self, lane: Lane) -> tuple[str, str]:
@@ -60,7 +60,7 @@ class Lanes:
 
 
 # --------------------------------------------------------------------------------------------------
-# Windows in which a fault lasted, from the events of the nemesis.
+# The windows during which faults lasted, from the events of the nemesis.
 
 
 ENDS = {"kill": "restart", "bounce": "restart", "pause": "resume"}
@@ -70,7 +70,7 @@ NO_FAULT = {"phase", "header"}
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A node was down, paused or cut off from `start_s` to `end_s`; what takes no time ends as it begins."""
+    """A fault on a node from `start_s` to `end_s`; both are equal for a momentary fault."""
 
     kind: str
     node: str
@@ -79,7 +79,7 @@ class Window:
 
     @property
     def words(self) -> str:
-        """Without the time: "broker 2 down"."""
+        """Return a description without the time, such as "broker 2 down"."""
         where = f"broker {self.node}" if self.node.isdigit() else self.node
         return f"{where} {WORDS.get(self.kind, self.kind)}".strip()
 
@@ -88,16 +88,18 @@ class Window:
 
 
 def windows(faults: list[Event], duration_s: float) -> list[Window]:
-    """From each fault to what ends it on that node: `restart`, `resume`, `FAULT over`, a kill, or the end of all."""
-    overs = {*ENDS.values(), *(fault.f for fault in faults if fault.f.endswith(" over"))}
+    """Return a window from each fault to the event that ends it on that node, or to the end."""
+    ends = {*ENDS.values(), *(fault.f for fault in faults if fault.f.endswith(" over"))}
     found = []
     for number, fault in enumerate(faults):
-        if fault.f in NO_FAULT or fault.f in overs:
+        if fault.f in NO_FAULT or fault.f in ends:
             continue
         start_s = min(fault.time_ns / NS, duration_s)
-        enders = {ENDS.get(fault.f, f"{fault.f} over"), "kill"}
-        later = (each.time_ns / NS for each in faults[number + 1 :] if each.f in enders and each.node == fault.node)
-        momentary = fault.f not in ENDS and f"{fault.f} over" not in overs
-        end_s = start_s if momentary else max(start_s, next(later, duration_s))
+        ending = {ENDS.get(fault.f, f"{fault.f} over"), "kill"}
+        ends_s = (
+            later.time_ns / NS for later in faults[number + 1 :] if later.f in ending and later.node == fault.node
+        )
+        momentary = fault.f not in ENDS and f"{fault.f} over" not in ends
+        end_s = start_s if momentary else max(start_s, next(ends_s, duration_s))
         found.append(Window(fault.f, fault.node or "", start_s, end_s))
     return found

@@ -1,4 +1,4 @@
-"""Who led each partition and who was in sync, as far as replies told: metadata, and the epochs that replies carry."""
+"""Collect leaders and in-sync replicas of partitions from Metadata and the epochs in replies."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ UNKNOWN = -1
 
 
 class Term(NamedTuple):
-    """From `start_s` on; the leader is `UNKNOWN` where only its epoch was told, or when there was none."""
+    """A leader term from `start_s` on; the leader is `UNKNOWN` if absent or if only the epoch is known."""
 
     start_s: float
     leader: int
@@ -17,7 +17,7 @@ class Term(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """Who was in sync from `start_s` on."""
+    """The in-sync replicas from `start_s` on."""
 
     start_s: float
     in_sync: tuple[int, ...]
@@ -31,18 +31,18 @@ class Leaders:
     def take(self, operation: Operation) -> None:
         if operation.end_s is None or operation.outcome != "ok":
             return
-        told = operation.told
+        completion = operation.completion
         if operation.invoke.f == "metadata":
-            for key, (leader, epoch) in (told.value or {}).items():
-                self._tell(key, Term(operation.end_s, leader, epoch))
+            for key, (leader, epoch) in (completion.value or {}).items():
+                self._add_term(key, Term(operation.end_s, leader, epoch))
         elif operation.invoke.f == "in_sync":
-            for key, brokers in (told.value or {}).items():
-                self._tell_in_sync(key, Replicas(operation.end_s, tuple(sorted(brokers))))
-        elif told.leader_epoch is not None and (key := operation.key) is not None:
-            self._tell(key, Term(operation.end_s, UNKNOWN, told.leader_epoch))
+            for key, brokers in (completion.value or {}).items():
+                self._add_in_sync(key, Replicas(operation.end_s, tuple(sorted(brokers))))
+        elif completion.leader_epoch is not None and (key := operation.key) is not None:
+            self._add_term(key, Term(operation.end_s, UNKNOWN, completion.leader_epoch))
 
-    def _tell(self, key: str, term: Term) -> None:
-        """Only what is newer: caches tell of the past."""
+    def _add_term(self, key: str, term: Term) -> None:
+        """Add a term if its epoch is newer: cached metadata may be stale."""
         terms = self.terms.get(key, [])
         last = terms[-1] if terms else Term(0.0, UNKNOWN, UNKNOWN)
         if last.epoch < term.epoch and len(terms) < CHANGES_KEPT:
@@ -50,7 +50,7 @@ class Leaders:
         elif terms and last.epoch == term.epoch and last.leader == UNKNOWN:
             terms[-1] = last._replace(leader=term.leader)
 
-    def _tell_in_sync(self, key: str, replicas: Replicas) -> None:
+    def _add_in_sync(self, key: str, replicas: Replicas) -> None:
         known = self.in_sync.setdefault(key, [])
         if len(known) < CHANGES_KEPT and (not known or known[-1].in_sync != replicas.in_sync):
             known.append(replicas)

@@ -1,4 +1,4 @@
-"""A finding told step by step: what the two witnesses did and when, what lay between them, what follows from it."""
+"""Describe a finding in steps: the witness operations, the time between them, and the conclusion."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ FAULTS_NAMED = 4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One witness. Times in seconds; `end_s` is None if it never returned, `start_s` if the history has it not."""
+    """One witness. Times in seconds; `end_s` is None if it never returned, `start_s` if not in the history."""
 
     role: str
     words: str
@@ -23,8 +23,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """`number` counts the stories of a page: the timeline jumps to them by it."""
+class FindingNarrative:
+    """A finding as the page describes it; the timeline refers to it by `number`."""
 
     number: int
     name: str
@@ -39,11 +39,13 @@ class Story:
     indices: tuple[int, ...]
 
 
-def tell(number: int, finding: Finding, evidence: Evidence, interests: Interests, windows: list[Window]) -> Story:
+def narrate(
+    number: int, finding: Finding, evidence: Evidence, interests: Interests, windows: list[Window]
+) -> FindingNarrative:
     steps = [_step(witness, interests) for witness in evidence.operations]
     steps.sort(key=lambda step: (step.start_s is None, step.start_s))
     times = [second for step in steps for second in (step.start_s, step.end_s) if second is not None] or [0.0]
-    return Story(
+    return FindingNarrative(
         number=number,
         name=finding.name,
         severity=finding.severity,
@@ -71,12 +73,12 @@ def _step(witness: Witness, interests: Interests) -> Step:
 
 
 def _between(steps: list[Step]) -> str:
-    """How the two lie to each other in time."""
+    """Describe how the two witnesses are ordered in time."""
     if len(steps) < 2 or steps[1].start_s is None or steps[0].start_s is None:
         return ""
     first_end, second_start = steps[0].end_s, steps[1].start_s
     if first_end is None:
-        return "The first never returned, so nobody knows when it took effect."
+        return "The first never returned, so it is unknown when it took effect."
     if first_end <= second_start:
         return f"The first was over {duration(second_start - first_end)} before the second began."
     return "The two overlapped in time."
@@ -89,7 +91,7 @@ def _faults(mine: list[Window]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that reads best."""
+    """Format a duration with a suitable unit."""
     if seconds >= 100:
         return f"{seconds:,.0f} s"
     if seconds >= 1:

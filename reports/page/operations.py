@@ -1,4 +1,4 @@
-"""One operation of a client: an invocation, its completion if there was one, and when both were, in seconds."""
+"""An operation of a client: invocation, completion if any, and their times in seconds."""
 
 from typing import Any, NamedTuple
 
@@ -7,19 +7,19 @@ from highwater.spec.formats.history import Event
 NS = 1e9
 OUTCOMES = ("ok", "info", "fail")
 ALONE = frozenset({"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe", "begin_txn"})
-"""Events of a client that are no half of an operation."""
+"""Events of a client that are not part of an invocation and completion pair."""
 NOTHING: dict[str, list[Any]] = {}
 
 
 class Operation(NamedTuple):
-    """`end_s` is None when it never returned. Times never go back, whatever the clock did.
+    """An operation; `end_s` is None if it never returned. Times never decrease.
 
-    `key` is the partition that it is on, where that is one; `records` what it was given, by partition: pairs of
-    offset and value in the order of the answer.
+    `key` is its partition, if there is exactly one. `records` are the records it received, by partition: pairs of
+    offset and value in the order of the reply.
     """
 
     invoke: Event
-    told: Event  # the completion, or the invocation where there is none
+    completion: Event  # the completion, or the invocation where there is none
     start_s: float
     end_s: float | None
     outcome: str
@@ -28,11 +28,11 @@ class Operation(NamedTuple):
 
     @property
     def client(self) -> str:
-        return self.invoke.client or self.told.client or ""
+        return self.invoke.client or self.completion.client or ""
 
 
 def operation(invoke: Event, done: Event | None, start_s: float, end_s: float | None) -> Operation:
-    """What several readers of it need is worked out once: there may be ten million of them."""
+    """Build an operation. Derived fields are computed once, as there may be ten million operations."""
     if done is None:
         return Operation(invoke, invoke, start_s, None, "info", _key(invoke), NOTHING)
     key = _key(invoke) or _key(done)

@@ -1,4 +1,4 @@
-"""How long nobody could write: for each fault, the longest time without a successful send in each partition."""
+"""Measure unavailability: the longest time without a successful send, by partition and fault."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from highwater.reports.page.lanes import Window
 from highwater.reports.page.operations import Operation
 
 SHORTEST_S = 0.05
-KEPT = 256  # of the longest of each partition
+KEPT = 256  # longest gaps kept for each partition
 SHOWN = 40
 FAULTS_SHOWN = 3
 
 
 class Gap(NamedTuple):
-    """From the last success, or the first attempt after it, to the next success; `over` is false if none came."""
+    """A gap from the last success, or the first attempt after it, to the next success, if any."""
 
     seconds: float
     start_s: float
     end_s: float
-    over: bool
+    recovered: bool
 
 
 @dataclass(slots=True)
@@ -29,15 +29,15 @@ class _Partition:
     under_way: int = 0
     last_attempt_s: float = 0.0
 
-    def close(self, until_s: float, *, over: bool = True) -> None:
+    def close(self, until_s: float, *, recovered: bool = True) -> None:
         since_s = self.trying_since_s
         if since_s is not None and until_s - since_s >= SHORTEST_S:
             push = heapq.heappush if len(self.gaps) < KEPT else heapq.heappushpop
-            push(self.gaps, Gap(until_s - since_s, since_s, until_s, over))
+            push(self.gaps, Gap(until_s - since_s, since_s, until_s, recovered))
 
 
 class Outage(NamedTuple):
-    """And the faults around it; none if it was beside them all."""
+    """A gap in a partition with the faults that overlap it."""
 
     windows: list[Window]
     partition: str
@@ -45,7 +45,7 @@ class Outage(NamedTuple):
 
 
 class Outages:
-    """Told of the begin and end of every send. Time in which nobody tried does not count."""
+    """Finds gaps from the start and end of every send. Time without attempts does not count."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, _Partition] = {}
@@ -74,14 +74,14 @@ class Outages:
 
     def finish(self) -> None:
         for partition in self._partitions.values():
-            partition.close(partition.last_attempt_s, over=False)
+            partition.close(partition.last_attempt_s, recovered=False)
 
     @property
     def partitions(self) -> int:
         return len(self._partitions)
 
     def longest(self) -> Outage | None:
-        """Of all, fault or not."""
+        """Return the longest gap of all partitions, with or without a fault."""
         found = [(max(p.gaps), key) for key, p in self._partitions.items() if p.gaps]
         if not found:
             return None
@@ -89,7 +89,7 @@ class Outages:
         return Outage([], key, gap)
 
     def during(self, windows: list[Window]) -> list[Outage]:
-        """The longest of each partition that overlaps a fault, the longest first; one around many faults is one."""
+        """Return the longest gap of each partition for each fault, sorted; equal gaps are merged."""
         found: dict[tuple[str, Gap], list[Window]] = {}
         for window in windows:
             for key, partition in self._partitions.items():

@@ -1,10 +1,10 @@
-"""The log around a finding: offsets across, time down, and in each row what one operation knew of them."""
+"""Draw the log around a finding: offsets across, time down, one row for each operation."""
 
 import json
 from typing import Any
 
-from highwater.reports.page.interests import UNTOLD, Place, Touch
-from highwater.reports.page.narrative import Story
+from highwater.reports.page.interests import UNKNOWN_OFFSET, Place, Touch
+from highwater.reports.page.narrative import FindingNarrative
 from highwater.reports.page.operations import OUTCOMES
 from highwater.reports.page.watch import Block, Watched
 
@@ -15,12 +15,12 @@ VALUE_LETTERS = 8
 
 
 def picture(place: Place) -> dict[str, Any] | None:
-    """Geometry for the template, or None when nobody had to do with the place."""
+    """Return geometry for the template, or None if no operation touched the place."""
     rows = _chosen(place)
     if not rows:
         return None
     offsets = list(range(place.low, place.high + 1))
-    told_first = {offset: value for touch in reversed(rows) for offset, value in touch.cells}
+    first_values = {offset: value for touch in reversed(rows) for offset, value in touch.cells}
     return {
         "width": LEFT + CELL * len(offsets) + 4,
         "height": TOP + ROW * len(rows) + 6,
@@ -28,7 +28,7 @@ def picture(place: Place) -> dict[str, Any] | None:
         "offset": place.offset,
         "focus": LEFT + CELL * (place.offset - place.low),
         "heads": [{"x": _x(place, offset) + CELL / 2, "text": offset} for offset in offsets],
-        "rows": [_row(place, touch, TOP + ROW * number, told_first) for number, touch in enumerate(rows)],
+        "rows": [_row(place, touch, TOP + ROW * number, first_values) for number, touch in enumerate(rows)],
         "left_out": place.others.offered + len(place.kept) - len(rows),
         "cell": CELL - 6,
     }
@@ -39,26 +39,26 @@ def _x(place: Place, offset: int) -> int:
 
 
 def _chosen(place: Place) -> list[Touch]:
-    """Witnesses, who wrote there, and the readers that are closest to the witnesses in time."""
+    """Return the witnesses, the sends, and the reads closest to the witnesses in time."""
     times = [touch.start_s for touch in place.kept] or [0.0]
 
     def distance(touch: Touch) -> tuple[bool, float]:
-        """Who has to do with the very offset comes first."""
+        """Sort operations on the offset itself first."""
         beside = all(offset != place.offset for offset, _ in touch.cells)
         return beside, min(abs(touch.start_s - time) for time in times)
 
     near = sorted(place.others, key=distance)
     sends = [touch for touch in near if touch.what == "send"][:SENDS]
     others = [touch for touch in near if touch.what != "send"]
-    room = max(0, ROWS - len(place.kept) - len(sends))
-    return sorted([*place.kept, *sends, *others[:room]], key=lambda touch: touch.start_s)
+    capacity = max(0, ROWS - len(place.kept) - len(sends))
+    return sorted([*place.kept, *sends, *others[:capacity]], key=lambda touch: touch.start_s)
 
 
-def _row(place: Place, touch: Touch, y: int, told_first: dict[int, Any]) -> dict[str, Any]:
+def _row(place: Place, touch: Touch, y: int, first_values: dict[int, Any]) -> dict[str, Any]:
     held = {offset for offset, _ in touch.cells}
-    passed = {offset for offset in range(touch.first, touch.last + 1) if touch.first != UNTOLD} - held
+    passed = {offset for offset in range(touch.first, touch.last + 1) if touch.first != UNKNOWN_OFFSET} - held
     if touch.invoked in place.witnesses and touch.last >= place.offset and place.offset not in held:
-        passed.add(place.offset)  # a poll does not say where it began; the rule knows
+        passed.add(place.offset)  # a poll does not state its position, but the rule has derived it
     end = "never returned" if touch.end_s is None else f"to {touch.end_s:.3f} s"
     return {
         "y": y,
@@ -71,7 +71,7 @@ def _row(place: Place, touch: Touch, y: int, told_first: dict[int, Any]) -> dict
                 "x": _x(place, offset),
                 "text": _short(value),
                 "title": f"offset {offset}: {value!r}"[:200],
-                "other": value != told_first[offset],
+                "other": value != first_values[offset],
             }
             for offset, value in touch.cells
             if place.low <= offset <= place.high
@@ -86,15 +86,15 @@ def _short(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The interactive timeline as data: columns of numbers, small enough to stand in the page, for `timeline.js`.
+# Data of the interactive timeline (`timeline.js`): columns of numbers, compact enough to embed.
 
 
 US = 1_000_000
 NEVER = -1
 
 
-def drawing(watched: Watched, stories: list[Story]) -> dict[str, Any]:
-    """Times in microseconds; starts are told as differences, since those are short."""
+def drawing(watched: Watched, narratives: list[FindingNarrative]) -> dict[str, Any]:
+    """Return the timeline data; times in microseconds, starts as differences to save space."""
     blocks = sorted([*watched.good, *watched.bad, *watched.witnesses], key=lambda block: block.start_s)
     order = {lane: place for place, lane in enumerate(watched.lanes.in_order())}
     fs = sorted({block.f for block in blocks})
@@ -122,7 +122,7 @@ def drawing(watched: Watched, stories: list[Story]) -> dict[str, Any]:
             {"kind": window.kind, "words": window.words, "start": round(window.start_s * US),
              "end": round(window.end_s * US)} for window in watched.windows
         ],
-        "findings": [_finding(story) for story in stories],
+        "findings": [_finding(narrative) for narrative in narratives],
     }  # fmt: skip
 
 
@@ -130,35 +130,35 @@ def _length(block: Block) -> int:
     return NEVER if block.end_s is None else round((block.end_s - block.start_s) * US)
 
 
-def _finding(story: Story) -> dict[str, Any]:
+def _finding(narrative: FindingNarrative) -> dict[str, Any]:
     return {
-        "number": story.number,
-        "title": f"{story.name}, {story.place}",
-        "severity": story.severity,
-        "start": round(story.start_s * US),
-        "end": round(story.end_s * US),
-        "operations": story.indices,
+        "number": narrative.number,
+        "title": f"{narrative.name}, {narrative.place}",
+        "severity": narrative.severity,
+        "start": round(narrative.start_s * US),
+        "end": round(narrative.end_s * US),
+        "operations": narrative.indices,
     }
 
 
 def sampled(watched: Watched) -> str:
-    """What the timeline leaves out, in words; empty when it shows all."""
+    """Describe what the timeline leaves out; empty if it shows everything."""
     good, bad = watched.good, watched.bad
     if good.stride == bad.stride == 1:
         return ""
     shown = len(good) + len(bad) + len(watched.witnesses)
     return (
-        f"{shown:,} of {watched.operations:,} calls are drawn: {_every(good.stride)} that ended well, "
-        f"{_every(bad.stride)} that did not, and all witnesses of findings. The plots count every one."
+        f"{shown:,} of {watched.operations:,} operations are drawn: {_every(good.stride)} successful one, "
+        f"{_every(bad.stride)} other one, and all witnesses of findings. The plots count all operations."
     )
 
 
 def _every(stride: int) -> str:
     if stride == 1:
-        return "each"
+        return "every"
     return "every second" if stride == 2 else f"every {stride:,}th"
 
 
 def embed(data: dict[str, Any]) -> str:
-    """JSON that may stand in a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(data, separators=(",", ":"), default=str).replace("<", "\\u003c")

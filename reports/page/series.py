@@ -1,4 +1,4 @@
-"""Numbers over time in a bounded number of slots, whatever the length of the history: nothing in them is sampled."""
+"""Aggregate numbers over time into a bounded number of slots, without sampling."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ FINEST_MS = 0.01
 
 
 class Latencies:
-    """A histogram of milliseconds, exact to a tenth: bins of a quarter octave."""
+    """A histogram of milliseconds with bins of a quarter octave (error about 10 %)."""
 
     __slots__ = ("bins", "count")
 
@@ -33,7 +33,7 @@ class Latencies:
         self.count += other.count
 
     def quantile(self, share: float) -> float | None:
-        """Milliseconds; None where nothing was measured."""
+        """Return a quantile in milliseconds; None without measurements."""
         due = share * self.count
         for bin_ in sorted(self.bins):
             due -= self.bins[bin_]
@@ -44,7 +44,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Slot:
-    """What ended in one stretch of time. `lag` is that of the partition that is furthest behind, at its end."""
+    """Operations that ended in one time slot; `lag` is that of the partition furthest behind, at its end."""
 
     sends: Latencies = field(default_factory=Latencies)
     not_ok: int = 0
@@ -62,7 +62,7 @@ class Slot:
 
 
 class Series:
-    """Takes operations in the order of their completions. When time runs over the last slot, neighbours are merged."""
+    """Takes operations in order of completion; merges neighbouring slots when time exceeds the last one."""
 
     def __init__(self) -> None:
         self.width_s = FIRST_WIDTH_S
@@ -100,11 +100,11 @@ class Series:
         return self.slots[number]
 
     def _move(self, operation: Operation) -> int:
-        """Ends and positions from what was told; how many records were read."""
-        told, key, read = operation.told, operation.key, 0
+        """Update log ends and reader positions from a completion; return how many records were read."""
+        completion, key, read = operation.completion, operation.key, 0
         if key is not None:
-            offset = told.offset if operation.invoke.f == "send" and told.offset is not None else -1
-            self._ends[key] = max(self._ends.get(key, 0), offset + 1, told.high_watermark or 0)
+            offset = completion.offset if operation.invoke.f == "send" and completion.offset is not None else -1
+            self._ends[key] = max(self._ends.get(key, 0), offset + 1, completion.high_watermark or 0)
         furthest = self._polled if operation.invoke.f == "poll" else self._fetched
         for partition, records in operation.records.items():
             if records:
@@ -115,22 +115,22 @@ class Series:
         return read
 
     def _lag(self) -> int | None:
-        """Of those who poll, if anybody does: raw fetches may be there to observe."""
+        """Return the largest lag of polling consumers; without any, of raw fetches."""
         furthest = self._polled or self._fetched
         return max((self._ends[key] - position for key, position in furthest.items()), default=None)
 
 
 # --------------------------------------------------------------------------------------------------
-# Enough of a long sequence to look at: every n-th, n doubling whenever there are too many. No chance is involved.
+# A deterministic sample of a long sequence: every n-th item; n doubles when there are too many.
 
 
 Item = TypeVar("Item")
 
 
 class Sample(Generic[Item]):
-    """Keeps between `limit` / 2 and `limit` items of any number; all of them while they are few.
+    """Keeps all items up to `limit`, and between `limit` / 2 and `limit` of more.
 
-    `wants` is asked of each item, `keep` given those that it wants: others need not be made.
+    Call `wants` for each item, and `keep` only if it returned True, so that other items need not be built.
     """
 
     def __init__(self, limit: int) -> None:

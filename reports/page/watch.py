@@ -1,4 +1,4 @@
-"""One pass over a history for its page, with memory for what the page shows and no more."""
+"""Read a history once for its page, keeping only what the page shows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ FAULTS_KEPT = 4_000
 
 
 class Block(NamedTuple):
-    """One operation as the timeline draws it; `first` to `last` are offsets, -1 unknown."""
+    """An operation as the timeline draws it; `first` to `last` are offsets, -1 if unknown."""
 
     lane: int
     invoked: int
@@ -33,10 +33,10 @@ class Block(NamedTuple):
 def _block(lane: int, operation: Operation) -> Block:
     invoke, records = operation.invoke, operation.records
     key = operation.key or ", ".join(sorted(records)) or ("" if invoke.key is None else str(invoke.key))
-    told = operation.told
+    completion = operation.completion
     offsets = [pairs[place][0] for pairs in records.values() if pairs for place in (0, -1)]
-    if told.offset is not None:
-        offsets.append(told.offset)
+    if completion.offset is not None:
+        offsets.append(completion.offset)
     return Block(
         lane, invoke.index, operation.start_s, operation.end_s, invoke.process,
         invoke.f, operation.outcome, key, min(offsets, default=-1), max(offsets, default=-1),
@@ -45,7 +45,7 @@ def _block(lane: int, operation: Operation) -> Block:
 
 @dataclass(slots=True)
 class Watched:
-    """`good` and `bad` are samples of what ended well and otherwise; witnesses are never left out."""
+    """The result of a pass; `good` and `bad` sample successful and other operations, without witnesses."""
 
     interests: Interests
     good: Sample[Block]
@@ -81,17 +81,17 @@ class Watched:
 
 
 def watch(events: Iterable[Event], interests: Interests, limit: int) -> Watched:
-    """Read to the end; `limit` bounds the operations that are kept to be drawn, witnesses apart."""
+    """Read all events; `limit` bounds the operations kept for drawing, besides witnesses."""
     watched = Watched(interests, good=Sample(limit * 3 // 4), bad=Sample(limit // 4))
-    for each in _operations(events, watched):
-        watched.take(each)
+    for completed in _operations(events, watched):
+        watched.take(completed)
     watched.series.finish()
     watched.outages.finish()
     return watched
 
 
 def _operations(events: Iterable[Event], watched: Watched) -> Iterator[Operation]:
-    """Pairs invocations with completions, as the auditor does; faults and the clock go straight to `watched`."""
+    """Pair invocations with completions as the auditor does; pass faults and time to `watched`."""
     opened: dict[int | str, tuple[Event, float]] = {}
     now_s = 0.0
     for event in events:

@@ -1,4 +1,4 @@
-"""The verdict in a sentence, counts by anomaly and severity, and what the findings cite."""
+"""Phrase the verdict, the counts by anomaly and severity, and the text of cited clauses."""
 
 from typing import Any
 
@@ -14,44 +14,45 @@ from highwater.spec.guards import load_guards
 SEVERITIES = (Severity.VIOLATION, Severity.UNDECIDED, Severity.EXPECTED, Severity.INFORMATION)
 MEANING = {
     Severity.VIOLATION: "the settings promise that this does not happen",
-    Severity.UNDECIDED: "the history leaves out what decides",
+    Severity.UNDECIDED: "the history lacks the setting or record that decides",
     Severity.EXPECTED: "a correct Kafka may do this with these settings",
     Severity.INFORMATION: "worth knowing; a correct Kafka may do this",
 }
 
 
 def verdict_words(result: AuditResult) -> str:
-    """What a reader in a hurry has to know."""
+    """Return the verdict in one or two sentences."""
     rules = f"{len(result.rules)} rules" if len(result.rules) > 1 else "one rule"
-    looked = f"{result.operations:,} operations were held to {rules}"
+    scope = f"{result.operations:,} operations were checked against {rules}"
     if result.verdict is Verdict.INVALID:
-        return f"A promise was broken: {_named(result, Severity.VIOLATION)}. {looked}."
+        return f"A promise was broken: {_named(result, Severity.VIOLATION)}. {scope}."
     if result.verdict is Verdict.UNKNOWN:
         open_ = _named(result, Severity.UNDECIDED)
         if open_:
-            return f"Nobody can say: {open_} would be violations if the history told more. {looked}."
-        why = "its search for an order took too long"
+            return f"Undecided: {open_} may be violations; the history lacks what decides. {scope}."
+        why = "the search for a linearization took too long"
         if not result.operations:
-            why = "there is nothing in it to judge"
+            why = "it holds no operation to check"
         elif result.quarantine.mattering:
             why = f"{lines(result.quarantine.mattering)} that may matter could not be used"
-        return f"Nobody can say: {why}. {looked}."
+        return f"Undecided: {why}. {scope}."
     expected = _named(result, Severity.EXPECTED)
     shown = f"; {expected}, which these settings allow" if expected else ""
-    return f"Nothing that the settings promise was broken{shown}. {looked}."
+    return f"No promise of the settings was broken{shown}. {scope}."
 
 
 def because(severity: Severity, anomaly: Anomaly, result: AuditResult) -> str | None:
-    """Why a finding counts as less than a violation."""
+    """Explain why a finding is less than a violation; None for a violation."""
     if severity is Severity.EXPECTED:
         return f"A correct Kafka may show this with {', '.join(anomaly.allowed_by(result.config))}."
     if severity is Severity.UNDECIDED and (keys := anomaly.missing_settings(result.config)):
         options = " ".join(f"--config {key}=…" for key in keys)
         return (
-            f"A violation or not: that depends on {', '.join(keys)}, which the history does not tell; {options} does."
+            f"Whether this is a violation depends on {', '.join(keys)}, which the history does not state; "
+            f"give {options}."
         )
     if severity is Severity.UNDECIDED:
-        return "A violation or not: what could not be read of the history may explain it."
+        return "Whether this is a violation is undecided: lines that could not be read may explain it."
     return None
 
 
@@ -60,11 +61,11 @@ def lines(count: int) -> str:
 
 
 def _named(result: AuditResult, severity: Severity) -> str:
-    return ", ".join(f"{each.count:,} {each.name}" for each in result.findings if each.severity is severity)
+    return ", ".join(f"{finding.count:,} {finding.name}" for finding in result.findings if finding.severity is severity)
 
 
 def counts(result: AuditResult) -> list[dict[str, Any]]:
-    """A row for each anomaly that was found, the gravest first."""
+    """Return a row for each anomaly found, the most severe first."""
     rows: dict[int, dict[str, Any]] = {}
     for finding in result.findings:
         row = rows.setdefault(finding.rule, {"rule": finding.rule, "name": finding.name, "counts": {}})
@@ -73,45 +74,45 @@ def counts(result: AuditResult) -> list[dict[str, Any]]:
 
 
 def cited(findings: list[Finding]) -> dict[str, list[dict[str, str]]]:
-    """Sentences of the clauses and guards that these findings name."""
+    """Return the sentences of the clauses and guards that these findings cite."""
     mine = [anomalies()[finding.rule] for finding in findings if finding.rule in anomalies()]
     clauses, guards = load_clauses(), load_guards()
     return {
         "clauses": [
-            {"id": each, "sentence": clauses[each].sentence, "source": clauses[each].source}
-            for each in sorted({clause for anomaly in mine for clause in anomaly.clauses})
-            if each in clauses
+            {"id": clause, "sentence": clauses[clause].sentence, "source": clauses[clause].source}
+            for clause in sorted({clause for anomaly in mine for clause in anomaly.clauses})
+            if clause in clauses
         ],
         "guards": [
-            {"id": each, "sentence": guards[each].rule, "source": guards[each].source}
-            for each in sorted({guard for anomaly in mine for guard in anomaly.guards})
-            if each in guards
+            {"id": guard, "sentence": guards[guard].rule, "source": guards[guard].source}
+            for guard in sorted({guard for anomaly in mine for guard in anomaly.guards})
+            if guard in guards
         ],
     }
 
 
 def unavailability(outages: Outages, windows: list[Window]) -> dict[str, Any]:
-    """The headline, and a row for each outage around faults."""
+    """Return the headline, and a row for each outage around faults."""
     found = outages.during(windows)
     return {
-        "headline": _headline(outages, max(found, key=lambda each: each.gap.seconds, default=None)),
+        "headline": _headline(outages, max(found, key=lambda outage: outage.gap.seconds, default=None)),
         "rows": [
-            {"faults": [_when(window) for window in each.windows[:FAULTS_SHOWN]],
-             "more": max(0, len(each.windows) - FAULTS_SHOWN), "partition": each.partition,
-             "length": duration(each.gap.seconds), "start": each.gap.start_s, "end": each.gap.end_s,
-             "over": each.gap.over} for each in found[:SHOWN]
+            {"faults": [_when(window) for window in outage.windows[:FAULTS_SHOWN]],
+             "more": max(0, len(outage.windows) - FAULTS_SHOWN), "partition": outage.partition,
+             "length": duration(outage.gap.seconds), "start": outage.gap.start_s, "end": outage.gap.end_s,
+             "recovered": outage.gap.recovered} for outage in found[:SHOWN]
         ],
         "left_out": max(0, len(found) - SHOWN),
     }  # fmt: skip
 
 
 def _headline(outages: Outages, worst: Outage | None) -> str:
-    """The longest around a fault; also that beside any fault, if it was longer."""
+    """Describe the longest outage around a fault, and a longer one without a fault, if any."""
     longest = outages.longest()
     if not outages.partitions:
-        return "Nobody wrote, so nobody can say how long writing was impossible."
+        return "The history has no sends, so unavailability is unknown."
     if longest is None:
-        return f"Nobody was kept from writing for longer than {duration(SHORTEST_S)}."
+        return f"No partition was without a successful send for longer than {duration(SHORTEST_S)}."
     around = f"{_lasted(worst)}, around: {_together(worst.windows)}." if worst is not None else ""
     if worst is not None and worst.gap.seconds >= longest.gap.seconds:
         return around
@@ -131,5 +132,5 @@ def _together(windows: list[Window]) -> str:
 
 
 def _lasted(outage: Outage) -> str:
-    back = "" if outage.gap.over else ", which did not come back while anybody tried"
+    back = "" if outage.gap.recovered else ", without recovery until the last attempt"
     return f"{duration(outage.gap.seconds)} without a successful send in {outage.partition}{back}"

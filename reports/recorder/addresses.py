@@ -1,4 +1,4 @@
-"""Addresses of brokers in replies, which must lead clients back to us; and versions that we could not follow."""
+"""Replace broker addresses in replies by those of the proxy, and limit ApiVersions to known versions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any, Final
 from highwater.reference.wire.registry import APIS
 
 Address = tuple[str, int]
-# Where the addresses of an API's replies stand: fields of entries with `host` and `port`.
+# The field of each API's reply whose entries have `host` and `port`.
 ENTRIES: Final = {
     "Metadata": "brokers",
     "DescribeCluster": "brokers",
@@ -15,14 +15,14 @@ ENTRIES: Final = {
     "Produce": "node_endpoints",
     "Fetch": "node_endpoints",
 }
-INLINE: Final = "FindCoordinator"  # up to version 3
+INLINE: Final = "FindCoordinator"  # these replies also have one address of their own, up to version 3
 
 
 def addresses(name: str, reply: Any) -> Iterator[Address]:
-    """All that a reply names."""
-    for each in _entries(name, reply):
-        if each.host:
-            yield each.host, each.port
+    """Yield every broker address in a reply."""
+    for entry in _entries(name, reply):
+        if entry.host:
+            yield entry.host, entry.port
 
 
 def _entries(name: str, reply: Any) -> tuple[Any, ...]:
@@ -30,25 +30,25 @@ def _entries(name: str, reply: Any) -> tuple[Any, ...]:
     return (*found, reply) if name == INLINE else found
 
 
-def rewritten(name: str, reply: Any, ours: Callable[[Address], Address]) -> Any:
-    """The reply with our addresses in the place of theirs."""
+def rewrite_addresses(name: str, reply: Any, ours: Callable[[Address], Address]) -> Any:
+    """Return the reply with each broker address replaced by the address of its proxy port."""
 
-    def hint(entry: Any) -> Any:
+    def replace_entry(entry: Any) -> Any:
         if not entry.host:
             return entry
         host, port = ours((entry.host, entry.port))
         return replace(entry, host=host, port=port)
 
     field = ENTRIES[name]
-    mended = replace(reply, **{field: tuple(hint(each) for each in getattr(reply, field))})
-    return hint(mended) if name == INLINE else mended
+    changed = replace(reply, **{field: tuple(replace_entry(entry) for entry in getattr(reply, field))})
+    return replace_entry(changed) if name == INLINE else changed
 
 
-def followed(reply: Any) -> Any:
-    """An ApiVersions reply without what is newer than our tables."""
+def limit_api_versions(reply: Any) -> Any:
+    """Return an ApiVersions reply limited to the APIs and versions that this package can decode."""
     known = tuple(
-        replace(each, max_version=min(each.max_version, APIS[each.api_key].max_version))
-        for each in reply.api_keys
-        if each.api_key in APIS and each.min_version <= APIS[each.api_key].max_version
+        replace(api, max_version=min(api.max_version, APIS[api.api_key].max_version))
+        for api in reply.api_keys
+        if api.api_key in APIS and api.min_version <= APIS[api.api_key].max_version
     )
     return replace(reply, api_keys=known)

@@ -1,4 +1,4 @@
-"""`highwater chaos --clients COMMAND`: somebody's own clients under faults, and what they tell the cluster recorded."""
+"""Run the user's own clients under faults, and record their traffic (`highwater chaos --clients COMMAND`)."""
 
 import asyncio
 import os
@@ -12,55 +12,61 @@ from typing import Any, Final
 from highwater.errors import UsageError
 from highwater.processes import Guardian
 from highwater.reports.recorder.addresses import Address
-from highwater.reports.recorder.run import Ends, begun, record
+from highwater.reports.recorder.run import Endpoints, record, start_recording
 from highwater.reports.recorder.upstream import Upstream
 
 FOLDER: Final = "clients"
 HISTORY: Final = "history.ndjson"
 OUTPUT: Final = "output.txt"
 BOOTSTRAP: Final = "BOOTSTRAP"
-"""The variable that tells the command where to connect."""
-ENDURING: Final = "trap : TERM\n"
-"""The shell waits for what it started, which has the signal, too."""
+"""The environment variable that holds the bootstrap address for the command."""
+WAIT_FOR_CHILDREN: Final = "trap : TERM\n"
+"""The shell ignores SIGTERM and waits for its children, which receive the signal as well."""
 FINISH_S: Final = 600.0
 
 
-class Guests:
-    """A shell command and the recorder that it talks through. Use as a context.
+class UserClients:
+    """Run a shell command whose clients connect through a recording proxy. Use as a context manager.
 
-    SIGTERM tells the command that all is healed; it then reads what it wants to, and ends.
+    SIGTERM signals that all faults are over; the command then reads what it needs and ends.
     """
 
     def __init__(self, command: str, bootstrap: str, folder: Path) -> None:
         self._command, self._folder = command, folder / FOLDER
-        upstream = tuple((each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in bootstrap.split(","))
-        self._ends = Ends(("127.0.0.1", 0), Upstream(upstream))
+        upstream = tuple(
+            (address.rpartition(":")[0], int(address.rpartition(":")[2])) for address in bootstrap.split(",")
+        )
+        self._endpoints = Endpoints(("127.0.0.1", 0), Upstream(upstream))
         self._folder.mkdir()
         self._sink = (self._folder / HISTORY).open("wb")
-        self._recording = begun(self._sink)
+        self._recording = start_recording(self._sink)
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
-        self._where: queue.SimpleQueue[Address | None] = queue.SimpleQueue()
+        self._listening: queue.SimpleQueue[Address | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._record, daemon=True)
         self._failure: BaseException | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._guardian = Guardian()
 
     @property
-    def complaint(self) -> str | None:
-        """How the command ended, if not well."""
+    def failure(self) -> str | None:
+        """Describe a failed exit of the command; None if it succeeded."""
         code = self._process.returncode if self._process is not None else None
-        return None if code == 0 else f"your clients ended with exit code {code}: see {self._folder / OUTPUT}"
+        return (
+            None
+            if code == 0
+            else f"Your clients ended with exit code {code}. See their output in {self._folder / OUTPUT}."
+        )
 
-    def __enter__(self) -> "Guests":
+    def __enter__(self) -> "UserClients":
         self._thread.start()
-        address = self._where.get()
+        address = self._listening.get()
         if address is not None:
             environment = {**os.environ, BOOTSTRAP: f"{address[0]}:{address[1]}"}
             with (self._folder / OUTPUT).open("wb") as output:
                 self._process = subprocess.Popen(
-                    ENDURING + self._command, shell=True, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=subprocess.STDOUT, start_new_session=True,
+                    WAIT_FOR_CHILDREN + self._command, shell=True, env=environment, stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
             self._guardian.watch(self._process.pid)
         return self
@@ -77,28 +83,28 @@ class Guests:
 
     def _record(self) -> None:
         try:
-            self._loop.run_until_complete(record(self._ends, self._recording, self._ended, self._where.put))
+            self._loop.run_until_complete(record(self._endpoints, self._recording, self._ended, self._listening.put))
         except (UsageError, OSError, RuntimeError) as error:
             self._failure = error
-        self._where.put(None)
+        self._listening.put(None)
 
-    def told(self, f: str, value: Any, node: str | None) -> None:
-        """Phases are those of our own load."""
+    def record_fault(self, f: str, value: Any, node: str | None) -> None:
+        """Record a nemesis event. Phases are skipped: they describe the load of this tool."""
         if f != "phase":
             self._loop.call_soon_threadsafe(self._recording.nemesis, f, value, node)
 
     def finish(self) -> None:
-        """UsageError when the command does not end."""
+        """Send SIGTERM and wait for the command. Raises UsageError if it does not end in time."""
         if self._process is not None:
             self._signal(signal.SIGTERM)
             try:
                 self._process.wait(FINISH_S)
             except subprocess.TimeoutExpired as error:
-                hint = f"end within {FINISH_S:g} s of SIGTERM, which says that all is healed"
-                raise UsageError("your clients do not end", where=self._command, hint=hint) from error
+                hint = f"end within {FINISH_S:g} s of SIGTERM, which signals that all faults are over"
+                raise UsageError("your clients did not end", where=self._command, hint=hint) from error
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the command and all that it started, which may be gone."""
+        """Send a signal to the command and its children, which may have ended already."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, number)

@@ -1,4 +1,4 @@
-"""`highwater record`: a history of a user's own clients."""
+"""`highwater record`: record the traffic of a user's own clients as a history."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,48 +10,50 @@ if TYPE_CHECKING:
 
 
 def record_command(
-    listen: Annotated[str, typer.Option(help="HOST:PORT that clients get as bootstrap server; port 0 is any.")],
-    upstream: Annotated[str, typer.Option(help="HOST:PORT[,HOST:PORT…] of brokers of the cluster.")],
-    out: Annotated[Path, typer.Option(help="The history to write.")] = Path("history.ndjson"),
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT for clients to use as bootstrap server; port 0 picks a free one.")
+    ],
+    upstream: Annotated[str, typer.Option(help="HOST:PORT[,HOST:PORT…] of brokers in the cluster.")],
+    out: Annotated[Path, typer.Option(help="Write the history to this file.")] = Path("history.ndjson"),
     group: Annotated[list[str] | None, typer.Option(help="Record only these groups; by default all.")] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="Brokers speak TLS, with certificates that this file (PEM) vouches for.")
+        Path | None, typer.Option(help="Connect to brokers by TLS; trust the CA certificates in this file (PEM).")
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate and key (PEM) for brokers that ask for one.")
+        Path | None, typer.Option(help="Client certificate and key (PEM) for brokers that require one.")
     ] = None,
     listen_cert: Annotated[
-        Path | None, typer.Option(help="Clients speak TLS too, and are shown this certificate (PEM, with its key).")
+        Path | None, typer.Option(help="Accept clients by TLS with this certificate and key (PEM).")
     ] = None,
 ) -> None:
-    """Record what clients and a cluster tell each other, as a history for `highwater audit`.
+    """Record the traffic between clients and a cluster as a history for `highwater audit`.
 
-    A proxy: give your clients --listen as bootstrap server; brokers get a port each, on the same host.
-    Ctrl-C ends it and keeps the history. How records are told apart: docs/audit/formats.md.
+    Runs a proxy: give your clients --listen as bootstrap server. Each broker gets a port on the same host.
+    Ctrl-C ends the recording and keeps the history. How records are identified: docs/audit/formats.md.
 
     Example: highwater record --listen 127.0.0.1:19092 --upstream 127.0.0.1:9092 --out history.ndjson
     """
     import asyncio
     import contextlib
 
-    from highwater.reports.recorder.run import Ends, begun, record_until_interrupted
+    from highwater.reports.recorder.run import Endpoints, record_until_interrupted, start_recording
     from highwater.reports.recorder.upstream import Upstream, tls_for_clients, tls_to_brokers
 
-    brokers = tuple(_address(each, "--upstream") for each in upstream.split(","))
-    there = Upstream(brokers, tls_to_brokers(tls_ca, tls_cert))
-    ends = Ends(_address(listen, "--listen"), there, tls_for_clients(listen_cert), group or ())
+    brokers = tuple(_address(address, "--upstream") for address in upstream.split(","))
+    cluster = Upstream(brokers, tls_to_brokers(tls_ca, tls_cert))
+    endpoints = Endpoints(_address(listen, "--listen"), cluster, tls_for_clients(listen_cert), group or ())
     sink = out.open("wb")
 
     def listening(address: "Address") -> None:
-        typer.echo(f"recording: clients connect to {address[0]}:{address[1]}; Ctrl-C ends it")
+        typer.echo(f"Recording. Connect clients to {address[0]}:{address[1]}; press Ctrl-C to end.")
 
     try:
-        recording = begun(sink)
-        asyncio.run(record_until_interrupted(ends, recording, listening))
+        recording = start_recording(sink)
+        asyncio.run(record_until_interrupted(endpoints, recording, listening))
     finally:
-        with contextlib.suppress(OSError):  # what was not written has been told
+        with contextlib.suppress(OSError):  # a write error was already reported
             sink.close()
-    typer.echo(f"{recording.operations:,} operations recorded in {out}; next: highwater audit {out}")
+    typer.echo(f"{recording.operations:,} operations recorded in {out}. Next: highwater audit {out}")
 
 
 def _address(text: str, where: str) -> "Address":

@@ -1,4 +1,4 @@
-"""SyncGroup, OffsetCommit, OffsetFetch and DeleteGroups: what coordinators grant, take and tell."""
+"""Observers of SyncGroup, ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch and DeleteGroups."""
 
 from typing import Any
 
@@ -16,24 +16,28 @@ def sync(link: Link, request: Any) -> Finish | None:
     }  # fmt: skip
     operation = link.cluster.recording.invoke("sync", **member)
 
-    def told(reply: Any) -> tuple[str, dict[str, Any]]:
+    def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
         if reply.error_code:
             return "fail", {**member, "error": f"error {reply.error_code}"}
         try:
             assigned = decode_assignment(reply.assignment).assigned_partitions
-        except DecodeError:  # not a consumer's group
+        except DecodeError:  # not a group of consumers
             return "ok", {**member, "node": link.node}
-        value = [key_of(each.topic, number) for each in assigned for number in each.partitions]
+        value = [
+            key_of(topic_assignment.topic, number)
+            for topic_assignment in assigned
+            for number in topic_assignment.partitions
+        ]
         return "ok", {**member, "node": link.node, "value": value}
 
-    return simple(link, operation, told)
+    return simple(link, operation, interpret)
 
 
 def heartbeat(link: Link, request: Any) -> Finish | None:
-    """What a member is granted, by its epoch, when the coordinator tells it (KIP-848).
+    """Record the assignment that a coordinator grants, by member epoch (KIP-848).
 
-    An epoch has one assignment, so grants of one epoch are held against each other; commits are not, for members of
-    a group may be in different epochs. Noted when the answer is there: most heartbeats grant nothing.
+    An epoch has one assignment, so grants of one epoch are compared with each other. Commits are not, because the
+    members of a group may be in different epochs. The operation is recorded on reply: most heartbeats grant nothing.
     """
     link.cluster.by_epoch.add(request.group_id)
     if not link.cluster.wants(request.group_id):
@@ -43,7 +47,7 @@ def heartbeat(link: Link, request: Any) -> Finish | None:
         if reply is None or reply.error_code:
             return
         member_id = reply.member_id or request.member_id
-        if request.instance_id is not None:  # told when joining, and not again by every client
+        if request.instance_id is not None:  # clients may send it on joining only
             link.cluster.instances[member_id] = request.instance_id
         if reply.assignment is None or reply.member_epoch <= 0:
             return
@@ -53,9 +57,9 @@ def heartbeat(link: Link, request: Any) -> Finish | None:
         }  # fmt: skip
         granted = [
             key_of(topic, number)
-            for each in reply.assignment.topic_partitions
-            if (topic := link.cluster.topic("", each.topic_id)) is not None
-            for number in each.partitions
+            for topic_partitions in reply.assignment.topic_partitions
+            if (topic := link.cluster.topic("", topic_partitions.topic_id)) is not None
+            for number in topic_partitions.partitions
         ]
         operation = link.cluster.recording.invoke("sync", **member)
         link.cluster.recording.complete(operation, "ok", node=link.node, value=granted, **member)
@@ -64,10 +68,10 @@ def heartbeat(link: Link, request: Any) -> Finish | None:
 
 
 def commit(link: Link, request: Any) -> Finish | None:
-    """Of a commit that was taken in part, that part."""
+    """Record an offset commit; if only some partitions succeed, record those."""
     if not link.cluster.wants(request.group_id):
         return None
-    asked = {
+    requested = {
         (topic.name or topic.topic_id, part.partition_index): part.committed_offset
         for topic in request.topics
         for part in topic.partitions
@@ -77,19 +81,19 @@ def commit(link: Link, request: Any) -> Finish | None:
         "group": request.group_id, "generation_id": None if request.group_id in link.cluster.by_epoch else epoch,
         "member_id": request.member_id or None, "instance_id": request.group_instance_id,
     }  # fmt: skip
-    operation = link.cluster.recording.invoke("commit", value=_named(link, asked), **member)
+    operation = link.cluster.recording.invoke("commit", value=_named(link, requested), **member)
 
-    def told(reply: Any) -> tuple[str, dict[str, Any]]:
+    def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
         codes = {
             (topic.name or topic.topic_id, part.partition_index): part.error_code
             for topic in reply.topics
             for part in topic.partitions
         }
-        taken = {where: offset for where, offset in asked.items() if codes.get(where) == 0}
+        taken = {where: offset for where, offset in requested.items() if codes.get(where) == 0}
         kind = "ok" if taken else outcome_of(list(codes.values()) or [-1], GROUP_REFUSED)
-        return kind, {**member, "value": _named(link, taken or asked), "node": link.node}
+        return kind, {**member, "value": _named(link, taken or requested), "node": link.node}
 
-    return simple(link, operation, told)
+    return simple(link, operation, interpret)
 
 
 def _named(link: Link, offsets: dict[tuple[str | bytes, int], int]) -> dict[str, int]:
@@ -102,28 +106,30 @@ def _named(link: Link, offsets: dict[tuple[str | bytes, int], int]) -> dict[str,
 
 
 def committed(link: Link, request: Any) -> Finish | None:
-    """One operation a group."""
-    asked = [each.group_id for each in request.groups] or [request.group_id]
+    """Record an OffsetFetch as one operation for each group."""
+    requested = [entry.group_id for entry in request.groups] or [request.group_id]
     opened = {
-        group: link.cluster.recording.invoke("committed", group=group) for group in asked if link.cluster.wants(group)
+        group: link.cluster.recording.invoke("committed", group=group)
+        for group in requested
+        if link.cluster.wants(group)
     }
 
     def finish(reply: Any | None) -> None:
         answers: dict[str, Any] = {}
         if reply is not None:
-            answers = {each.group_id: each for each in reply.groups} if reply.groups else {asked[0]: reply}
+            answers = {entry.group_id: entry for entry in reply.groups} if reply.groups else {requested[0]: reply}
         for group, operation in opened.items():
             answer = answers.get(group)
             if answer is None or answer.error_code:
                 link.cluster.recording.complete(operation, "info", group=group)
                 continue
-            told = {
+            offsets = {
                 (getattr(topic, "name", "") or topic.topic_id, part.partition_index): part.committed_offset
                 for topic in answer.topics
                 for part in topic.partitions
                 if not part.error_code
             }
-            link.cluster.recording.complete(operation, "ok", group=group, node=link.node, value=_named(link, told))
+            link.cluster.recording.complete(operation, "ok", group=group, node=link.node, value=_named(link, offsets))
 
     return finish if opened else None
 
@@ -136,7 +142,7 @@ def delete_groups(link: Link, request: Any) -> Finish | None:
     }
 
     def finish(reply: Any | None) -> None:
-        codes = {each.group_id: each.error_code for each in reply.results} if reply is not None else {}
+        codes = {result.group_id: result.error_code for result in reply.results} if reply is not None else {}
         for group, operation in opened.items():
             kind = outcome_of([codes[group]], GROUP_REFUSED) if group in codes else "info"
             link.cluster.recording.complete(operation, kind, group=group)

@@ -1,4 +1,4 @@
-"""Which requests become operations: a table by the name of the API."""
+"""Map API names to the functions that observe their requests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Observe = Callable[[Link, Any], Finish | None]
 
 
 class Observer:
-    """Calls what the table has for a request, before it is passed on; what that returns is called with the reply."""
+    """Calls the observer of a request before it is forwarded, and returns the callback for its reply."""
 
     def __init__(self) -> None:
         transactions = Transactions()

@@ -1,4 +1,4 @@
-"""The proxy: a port for each broker, frames passed on as they are but for addresses, and seen on their way."""
+"""The recording proxy: one port for each broker; frames pass unchanged except for broker addresses."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from highwater.reference.wire.framing import (
     response_header_version,
 )
 from highwater.reference.wire.registry import Api, api_of_key
-from highwater.reports.recorder.addresses import ENTRIES, Address, addresses, followed, rewritten
+from highwater.reports.recorder.addresses import ENTRIES, Address, addresses, limit_api_versions, rewrite_addresses
 from highwater.reports.recorder.exchanges import Cluster, Finish, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.upstream import Upstream
@@ -31,7 +31,7 @@ REWRITTEN: Final = {*ENTRIES, "ApiVersions"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a reply is needed for."""
+    """A forwarded request whose reply must be observed or rewritten."""
 
     api: Api
     version: int
@@ -39,10 +39,10 @@ class Request:
 
 
 class Proxy:
-    """Listens for clients and connects to brokers, one to one. All runs in one event loop."""
+    """Listens for clients and opens one broker connection for each. Runs in one event loop."""
 
     def __init__(self, cluster: Cluster, host: str, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` is what clients meet."""
+        """Create the proxy; `tls` is the server-side context for client connections."""
         self.cluster = cluster
         self._host, self._tls = host, tls
         self._observer = Observer()
@@ -52,7 +52,7 @@ class Proxy:
         self.failure: Exception | None = None
 
     async def listen(self, upstream: Upstream, port: int = 0) -> Address:
-        """A port that leads there: the one that is asked for, or any."""
+        """Open a port (0: any free one) that forwards to `upstream`, and return its address."""
         server = await asyncio.start_server(
             lambda *streams: self._serve(upstream, *streams), self._host, port, ssl=self._tls
         )
@@ -87,23 +87,23 @@ class Proxy:
             outcomes = await asyncio.gather(*pumps, return_exceptions=True)
             self._note(address, outcomes)
             link.lost()
-            for each in (writer, broker_writer):
-                each.close()
+            for stream in (writer, broker_writer):
+                stream.close()
 
     def _note(self, upstream: Address, outcomes: Sequence[object]) -> None:
-        """A broker that ends a connection may have gone; anything but a lost connection ends the recording."""
+        """Count broker-closed connections (a possible restart), and store any unexpected error."""
         if outcomes[1] is None:
             self.cluster.lives[upstream] = self.cluster.lives.get(upstream, 0) + 1
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, OSError | DecodeError):
                 self.failure = outcome
 
-    async def lead_here(self, name: str, reply: Any, upstream: Upstream) -> Any:
-        """The reply with our ports, opened where they are new."""
+    async def redirect_addresses(self, name: str, reply: Any, upstream: Upstream) -> Any:
+        """Return the reply with proxy addresses, opening a port for each new broker."""
         for address in addresses(name, reply):
             if address not in self._ours and len(self._ours) < BROKERS:
                 self._ours[address] = await self.listen(upstream.at(address))
-        return rewritten(name, reply, lambda address: self._ours.get(address, address))
+        return rewrite_addresses(name, reply, lambda address: self._ours.get(address, address))
 
     def observe(self, link: Link, name: str, request: Any) -> Finish | None:
         return self._observer.request(link, name, request)
@@ -113,7 +113,7 @@ class Proxy:
 
 
 class Connection:
-    """The two directions between a client and a broker."""
+    """The two directions of traffic between a client and a broker."""
 
     def __init__(
         self, proxy: Proxy, link: Link, upstream: Upstream, client: asyncio.StreamWriter, broker: asyncio.StreamWriter
@@ -130,11 +130,11 @@ class Connection:
                 silent(None)
 
     def _request(self, frame: bytes) -> Finish | None:
-        """Remembers what the reply is needed for; for a request without a reply, what is to be done when it is sent."""
+        """Register a request for its reply. Returns a callback to run once a request without reply is sent."""
         try:
             header, position = decode_request_header(frame)
             api = api_of_key(header.api_key)
-        except DecodeError:  # tokens of SASL before its first version, or an API that we do not know
+        except DecodeError:  # SASL tokens without a Kafka header, or an unknown API
             return None
         finish = None
         if self._proxy.watches(api.name):
@@ -158,7 +158,7 @@ class Connection:
             await _pass_on(self._client, frame if request is None else await self._reply(request, frame))
 
     async def _reply(self, request: Request, frame: bytes) -> bytes:
-        """Told to whom it concerns, before the client can know it; then what the client gets."""
+        """Pass a reply to its observer first, then return the frame for the client."""
         name = request.api.name
         try:
             correlation_id, position = decode_response_header(
@@ -166,7 +166,7 @@ class Connection:
             )
             reply = decode(request.api.response, request.version, frame, position)
         except DecodeError as error:
-            if name == "ApiVersions":  # a broker that does not know the version answers in another
+            if name == "ApiVersions":  # a broker that does not support the version replies with another one
                 return frame
             self._link.cluster.recording.unrecorded(f"reply to {name} version {request.version}: {error}")
             reply = None
@@ -174,16 +174,20 @@ class Connection:
             request.finish(reply)
         if reply is None or name not in REWRITTEN:
             return frame
-        mended = followed(reply) if name == "ApiVersions" else await self._proxy.lead_here(name, reply, self._upstream)
-        if mended == reply:
+        changed = (
+            limit_api_versions(reply)
+            if name == "ApiVersions"
+            else await self._proxy.redirect_addresses(name, reply, self._upstream)
+        )
+        if changed == reply:
             return frame
         try:
-            return encode_response(mended, request.version, correlation_id)[4:]
+            return encode_response(changed, request.version, correlation_id)[4:]
         except EncodeError:
             return frame
 
     def lost(self) -> None:
-        """Nobody will answer what is still open."""
+        """Complete all pending requests without a reply."""
         pending, self._pending = self._pending, {}
         for request in pending.values():
             if request.finish is not None:

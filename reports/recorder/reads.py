@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and Metadata: what brokers tell of their partitions."""
+"""Observers of Fetch, ListOffsets and Metadata."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from highwater.reports.recorder.records import Undecoded, batches, value_of
 Pending = dict[tuple[bytes | str, int], Any]
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 LATEST: Final = -1
-SESSIONS: Final = 1_000  # that one connection may keep
+SESSIONS: Final = 1_000  # fetch sessions remembered for each connection
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A partition in a fetch session: where it is read from, and in which epoch its leader is believed to be."""
+class RequestedPartition:
+    """A partition in a fetch session: its fetch offset and the current leader epoch of the request."""
 
     topic: str
     position: int
@@ -24,7 +24,7 @@ class Asked:
 
 
 def fetch(link: Link, request: Any) -> Finish | None:
-    """One operation for each partition of the session, for a reply leaves out those with nothing new (KIP-227)."""
+    """Record one operation for each session partition; replies omit unchanged ones (KIP-227)."""
     cluster = link.cluster
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         return None
@@ -32,71 +32,75 @@ def fetch(link: Link, request: Any) -> Finish | None:
     for gone in request.forgotten_topics_data:
         for number in gone.partitions:
             session.pop((gone.topic or gone.topic_id, number), None)
-    for each in request.topics:
-        topic = cluster.topic(each.topic, each.topic_id)
-        for part in each.partitions:
+    for fetch_topic in request.topics:
+        topic = cluster.topic(fetch_topic.topic, fetch_topic.topic_id)
+        for part in fetch_topic.partitions:
             if topic is not None:
                 cluster.topics_seen.add(topic)
                 known = part.current_leader_epoch >= 0 and not request.rack_id
                 epoch = part.current_leader_epoch if known else None
-                session[each.topic or each.topic_id, part.partition] = Asked(topic, part.fetch_offset, epoch)
+                session[fetch_topic.topic or fetch_topic.topic_id, part.partition] = RequestedPartition(
+                    topic, part.fetch_offset, epoch
+                )
     isolation = ISOLATIONS[request.isolation_level == 1]
     if cluster.recording.config.isolation in {None, "read_committed"}:
-        cluster.recording.know(isolation=isolation)
+        cluster.recording.update_config(isolation=isolation)
     opened: dict[tuple[bytes | str, int], Operation] = {
         (name, number): cluster.recording.invoke(
-            "fetch", topic=asked.topic, partition=number, position=asked.position, isolation=isolation,
+            "fetch", topic=requested.topic, partition=number, position=requested.position, isolation=isolation,
             topic_id=topic_id_of(name) if isinstance(name, bytes) else None,
         )
-        for (name, number), asked in session.items()
+        for (name, number), requested in session.items()
     }  # fmt: skip
     return lambda reply: _fetched(link, request, session, opened, reply)
 
 
 def _fetched(link: Link, request: Any, session: Pending, opened: dict[Any, Operation], reply: Any | None) -> None:
     recording = link.cluster.recording
-    told: dict[Any, Any] = {}
+    returned: dict[Any, Any] = {}
     if reply is not None and not reply.error_code:
-        told = {
-            (each.topic or each.topic_id, part.partition_index): part
-            for each in reply.responses
-            for part in each.partitions
+        returned = {
+            (topic.topic or topic.topic_id, part.partition_index): part
+            for topic in reply.responses
+            for part in topic.partitions
         }
         if reply.session_id:
             if reply.session_id not in link.fetching and len(link.fetching) >= SESSIONS:
                 link.fetching.pop(next(iter(link.fetching)))
             link.fetching[reply.session_id] = session
     for where, operation in opened.items():
-        part, asked = told.get(where), session[where]
+        part, requested = returned.get(where), session[where]
         if reply is None:
-            recording.complete(operation, "info", error="connection lost", position=asked.position)
+            recording.complete(operation, "info", error="connection lost", position=requested.position)
         elif part is None or part.error_code:
             code = reply.error_code if part is None else part.error_code
             recording.complete(operation, "fail", error=f"error {code}" if code else "nothing new")
         else:
-            _complete(link, operation, asked, part, committed=request.isolation_level == 1)
+            _complete(link, operation, requested, part, committed=request.isolation_level == 1)
 
 
-def _complete(link: Link, operation: Operation, asked: Asked, part: Any, *, committed: bool) -> None:
+def _complete(link: Link, operation: Operation, requested: RequestedPartition, part: Any, *, committed: bool) -> None:
     fields: dict[str, Any] = {
-        "topic": asked.topic, "partition": part.partition_index, "position": asked.position, "node": link.node,
-        "leader_epoch": asked.epoch, "high_watermark": _known(part.high_watermark),
+        "topic": requested.topic, "partition": part.partition_index, "position": requested.position, "node": link.node,
+        "leader_epoch": requested.epoch, "high_watermark": _known(part.high_watermark),
         "last_stable_offset": _known(part.last_stable_offset), "log_start_offset": _known(part.log_start_offset),
     }  # fmt: skip
     recording = link.cluster.recording
     try:
-        value = _records(part, asked.position, committed=committed)
+        value = _records(part, requested.position, committed=committed)
     except Undecoded as error:
-        recording.unrecorded(f"Fetch of {asked.topic}-{part.partition_index}: {error}")
-        recording.complete(operation, "info", error="records not decoded", position=asked.position)
+        recording.unrecorded(f"Fetch of {requested.topic}-{part.partition_index}: {error}")
+        recording.complete(operation, "info", error="records not decoded", position=requested.position)
     else:
         recording.complete(operation, "ok", value=value, **fields)
 
 
 def _records(part: Any, position: int, *, committed: bool) -> list[tuple[int, Any]]:
-    """As a consumer hands them on: from its position, and without what the list of aborted transactions takes out."""
+    """Return records as a consumer would: from its position, without aborted transactions."""
     starts = (
-        sorted((each.first_offset, each.producer_id) for each in part.aborted_transactions or ()) if committed else []
+        sorted((aborted.first_offset, aborted.producer_id) for aborted in part.aborted_transactions or ())
+        if committed
+        else []
     )
     aborting: set[int] = set()
     found: list[tuple[int, Any]] = []
@@ -106,7 +110,7 @@ def _records(part: Any, position: int, *, committed: bool) -> list[tuple[int, An
         if header.is_control:
             aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            found += [(each.offset, value_of(header, each)) for each in records if each.offset >= position]
+            found += [(record.offset, value_of(header, record)) for record in records if record.offset >= position]
     return found
 
 
@@ -115,7 +119,7 @@ def _known(offset: int) -> int | None:
 
 
 def list_offsets(link: Link, request: Any) -> Finish | None:
-    """The ends of logs; look-ups by time prove nothing here."""
+    """Record requests for the latest offset; look-ups by timestamp prove nothing here."""
     recording = link.cluster.recording
     name = "last_stable_offset" if request.isolation_level == 1 else "high_watermark"
     opened = {
@@ -136,25 +140,25 @@ def list_offsets(link: Link, request: Any) -> Finish | None:
         }
         for (topic, number), (operation, epoch) in opened.items():
             part = answers.get((topic, number))
-            told: dict[str, Any] = {"topic": topic, "partition": number}
+            fields: dict[str, Any] = {"topic": topic, "partition": number}
             if part is None or part.error_code or part.offset < 0:
-                recording.complete(operation, "info", **told)
+                recording.complete(operation, "info", **fields)
             else:
-                told |= {name: part.offset, "leader_epoch": epoch, "node": link.node}
-                recording.complete(operation, "ok", **told)
+                fields |= {name: part.offset, "leader_epoch": epoch, "node": link.node}
+                recording.complete(operation, "ok", **fields)
 
     return finish if opened else None
 
 
 def metadata(link: Link, _: Any) -> Finish:
-    """Who leads, as this broker has it: one operation a topic, for topics are told apart by their ids."""
+    """Record leaders and in-sync replicas; one operation for each topic, since topic ids differ."""
     operation = link.cluster.recording.invoke("metadata")
 
-    def told(reply: Any) -> tuple[str, dict[str, Any]]:
+    def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
         cluster = link.cluster
-        cluster.nodes.update({(each.host, each.port): each.node_id for each in reply.brokers})
+        cluster.nodes.update({(entry.host, entry.port): entry.node_id for entry in reply.brokers})
         answers = [topic for topic in reply.topics if topic.name and not topic.error_code]
-        cluster.topics.update({each.topic_id: each.name for each in answers if topic_id_of(each.topic_id)})
+        cluster.topics.update({entry.topic_id: entry.name for entry in answers if topic_id_of(entry.topic_id)})
         first, *more = [_leaders(link, topic) for topic in answers] or [{}]
         for fields in more:
             cluster.recording.complete(cluster.recording.invoke("metadata"), "ok", **fields)
@@ -162,7 +166,7 @@ def metadata(link: Link, _: Any) -> Finish:
             cluster.recording.complete(cluster.recording.invoke("in_sync"), "ok", node=link.node, value=in_sync)
         return "ok", first
 
-    return simple(link, operation, told)
+    return simple(link, operation, interpret)
 
 
 def _in_sync(topic: Any) -> Iterator[tuple[str, list[int]]]:

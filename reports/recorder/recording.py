@@ -1,4 +1,4 @@
-"""The history that is being recorded: whole lines, numbered, the header at the front made anew as more is known."""
+"""Write a history while it is recorded: numbered lines after a header that is updated in place."""
 
 import time
 from collections.abc import Callable
@@ -10,19 +10,19 @@ import msgspec
 from highwater.errors import UsageError
 from highwater.spec.formats.history import NEMESIS, Config, Event, header
 
-HEADER_BYTES: Final = 1024  # blanks up to here keep room for a header that grows
+HEADER_BYTES: Final = 1024  # the header is padded to this size so that it can grow
 
 
 @dataclass(slots=True)
 class Operation:
-    """One that is open, and the process that it keeps busy."""
+    """An open operation and its process, which has no other open operation."""
 
     process: int
     f: str
 
 
 class Recording:
-    """Appends events to a seekable binary file. An operation takes a process that has none open."""
+    """Appends events to a seekable binary file. Each open operation has its own process number."""
 
     def __init__(self, sink: IO[bytes], started_ms: int) -> None:
         self.config = Config(source="recorded", started_ms=started_ms)
@@ -38,8 +38,8 @@ class Recording:
     def _header(self) -> bytes:
         return self._encode(header(self.config)).ljust(HEADER_BYTES - 1) + b"\n"
 
-    def know(self, **changes: Any) -> None:
-        """Settings of the cluster or its clients that have come to light."""
+    def update_config(self, **changes: Any) -> None:
+        """Update settings in the header as they become known."""
         config = msgspec.structs.replace(self.config, **changes)
         if config != self.config:
             self.config = config
@@ -60,16 +60,16 @@ class Recording:
         self._append(operation.process, kind, operation.f, fields)
         self._idle.append(operation.process)
 
-    def tell(self, f: str, **fields: Any) -> None:
-        """What is known without anybody's having asked for it."""
+    def append_info(self, f: str, **fields: Any) -> None:
+        """Record an event that no request asked for."""
         self._append("recorder", "info", f, fields)
 
     def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
-        """What somebody does to the cluster, as a chaos run tells it."""
+        """Record a fault that a chaos run injects."""
         self._append(NEMESIS, "info", f, {"value": value, "node": node})
 
     def unrecorded(self, reason: str) -> None:
-        """A line that no auditor can use: something happened that may matter, and was not understood."""
+        """Write a line that auditors quarantine: something relevant may have happened but was not decoded."""
         self._write(self._encode({"index": self._next_index, "unrecorded": reason}) + b"\n")
         self._next_index += 1
 
@@ -86,7 +86,7 @@ class Recording:
         self._on_disk(lambda: self._sink.write(data))
 
     def _on_disk(self, step: Callable[[], object]) -> None:
-        """A history with a hole in it is none: what cannot be written ends the recording."""
+        """Run a write step; an I/O error ends the recording, because a history with gaps is useless."""
         try:
             step()
         except OSError as error:

@@ -1,9 +1,9 @@
-"""Records as values of a history: a record is told by the same value when it is written and when it is read.
+"""Identify records by a value that is the same when written and when read.
 
-- A record of an idempotent producer is known by its producer id, epoch and sequence; its text, or a digest of key and
-  value, goes with it.  So a batch that the log holds twice is found, and equal records are not taken for one.
-- A record without producer id is known by key and value alone.  Where these repeat, nobody can tell a duplicate from
-  a second record; the header then says `idempotence` false, and duplicates are expected.
+- A record of an idempotent producer is identified by producer id, epoch and sequence, with its text or a digest of key
+  and value.  A batch stored twice is detected, and equal records stay distinct.
+- A record without producer id is identified by key and value only.  If these repeat, a duplicate looks like a second
+  record; the header then says `idempotence` false, and duplicates are expected.
 - A null value is a tombstone.
 """
 
@@ -14,17 +14,17 @@ from typing import Final
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.records import MAGIC, BatchHeader, Record, batch_headers, decode_records
 
-SHOWN: Final = 40  # characters of a value that stand for themselves
-SEQUENCES: Final = 1 << 31  # they begin again at 0
+SHOWN: Final = 40  # longest value in bytes that is shown as text instead of a digest
+SEQUENCES: Final = 1 << 31  # sequence numbers wrap to 0 here
 UNPACKED_LIMIT: Final = 256 << 20  # bytes of one batch
 
 
 class Undecoded(Exception):
-    """Records that are older than the format of batches, compressed in an unknown way, or broken."""
+    """Records in a format before v2, with unknown compression, or corrupt."""
 
 
 def batches(data: bytes | None) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Whole batches, control batches without their records. Raises Undecoded."""
+    """Yield complete batches; control batches without their records. Raises Undecoded."""
     try:
         for position, header in batch_headers(data or b""):
             if header.magic != MAGIC:
@@ -35,7 +35,7 @@ def batches(data: bytes | None) -> Iterator[tuple[BatchHeader, list[Record]]]:
 
 
 def value_of(header: BatchHeader, record: Record) -> str | None:
-    """The value by which this record is known."""
+    """Return the value that identifies this record; None for a tombstone."""
     if record.value is None:
         return None
     text = _text(record.key, record.value)
@@ -45,7 +45,7 @@ def value_of(header: BatchHeader, record: Record) -> str | None:
 
 
 def sequence_of(header: BatchHeader, record: Record) -> int:
-    """Counted by offsets within the batch: compaction takes records out of it."""
+    """Return the sequence of a record, from its offset delta: compaction may remove records of a batch."""
     return (header.base_sequence + record.offset - header.base_offset) % SEQUENCES
 
 

@@ -1,4 +1,4 @@
-"""A recording from its beginning to Ctrl-C."""
+"""Run a recording until it is interrupted."""
 
 import asyncio
 import contextlib
@@ -25,21 +25,21 @@ from highwater.signals import TERMINATION_SIGNALS
 from highwater.spec.formats.history import Config
 
 # --------------------------------------------------------------------------------------------------
-# Asks the cluster for what verdicts depend on: the settings of the topics that clients use.
+# Ask the cluster for the topic settings on which verdicts depend.
 
 
 TOPIC: Final = 2
-VERSION: Final = 1  # the oldest that today's brokers speak, and all since 1.1 do
+VERSION: Final = 1  # the oldest version that Kafka 4 supports; available since 1.1
 TIMEOUT_S: Final = 10.0
 REPLY_LIMIT: Final = 16 << 20  # bytes
-A_DAY_MS: Final = 86_400_000
+DAY_MS: Final = 86_400_000
 
 
-async def learn(upstream: Upstream, topic: str, recording: Recording) -> bool:
-    """What the broker tells goes into the header; one that refuses leaves it as it is. False if none answered."""
+async def record_topic_config(upstream: Upstream, topic: str, recording: Recording) -> bool:
+    """Copy the topic settings into the header. Returns False if no broker answered."""
     try:
         settings = await asyncio.wait_for(_describe(upstream, topic), TIMEOUT_S)
-        recording.know(**told_by(recording.config, settings))
+        recording.update_config(**config_changes(recording.config, settings))
     except (OSError, EOFError):
         return False
     except (DecodeError, ValueError):
@@ -59,18 +59,18 @@ async def _describe(upstream: Upstream, topic: str) -> dict[str, str | None]:
         _, reply = decode_response(DescribeConfigsResponse, VERSION, await reader.readexactly(size))
     finally:
         writer.close()
-    return {each.name: each.value for result in reply.results for each in result.configs}
+    return {entry.name: entry.value for result in reply.results for entry in result.configs}
 
 
-def told_by(config: Config, settings: dict[str, str | None]) -> dict[str, Any]:
-    """Over several topics the weakest promise counts. Retention of a day and more takes nothing while we look."""
+def config_changes(config: Config, settings: dict[str, str | None]) -> dict[str, Any]:
+    """Return header changes: the weakest setting of all topics. Retention of a day or more is ignored."""
     known: dict[str, Any] = {}
     if unclean := settings.get("unclean.leader.election.enable"):
         known["unclean_election"] = config.unclean_election or unclean == "true"
     if policy := settings.get("cleanup.policy"):
         known["compaction"] = config.compaction or "compact" in policy
-    if (kept := settings.get("retention.ms")) and (size := settings.get("retention.bytes")):
-        brief = 0 <= int(kept) < A_DAY_MS or int(size) >= 0
+    if (retention_ms := settings.get("retention.ms")) and (size := settings.get("retention.bytes")):
+        brief = 0 <= int(retention_ms) < DAY_MS or int(size) >= 0
         known["retention"] = config.retention or ("delete" in (settings.get("cleanup.policy") or "") and brief)
     if least := settings.get("min.insync.replicas"):
         known["min_insync_replicas"] = min(config.min_insync_replicas or int(least), int(least))
@@ -79,12 +79,12 @@ def told_by(config: Config, settings: dict[str, str | None]) -> dict[str, Any]:
 
 EVERY_S: Final = 0.5
 TRIES: Final = 60
-"""How often a cluster that does not answer is asked for the settings of a topic."""
+"""How often to retry DescribeConfigs for a topic while no broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """Where clients come in, and where they are led to. `tls` is what they meet."""
+class Endpoints:
+    """The listening address, the upstream brokers, TLS for clients, and the groups to record."""
 
     listen: Address
     upstream: Upstream
@@ -93,37 +93,39 @@ class Ends:
 
 
 async def record(
-    ends: Ends, recording: Recording, ended: asyncio.Event, listening: Callable[[Address], object]
+    endpoints: Endpoints, recording: Recording, ended: asyncio.Event, listening: Callable[[Address], object]
 ) -> None:
-    """Pass on and record until `ended`. UsageError when the port to listen on cannot be had."""
-    cluster = Cluster(recording, ends.groups)
-    proxy = Proxy(cluster, ends.listen[0], ends.tls)
+    """Forward and record until `ended` is set. Raises UsageError if the port cannot be opened."""
+    cluster = Cluster(recording, endpoints.groups)
+    proxy = Proxy(cluster, endpoints.listen[0], endpoints.tls)
     try:
-        address = await proxy.listen(ends.upstream, ends.listen[1])
+        address = await proxy.listen(endpoints.upstream, endpoints.listen[1])
     except OSError as error:
-        what = f"cannot listen on {ends.listen[0]}:{ends.listen[1]} ({error.strerror})"
+        what = f"cannot listen on {endpoints.listen[0]}:{endpoints.listen[1]} ({error.strerror})"
         raise UsageError(what, where="--listen", hint="choose a port that is free, or 0") from error
     listening(address)
-    asked: dict[str, int] = {}
+    attempts: dict[str, int] = {}
     while not ended.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), EVERY_S)
         if proxy.failure is not None:
             raise proxy.failure
         recording.flush()
-        for topic in sorted(topic for topic in cluster.topics_seen if asked.get(topic, 0) < TRIES):
-            answered = await learn(ends.upstream, topic, recording)
-            asked[topic] = TRIES if answered else asked.get(topic, 0) + 1
+        for topic in sorted(topic for topic in cluster.topics_seen if attempts.get(topic, 0) < TRIES):
+            answered = await record_topic_config(endpoints.upstream, topic, recording)
+            attempts[topic] = TRIES if answered else attempts.get(topic, 0) + 1
     await proxy.close()
     recording.flush()
 
 
-async def record_until_interrupted(ends: Ends, recording: Recording, listening: Callable[[Address], object]) -> None:
+async def record_until_interrupted(
+    endpoints: Endpoints, recording: Recording, listening: Callable[[Address], object]
+) -> None:
     ended = asyncio.Event()
     for number in TERMINATION_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await record(ends, recording, ended, listening)
+    await record(endpoints, recording, ended, listening)
 
 
-def begun(sink: IO[bytes]) -> Recording:
+def start_recording(sink: IO[bytes]) -> Recording:
     return Recording(sink, time.time_ns() // 1_000_000)

@@ -1,4 +1,4 @@
-"""Produce: every record is a send. A client's own retries of it are the same send, until one of them is answered."""
+"""Observer of Produce: each record is a send, and a client's retries of it belong to the same send."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,14 +10,14 @@ from highwater.reports.recorder.transactions import Transactions
 
 ACKS: Final = {0: "0", 1: "1", -1: "all"}
 WEAKER: Final = {None: 3, "all": 2, "1": 1, "0": 0}
-OPEN_SENDS: Final = 1_000_000  # that wait for a retry
+OPEN_SENDS: Final = 1_000_000  # sends without a final answer; the oldest are dropped beyond this
 DUPLICATE_SEQUENCE: Final = 46
 Identity = tuple[str, int, str]  # topic, partition, value
 
 
 @dataclass(slots=True)
 class Batch:
-    """Sends of one batch; `deltas` are their places behind its base offset."""
+    """The sends of one partition, each with its offset delta in the batch."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Batch:
 
 
 class Sends:
-    """What was sent and not yet answered for certain, by identity."""
+    """Sends without a final outcome, by identity."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -36,15 +36,15 @@ class Sends:
         cluster, sent = link.cluster, dict[tuple[bytes | str, int], Batch]()
         acks = ACKS.get(request.acks, "all")
         if WEAKER[acks] < WEAKER[cluster.recording.config.acks]:
-            cluster.recording.know(acks=acks)
-        for each in request.topic_data:
-            topic = cluster.topic(each.name, each.topic_id)
-            for part in each.partition_data:
+            cluster.recording.update_config(acks=acks)
+        for topic_data in request.topic_data:
+            topic = cluster.topic(topic_data.name, topic_data.topic_id)
+            for part in topic_data.partition_data:
                 if topic is None:
-                    cluster.recording.unrecorded("Produce to a topic id that Metadata has not told")
+                    cluster.recording.unrecorded("Produce to a topic id that no Metadata reply contained")
                     continue
                 cluster.topics_seen.add(topic)
-                batch = sent[each.name or each.topic_id, part.index] = Batch(topic, part.index)
+                batch = sent[topic_data.name or topic_data.topic_id, part.index] = Batch(topic, part.index)
                 self._batch(link, batch, part.records, request.transactional_id)
         return lambda reply: self._answered(link, sent, reply, silent=request.acks == 0)
 
@@ -53,45 +53,45 @@ class Sends:
         try:
             for header, records in batches(data):
                 if recording.config.idempotence is not False:
-                    recording.know(idempotence=header.producer_id >= 0)
-                told: dict[str, Any] = {}
+                    recording.update_config(idempotence=header.producer_id >= 0)
+                fields: dict[str, Any] = {}
                 if header.producer_id >= 0:
-                    told = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+                    fields = {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
                 if header.is_transactional:
-                    told["txn"] = self._transactions.current(
+                    fields["txn"] = self._transactions.current(
                         link, header.producer_id, header.producer_epoch, transactional_id
                     )
                 for record in records:
                     value = value_of(header, record)
                     if header.producer_id >= 0:
-                        told["sequence"] = sequence_of(header, record)
-                    known = value if value is not None else f"null {key_text(record.key)} {told.get('sequence')}"
+                        fields["sequence"] = sequence_of(header, record)
+                    known = value if value is not None else f"null {key_text(record.key)} {fields.get('sequence')}"
                     identity = (batch.topic, batch.partition, known)
                     batch.sends.append((identity, record.offset - header.base_offset))
                     self._attempts[identity] = self._attempts.get(identity, 0) + 1
                     if identity not in self._open:
                         self._open[identity] = recording.invoke(
                             "send", topic=batch.topic, partition=batch.partition, value=value,
-                            key=key_text(record.key), timestamp_ms=record.timestamp, **told,
+                            key=key_text(record.key), timestamp_ms=record.timestamp, **fields,
                         )  # fmt: skip
         except Undecoded as error:
             recording.unrecorded(f"Produce to {batch.topic}-{batch.partition}: {error}")
-        while len(self._open) > OPEN_SENDS:  # their outcome stays unknown
+        while len(self._open) > OPEN_SENDS:  # drop the oldest; their outcome stays unknown
             oldest = next(iter(self._open))
             del self._open[oldest], self._attempts[oldest]
 
     def _answered(
         self, link: Link, sent: dict[tuple[bytes | str, int], Batch], reply: Any | None, *, silent: bool
     ) -> None:
-        """Without a reply, or refused in a way that is tried again, the sends stay open."""
+        """Complete sends from a reply; they stay open without one, or after a retriable error."""
         if silent:
             for batch in sent.values():
                 for identity, _ in batch.sends:
                     self._close(link, identity, "info", error="acks=0")
             return
-        for each in reply.responses if reply is not None else ():
-            for part in each.partition_responses:
-                batch = sent.get((each.name or each.topic_id, part.index), Batch("", 0))
+        for topic in reply.responses if reply is not None else ():
+            for part in topic.partition_responses:
+                batch = sent.get((topic.name or topic.topic_id, part.index), Batch("", 0))
                 for identity, delta in batch.sends:
                     if part.error_code in {0, DUPLICATE_SEQUENCE}:
                         known = part.error_code == 0 and part.base_offset >= 0

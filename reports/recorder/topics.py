@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and DeleteRecords: where the lives of partitions begin and end."""
+"""Observers of CreateTopics, DeleteTopics and DeleteRecords."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ def create(link: Link, request: Any) -> Finish | None:
     if request.validate_only:
         return None
     recording = link.cluster.recording
-    opened = {each.name: recording.invoke("create_topic", topic=each.name) for each in request.topics}
+    opened = {topic.name: recording.invoke("create_topic", topic=topic.name) for topic in request.topics}
 
     def finish(reply: Any | None) -> None:
-        answers = {each.name: each for each in reply.topics} if reply is not None else {}
+        answers = {topic.name: topic for topic in reply.topics} if reply is not None else {}
         for topic, operation in opened.items():
             answer = answers.get(topic)
             if answer is None:
@@ -27,14 +27,17 @@ def create(link: Link, request: Any) -> Finish | None:
 
 def delete(link: Link, request: Any) -> Finish:
     recording = link.cluster.recording
-    asked = [*request.topic_names, *(link.cluster.topic(each.name or "", each.topic_id) for each in request.topics)]
+    requested = [
+        *request.topic_names,
+        *(link.cluster.topic(entry.name or "", entry.topic_id) for entry in request.topics),
+    ]
     opened: dict[str, Operation] = {
-        topic: recording.invoke("delete_topic", topic=topic) for topic in asked if topic is not None
+        topic: recording.invoke("delete_topic", topic=topic) for topic in requested if topic is not None
     }
 
     def finish(reply: Any | None) -> None:
         answers = (
-            {link.cluster.topic(each.name or "", each.topic_id): each.error_code for each in reply.responses}
+            {link.cluster.topic(entry.name or "", entry.topic_id): entry.error_code for entry in reply.responses}
             if reply is not None
             else {}
         )

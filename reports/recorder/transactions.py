@@ -1,4 +1,4 @@
-"""InitProducerId, AddPartitionsToTxn, TxnOffsetCommit and EndTxn: which transaction is on, and how it ends."""
+"""Observers of InitProducerId, AddPartitionsToTxn, TxnOffsetCommit and EndTxn."""
 
 from typing import Any
 
@@ -6,18 +6,18 @@ from highwater.reports.recorder.exchanges import GROUP_REFUSED, Finish, Link, ke
 
 
 class Transactions:
-    """The transaction of each producer id that is on; a new one begins with the first that is done in it."""
+    """The open transaction of each producer id; the first request in a transaction begins it."""
 
     def __init__(self) -> None:
-        self._on: dict[int, str] = {}
+        self._open: dict[int, str] = {}
         self._begun = 0
 
     def current(self, link: Link, producer_id: int, epoch: int, transactional_id: str | None) -> str:
-        txn = self._on.get(producer_id)
+        txn = self._open.get(producer_id)
         if txn is None:
             self._begun += 1
-            txn = self._on[producer_id] = f"{transactional_id or producer_id} {self._begun}"
-            link.cluster.recording.tell(
+            txn = self._open[producer_id] = f"{transactional_id or producer_id} {self._begun}"
+            link.cluster.recording.append_info(
                 "begin_txn", txn=txn, producer_id=producer_id, producer_epoch=epoch, value=transactional_id
             )
         return txn
@@ -25,25 +25,25 @@ class Transactions:
     def init_producer(self, link: Link, request: Any) -> Finish:
         operation = link.cluster.recording.invoke("init_producer", value=request.transactional_id)
 
-        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+        def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
             kind = outcome_of([reply.error_code])
             if kind != "ok":
                 return kind, {"error": f"error {reply.error_code}"}
-            self._on.pop(reply.producer_id, None)
+            self._open.pop(reply.producer_id, None)
             return kind, {"producer_id": reply.producer_id, "producer_epoch": reply.producer_epoch}
 
-        return simple(link, operation, told)
+        return simple(link, operation, interpret)
 
     def add_partitions(self, link: Link, request: Any) -> None:
-        """Begins a transaction; nothing more is told by it."""
+        """Begin the transactions named in the request; nothing else is recorded."""
         if request.v3_and_below_transactional_id:
             self.current(
                 link, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch,
                 request.v3_and_below_transactional_id,
             )  # fmt: skip
-        for each in request.transactions:
-            if not each.verify_only:
-                self.current(link, each.producer_id, each.producer_epoch, each.transactional_id)
+        for transaction in request.transactions:
+            if not transaction.verify_only:
+                self.current(link, transaction.producer_id, transaction.producer_epoch, transaction.transactional_id)
 
     def offsets(self, link: Link, request: Any) -> Finish | None:
         if not link.cluster.wants(request.group_id):
@@ -61,15 +61,15 @@ class Transactions:
             producer_id=request.producer_id, producer_epoch=request.producer_epoch,
         )  # fmt: skip
 
-        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+        def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
             codes = [part.error_code for topic in reply.topics for part in topic.partitions]
             return outcome_of(codes, GROUP_REFUSED), {"txn": txn, "group": request.group_id}
 
-        return simple(link, operation, told)
+        return simple(link, operation, interpret)
 
     def end(self, link: Link, request: Any) -> Finish | None:
-        """An error may be followed by another try, so only a success is certain."""
-        txn = self._on.get(request.producer_id)
+        """Record EndTxn; only success is certain, because the client may retry after an error."""
+        txn = self._open.get(request.producer_id)
         if txn is None:
             return None
         operation = link.cluster.recording.invoke(
@@ -77,10 +77,10 @@ class Transactions:
             producer_id=request.producer_id, producer_epoch=request.producer_epoch,
         )  # fmt: skip
 
-        def told(reply: Any) -> tuple[str, dict[str, Any]]:
+        def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
             if not reply.error_code:
-                self._on.pop(request.producer_id, None)
+                self._open.pop(request.producer_id, None)
                 return "ok", {"txn": txn}
             return "info", {"txn": txn, "error": f"error {reply.error_code}"}
 
-        return simple(link, operation, told)
+        return simple(link, operation, interpret)

@@ -1,4 +1,4 @@
-"""The way to brokers: addresses that are tried one after the other, with or without TLS."""
+"""Connect to brokers: try addresses in order, with or without TLS."""
 
 import asyncio
 import ssl
@@ -16,54 +16,54 @@ CONNECT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A broker, or several of a cluster of which any will do."""
+    """One broker, or several brokers of a cluster that are equivalent."""
 
     addresses: tuple[Address, ...]
     tls: ssl.SSLContext | None = None
 
     async def connect(self) -> tuple[Address, asyncio.StreamReader, asyncio.StreamWriter]:
-        """The first that answers. OSError when none does."""
+        """Connect to the first address that answers. Raises OSError if none does."""
         failure: OSError = ConnectionError("no address")
         for address in self.addresses:
             try:
                 async with asyncio.timeout(CONNECT_S):
                     return address, *await asyncio.open_connection(*address, ssl=self.tls)
-            except OSError as error:  # a timeout is one
+            except OSError as error:  # TimeoutError is an OSError
                 failure = error
         raise failure
 
     def at(self, address: Address) -> "Upstream":
-        """Another broker of the cluster, reached in the same way."""
+        """Return the upstream of another broker, with the same TLS settings."""
         return Upstream((address,), self.tls)
 
 
 @contextmanager
-def _telling(file: Path, option: str) -> Iterator[None]:
-    """UsageError for what is no certificate."""
+def _certificate_errors(file: Path, option: str) -> Iterator[None]:
+    """Turn errors of reading a certificate file into UsageError."""
     try:
         yield
-    except OSError as error:  # that of TLS is one
-        hint = "a PEM file; of a certificate to show with its key"
+    except OSError as error:  # ssl.SSLError is an OSError
+        hint = "give a PEM file; a client or server certificate needs its private key too"
         raise UsageError(f"cannot use {file} ({error.strerror or error})", where=option, hint=hint) from error
 
 
-def tls_to_brokers(authority: Path | None, shown: Path | None) -> ssl.SSLContext | None:
-    """None without an authority. `shown` holds a certificate and its key, for brokers that ask for one."""
+def tls_to_brokers(authority: Path | None, certificate: Path | None) -> ssl.SSLContext | None:
+    """Return a TLS context for brokers, or None without a CA file; `certificate` is for mutual TLS."""
     if authority is None:
         return None
     context = ssl.create_default_context()
-    with _telling(authority, "--tls-ca"):
+    with _certificate_errors(authority, "--tls-ca"):
         context.load_verify_locations(authority)
-    if shown is not None:
-        with _telling(shown, "--tls-cert"):
-            context.load_cert_chain(shown)
+    if certificate is not None:
+        with _certificate_errors(certificate, "--tls-cert"):
+            context.load_cert_chain(certificate)
     return context
 
 
-def tls_for_clients(shown: Path | None) -> ssl.SSLContext | None:
-    if shown is None:
+def tls_for_clients(certificate: Path | None) -> ssl.SSLContext | None:
+    if certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    with _telling(shown, "--listen-cert"):
-        context.load_cert_chain(shown)
+    with _certificate_errors(certificate, "--listen-cert"):
+        context.load_cert_chain(certificate)
     return context

@@ -1,4 +1,4 @@
-"""A Kafka that keeps its promises, as little of it as histories show: logs, committed offsets, one group."""
+"""A correct Kafka reduced to what histories show: logs, committed offsets, one group."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ BATCH = 50
 
 @dataclass(slots=True)
 class Log:
-    """One partition. A marker takes an offset and is no record."""
+    """The log of one partition. A transaction marker takes an offset but is not a record."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class Log:
         return min([self.high_watermark, *self.open.values()])
 
     def read(self, position: int, *, committed: bool) -> list[tuple[int, int | None]]:
-        """What a fetch gives, at most a batch."""
+        """Return the records of a fetch, at most `BATCH`."""
         until = self.last_stable_offset if committed else self.high_watermark
         first = bisect_left(self.offsets, position)
         last = min(bisect_left(self.offsets, until), first + BATCH)
@@ -67,7 +67,7 @@ class Log:
 
 @dataclass(slots=True)
 class Group:
-    """Its members are processes; `owners` is the assignment of the generation."""
+    """A consumer group of processes; `owners` is the assignment of the generation."""
 
     name: str
     logs: list[Log]
@@ -75,10 +75,10 @@ class Group:
     members: list[int] = field(default_factory=list)
     owners: dict[int, list[Log]] = field(default_factory=dict)
     committed: dict[str, int] = field(default_factory=dict)
-    holders: dict[int, int] = field(default_factory=dict)  # since which generation
+    holders: dict[int, int] = field(default_factory=dict)  # the generation whose partitions a member still owns
 
-    def waits(self) -> bool:
-        """For somebody who has not revoked what an older generation gave him."""
+    def has_unrevoked(self) -> bool:
+        """Return whether a member has yet to revoke partitions of an older generation."""
         return any(generation < self.generation for generation in self.holders.values())
 
     def rebalance(self, members: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""`highwater synth`: histories of a healthy Kafka, with anomalies where one wants them."""
+"""`highwater synth`: generate histories of a healthy Kafka, with planted anomalies on request."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,29 +7,30 @@ import typer
 
 
 def synth_command(
-    out: Annotated[Path, typer.Option(help="FILE.ndjson, or a folder: one Parquet bucket for each partition.")],
-    ops: Annotated[int, typer.Option(min=1, help="How many operations.")] = 10_000,
+    out: Annotated[Path, typer.Option(help="Write FILE.ndjson, or a folder of Parquet buckets.")],
+    ops: Annotated[int, typer.Option(min=1, help="Number of operations.")] = 10_000,
     plant: Annotated[
-        list[str] | None, typer.Option(help="RULE[:COUNT]: an anomaly, by number or name, so often; repeatable.")
+        list[str] | None,
+        typer.Option(help="RULE[:COUNT]: plant COUNT anomalies of a rule (number or name); repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws everything; the same seed gives the same bytes.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 1,
 ) -> None:
-    """Make up a large history: producers, transactions, groups, changes of leader, all as they should be.
+    """Generate a large history of a correct cluster: producers, transactions, groups, leader changes.
 
-    What is planted is in it as often as asked, in topics and groups of its own, and nothing else is wrong.
+    Each planted anomaly occurs as often as requested, in its own topics and groups; there are no other anomalies.
 
     Examples: highwater synth --ops 1000000 --out history.ndjson · highwater synth --plant lost-write:3 --out planted
     """
     from highwater.reports.synth.write import synth, synth_dataset
 
-    planted = dict(_plant(each) for each in plant or [])
+    planted = dict(_plant(spec) for spec in plant or [])
     write = synth if out.suffix == ".ndjson" else synth_dataset
     write(out, operations=ops, seed=seed, planted=planted)
     typer.echo(str(out))
 
 
 def _plant(text: str) -> tuple[int, int]:
-    """RULE[:COUNT], the rule by number or name."""
+    """Parse RULE[:COUNT], where RULE is a number or a name."""
     from highwater.errors import UsageError
     from highwater.names import unknown_name
     from highwater.reports.anomalies import anomalies

@@ -1,4 +1,4 @@
-"""Virtual time, one stream of events, and actors that take turns: generators that yield how long they wait, in ms."""
+"""Virtual time and one stream of events for actors: generators that yield their next wait in ms."""
 
 import heapq
 import itertools
@@ -11,8 +11,8 @@ from highwater.spec.formats.history import NEMESIS, Event
 Actor = Iterator[float]
 
 
-class Stage:
-    """Actors act until as many operations were done as asked; then they are told to end (`ended`)."""
+class SynthesisContext:
+    """Runs actors until the requested number of operations is reached; `ended` then is true."""
 
     def __init__(self, seed: int, sink: Callable[[Event], None]) -> None:
         self.chance = random.Random(seed)
@@ -39,11 +39,11 @@ class Stage:
         return self._ended
 
     def end(self) -> None:
-        """Everybody ends what he does."""
+        """Signal the end and run until every actor has finished."""
         self._ended = True
-        self.play()
+        self.run()
 
-    def enter(self, actor: Actor, after_ms: float = 0.0) -> None:
+    def add(self, actor: Actor, after_ms: float = 0.0) -> None:
         heapq.heappush(self._turns, (self.now_ms + after_ms, next(self._ties), actor))
 
     def event(self, process: int | str, type_: str, f: str, **fields: Any) -> None:
@@ -54,10 +54,10 @@ class Stage:
     def nemesis(self, f: str, **fields: Any) -> None:
         self.event(NEMESIS, "info", f, **fields)
 
-    def play(self, operations: int | None = None) -> None:
-        """Until that many operations were begun, or until nobody has a turn left."""
+    def run(self, operations: int | None = None) -> None:
+        """Run until that many operations have started, or until no actor is left."""
         while self._turns and (operations is None or self.operations < operations):
             self.now_ms, _, actor = heapq.heappop(self._turns)
             wait_ms = next(actor, None)
             if wait_ms is not None:
-                self.enter(actor, wait_ms)
+                self.add(actor, wait_ms)

@@ -1,10 +1,9 @@
-"""The whole play: a cluster at work, plants among it, then quiet, and everything read from its start."""
+"""Generate a history: a healthy cluster under load with plants, then a final read of every log."""
 
 from collections.abc import Callable, Sequence
 
 from highwater.reports.synth.actors import (
     NODES,
-    conductor,
     consumer,
     fetch,
     member,
@@ -12,9 +11,10 @@ from highwater.reports.synth.actors import (
     processor,
     producer,
     raw_reader,
+    rebalancer,
 )
 from highwater.reports.synth.cluster import Group, Log
-from highwater.reports.synth.context import Actor, Stage
+from highwater.reports.synth.context import Actor, SynthesisContext
 from highwater.spec.formats.history import Config, Event
 
 PARTITIONS = 4
@@ -25,52 +25,52 @@ CONFIG = Config(
     retention=False, compaction=False, replicas=3, transaction_timeout_ms=10_000, patience_ms=60_000,
     offset_expiry=False, source="highwater synth",
 )  # fmt: skip
-Plant = Callable[[Stage], Actor]
+Plant = Callable[[SynthesisContext], Actor]
 
 
-def play(seed: int, operations: int, sink: Callable[[Event], None], plants: Sequence[Plant] = ()) -> None:
-    """Some more operations than asked for: what was begun is ended, and all is read at last. A plant is an actor."""
-    stage = Stage(seed, sink)
+def generate_history(seed: int, operations: int, sink: Callable[[Event], None], plants: Sequence[Plant] = ()) -> None:
+    """Generate at least `operations` operations; open ones are finished, and every log is read at the end."""
+    context = SynthesisContext(seed, sink)
     inputs = [Log("in", number) for number in range(PARTITIONS)]
     outputs = [[Log(f"out{number}", part) for part in range(2)] for number in range(PROCESSORS)]
     everything = [*inputs, *(log for logs in outputs for log in logs)]
-    stage.nemesis("phase", value="load")
+    context.nemesis("phase", value="load")
     for number in range(PARTITIONS):
-        stage.enter(producer(stage, inputs, number))
-    stage.enter(consumer(stage, inputs, committed=False))
+        context.add(producer(context, inputs, number))
+    context.add(consumer(context, inputs, committed=False))
     for number, sinks in enumerate(outputs):
-        stage.enter(processor(stage, inputs[number], sinks, number))
-        stage.enter(consumer(stage, sinks, committed=True))
+        context.add(processor(context, inputs[number], sinks, number))
+        context.add(consumer(context, sinks, committed=True))
     for number, log in enumerate(everything):
-        stage.enter(raw_reader(stage, log, NODES[number % len(NODES)]))
-    group, members = Group("workers", inputs), [stage.process() for _ in range(MEMBERS)]
-    stage.enter(conductor(stage, group, members, inputs))
+        context.add(raw_reader(context, log, NODES[number % len(NODES)]))
+    group, members = Group("workers", inputs), [context.process() for _ in range(MEMBERS)]
+    context.add(rebalancer(context, group, members, inputs))
     for process in members:
-        stage.enter(member(stage, group, process), 1.0)
+        context.add(member(context, group, process), 1.0)
     for node in NODES:
-        stage.enter(observer(stage, group, inputs, node))
+        context.add(observer(context, group, inputs, node))
     for plant in plants:
-        stage.enter(plant(stage), stage.delay(operations / 20))
-    stage.play(operations)
-    stage.end()
-    stage.nemesis("phase", value="final")
+        context.add(plant(context), context.delay(operations / 20))
+    context.run(operations)
+    context.end()
+    context.nemesis("phase", value="final")
     for log in everything:
-        stage.enter(_last_read(stage, log))
-    stage.play()
+        context.add(_last_read(context, log))
+    context.run()
 
 
-def _last_read(stage: Stage, log: Log) -> Actor:
-    """From the start to the end, and what each replica holds."""
-    process, position = stage.process(), 0
+def _last_read(context: SynthesisContext, log: Log) -> Actor:
+    """Read a log from start to end, then dump every replica."""
+    process, position = context.process(), 0
     while True:
-        asked = {**log.where, "leader_epoch": log.leader_epoch, "node": NODES[0]}
-        records = yield from fetch(stage, process, log, position, asked)
+        request = {**log.where, "leader_epoch": log.leader_epoch, "node": NODES[0]}
+        records = yield from fetch(context, process, log, position, request)
         if not records:
             break
         position = records[-1][0] + 1
     held = list(zip(log.offsets, log.values, strict=True))
     for node in NODES:
         dump = {**log.where, "node": node, "position": 0}
-        stage.event(process, "invoke", "log_dump", **dump)
+        context.event(process, "invoke", "log_dump", **dump)
         yield 1.0
-        stage.event(process, "ok", "log_dump", value=held, high_watermark=log.high_watermark, **dump)
+        context.event(process, "ok", "log_dump", value=held, high_watermark=log.high_watermark, **dump)

@@ -1,56 +1,56 @@
-"""One anomaly of each rule, and nothing else with it."""
+"""Plant exactly one anomaly of each rule."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from highwater.reports.rules.rule import Rule
-from highwater.reports.synth.context import Actor, Stage
-from highwater.reports.synth.scenario import Story
+from highwater.reports.synth.context import Actor, SynthesisContext
+from highwater.reports.synth.scenario import PlantedScenario
 
 
-def inconsistent_offsets(s: Story) -> Actor:
+def inconsistent_offsets(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     other = s.process()
-    s.stage.event(other, "invoke", "send", **s.at(), value=b)
+    s.context.event(other, "invoke", "send", **s.at(), value=b)
     yield from s.send(a, 0)
-    s.stage.event(other, "info", "send", **s.at(), value=b)
+    s.context.event(other, "info", "send", **s.at(), value=b)
     yield from s.fetch(0, {0: a})
     yield from s.fetch(0, {0: b})
 
 
-def duplicate(s: Story) -> Actor:
+def duplicate(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     yield from s.send(a, 0)
     yield from s.fetch(0, {0: a, 1: a})
 
 
-def phantom_read(s: Story) -> Actor:
-    a, nobodys = s.values(2)
+def phantom_read(s: PlantedScenario) -> Actor:
+    a, never_sent = s.values(2)
     yield from s.send(a, 0)
-    yield from s.fetch(0, {0: a, 1: nobodys})
+    yield from s.fetch(0, {0: a, 1: never_sent})
 
 
-def lost_write(s: Story) -> Actor:
+def lost_write(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.sends(a, b)
     yield from s.fetch(0, {1: b})
 
 
-def unseen(s: Story) -> Actor:
+def unseen(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.sends(a, b)
     yield from s.fetch(0, {0: a})
 
 
-def truncated_after_read(s: Story) -> Actor:
+def truncated_after_read(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.sends(a, b)
     yield from s.fetch(0, {0: a, 1: b})
     yield from s.fetch(0, {1: b})
 
 
-def nonmonotonic_poll(s: Story) -> Actor:
+def nonmonotonic_poll(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     yield from s.sends(a, b, c)
     reader = s.process()
@@ -59,7 +59,7 @@ def nonmonotonic_poll(s: Story) -> Actor:
     yield from s.poll(reader, {1: b, 2: c})
 
 
-def poll_skip(s: Story) -> Actor:
+def poll_skip(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     yield from s.sends(a, b, c)
     reader = s.process()
@@ -69,13 +69,13 @@ def poll_skip(s: Story) -> Actor:
     yield from s.fetch(0, {0: a, 1: b, 2: c})
 
 
-def int_nonmonotonic_poll(s: Story) -> Actor:
+def int_nonmonotonic_poll(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     yield from s.sends(a, b, c)
     yield from s.fetch(0, {0: a, 2: c, 1: b})
 
 
-def nonmonotonic_send(s: Story) -> Actor:
+def nonmonotonic_send(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     process = s.process()
     yield from s.send(a, 1, by=process)
@@ -83,7 +83,7 @@ def nonmonotonic_send(s: Story) -> Actor:
     yield from s.fetch(0, {0: b, 1: a})
 
 
-def int_send_skip(s: Story) -> Actor:
+def int_send_skip(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     txn = s.begin("interrupted")
     yield from s.send(a, 0, txn=txn)
@@ -93,49 +93,49 @@ def int_send_skip(s: Story) -> Actor:
     yield from s.committed_fetch({0: a, 1: b, 2: c})
 
 
-def producer_reorder(s: Story) -> Actor:
+def producer_reorder(s: PlantedScenario) -> Actor:
     values, processes = s.values(2), (s.process(), s.process())
-    asked: list[dict[str, Any]] = [
-        {**s.at(), "value": value, "sequence": place, "producer_id": 90_000 + s.stage.value(), "producer_epoch": 0}
+    requests: list[dict[str, Any]] = [
+        {**s.at(), "value": value, "sequence": place, "producer_id": 90_000 + s.context.value(), "producer_epoch": 0}
         for place, value in enumerate(values)
     ]
-    asked[1]["producer_id"] = asked[0]["producer_id"]
-    for process, each in zip(processes, asked, strict=True):
-        s.stage.event(process, "invoke", "send", **each)
+    requests[1]["producer_id"] = requests[0]["producer_id"]
+    for process, fields in zip(processes, requests, strict=True):
+        s.context.event(process, "invoke", "send", **fields)
     yield 1.0
-    for process, each, offset in zip(processes, asked, (1, 0), strict=True):
-        s.stage.event(process, "ok", "send", offset=offset, **each)
+    for process, fields, offset in zip(processes, requests, (1, 0), strict=True):
+        s.context.event(process, "ok", "send", offset=offset, **fields)
     yield from s.fetch(0, {0: values[1], 1: values[0]})
 
 
-def append_inversion(s: Story) -> Actor:
+def append_inversion(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.send(a, 1)
     yield from s.send(b, 0)
     yield from s.fetch(0, {0: b, 1: a})
 
 
-def stale_read(s: Story) -> Actor:
+def stale_read(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     yield from s.send(a, 0, leader_epoch=0)
     yield from s.op("list_offsets", {**s.at(), "leader_epoch": 0}, {"high_watermark": 0})
     yield from s.fetch(0, {0: a})
 
 
-def future_read(s: Story) -> Actor:
+def future_read(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     yield from s.fetch(0, {0: a})
     yield from s.send(a, 0)
 
 
-def high_watermark_regression(s: Story) -> Actor:
+def high_watermark_regression(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     yield from s.send(a, 0)
     yield from s.fetch(0, {0: a}, leader_epoch=0, high_watermark=2)
     yield from s.op("list_offsets", {**s.at(), "leader_epoch": 0}, {"high_watermark": 1})
 
 
-def aborted_read(s: Story) -> Actor:
+def aborted_read(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     txn = s.begin("aborted")
     yield from s.send(a, 0, txn=txn)
@@ -143,7 +143,7 @@ def aborted_read(s: Story) -> Actor:
     yield from s.committed_fetch({0: a})
 
 
-def precommitted_read(s: Story) -> Actor:
+def precommitted_read(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     txn, process = s.begin("own"), s.process()
     yield from s.send(a, 0, txn=txn, by=process)
@@ -152,7 +152,7 @@ def precommitted_read(s: Story) -> Actor:
     yield from s.end(txn)
 
 
-def early_read(s: Story) -> Actor:
+def early_read(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     txn = s.begin("open")
     yield from s.send(a, 0, txn=txn)
@@ -160,7 +160,7 @@ def early_read(s: Story) -> Actor:
     yield from s.end(txn)
 
 
-def torn_transaction(s: Story) -> Actor:
+def torn_transaction(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     txn = s.begin("torn")
     yield from s.send(a, 0, txn=txn)
@@ -171,21 +171,21 @@ def torn_transaction(s: Story) -> Actor:
     yield from s.committed_fetch({2: c}, partition=1)
 
 
-def circle(s: Story) -> Actor:
+def g1c_cycle(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     first, second = s.begin("first"), s.begin("second")
     yield from s.send(a, 0, txn=first)
     yield from s.send(b, 0, txn=second, partition=1)
     readers = {first: (s.process(), f"{s.topic}-1", b), second: (s.process(), s.key, a)}
     for txn, (process, _, _) in readers.items():
-        s.stage.event(process, "invoke", "poll", txn=txn)
+        s.context.event(process, "invoke", "poll", txn=txn)
     for txn in readers:
         yield from s.end(txn)
     for txn, (process, key, value) in readers.items():
-        s.stage.event(process, "ok", "poll", txn=txn, value={key: [(0, value)]})
+        s.context.event(process, "ok", "poll", txn=txn, value={key: [(0, value)]})
 
 
-def double_processing(s: Story) -> Actor:
+def double_processing(s: PlantedScenario) -> Actor:
     (a,) = s.values(1)
     yield from s.send(a, 0)
     for name in ("once", "twice"):
@@ -195,7 +195,7 @@ def double_processing(s: Story) -> Actor:
         yield from s.end(txn)
 
 
-def abort_rewind(s: Story) -> Actor:
+def abort_rewind(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.sends(a, b)
     process = s.process()
@@ -206,7 +206,7 @@ def abort_rewind(s: Story) -> Actor:
         yield from s.end(txn, end)
 
 
-def commit_ahead(s: Story) -> Actor:
+def commit_ahead(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     yield from s.sends(a, b, c)
     process = s.process()
@@ -216,29 +216,29 @@ def commit_ahead(s: Story) -> Actor:
     yield from s.fetch(0, {0: a, 1: b, 2: c})
 
 
-def committed_offset_regression(s: Story) -> Actor:
+def committed_offset_regression(s: PlantedScenario) -> Actor:
     yield from s.commit(1)
     yield from s.commit(2)
     yield from s.committed(1)
 
 
-def double_ownership(s: Story) -> Actor:
+def double_ownership(s: PlantedScenario) -> Actor:
     yield from s.sync("one", 1)
     yield from s.sync("two", 1)
 
 
-def zombie_commit(s: Story) -> Actor:
+def zombie_commit(s: PlantedScenario) -> Actor:
     yield from s.sync("one", 5)
     yield from s.sync("two", 6)
     yield from s.commit(3, generation_id=5, member_id="one")
 
 
-def epoch_safety(s: Story) -> Actor:
+def epoch_safety(s: PlantedScenario) -> Actor:
     yield from s.metadata("1", 1, 3)
     yield from s.metadata("2", 2, 3)
 
 
-def hanging_transaction(s: Story) -> Actor:
+def hanging_transaction(s: PlantedScenario) -> Actor:
     a, b, c = s.values(3)
     yield from s.send(a, 0, txn=s.begin("hanging"))
     yield from s.send(b, 1)
@@ -248,24 +248,24 @@ def hanging_transaction(s: Story) -> Actor:
     yield from s.fetch(0, {0: a, 1: b, 2: c}, high_watermark=3, last_stable_offset=0)
 
 
-def stuck(s: Story) -> Actor:
+def stuck(s: PlantedScenario) -> Actor:
     for _ in range(3):
         yield from s.op("group", {"group": s.group}, {"value": {"state": "PreparingRebalance", "members": []}})
         yield 40_000
 
 
-def duplicate_producer_id(s: Story) -> Actor:
-    given = {"producer_id": 70_000 + s.stage.value(), "producer_epoch": 0}
+def duplicate_producer_id(s: PlantedScenario) -> Actor:
+    identity = {"producer_id": 70_000 + s.context.value(), "producer_epoch": 0}
     for _ in range(2):
-        yield from s.op("init_producer", {}, given)
+        yield from s.op("init_producer", {}, identity)
 
 
-def forgotten_commit(s: Story) -> Actor:
+def forgotten_commit(s: PlantedScenario) -> Actor:
     yield from s.commit(5)
     yield from s.committed(-1)
 
 
-def silent_reset(s: Story) -> Actor:
+def silent_reset(s: PlantedScenario) -> Actor:
     values = s.values(4)
     yield from s.sends(*values)
     yield from s.fetch(0, dict(enumerate(values)))
@@ -273,17 +273,17 @@ def silent_reset(s: Story) -> Actor:
         process = s.process()
         s.assign(process, group=s.group)
         yield from s.poll(process, records)
-        s.stage.event(process, "info", "revoke", value=[s.key], group=s.group)
+        s.context.event(process, "info", "revoke", value=[s.key], group=s.group)
 
 
-def early_retention(s: Story) -> Actor:
+def early_retention(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.send(a, 0, timestamp_ms=0)
     yield from s.send(b, 1)
     yield from s.fetch(1, {1: b}, log_start_offset=1)
 
 
-def resurrected_record(s: Story) -> Actor:
+def resurrected_record(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.send(a, 0, key="k")
     yield from s.send(None, 1, key="k")
@@ -291,7 +291,7 @@ def resurrected_record(s: Story) -> Actor:
     yield from s.fetch(0, {0: a, 2: b})
 
 
-def replica_divergence(s: Story) -> Actor:
+def replica_divergence(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.send(a, 0)
     yield from s.send(b)
@@ -301,14 +301,14 @@ def replica_divergence(s: Story) -> Actor:
         yield from s.op("log_dump", {**s.at(), "node": node, "position": 0}, held)
 
 
-def aborted_offsets_visible(s: Story) -> Actor:
+def aborted_offsets_visible(s: PlantedScenario) -> Actor:
     txn = s.begin("aborted")
     yield from s.op("send_offsets", {"txn": txn, "group": s.group, "value": {s.key: 7}}, {})
     yield from s.end(txn, "abort")
     yield from s.committed(7)
 
 
-def topic_reborn(s: Story) -> Actor:
+def topic_reborn(s: PlantedScenario) -> Actor:
     a, b = s.values(2)
     yield from s.send(a, 0)
     yield from s.fetch(0, {0: a})
@@ -318,7 +318,7 @@ def topic_reborn(s: Story) -> Actor:
     yield from s.fetch(0, {0: b, 1: a})
 
 
-PLANTS: Final[dict[int, Callable[[Story], Actor]]] = {
+PLANTS: Final[dict[int, Callable[[PlantedScenario], Actor]]] = {
     Rule.INCONSISTENT_OFFSETS: inconsistent_offsets,
     Rule.DUPLICATE: duplicate,
     Rule.PHANTOM_READ: phantom_read,
@@ -339,7 +339,7 @@ PLANTS: Final[dict[int, Callable[[Story], Actor]]] = {
     Rule.PRECOMMITTED_READ: precommitted_read,
     Rule.EARLY_READ: early_read,
     Rule.TORN_TRANSACTION: torn_transaction,
-    Rule.G1C: circle,
+    Rule.G1C: g1c_cycle,
     Rule.DOUBLE_PROCESSING: double_processing,
     Rule.ABORT_REWIND: abort_rewind,
     Rule.COMMIT_AHEAD: commit_ahead,
@@ -358,16 +358,16 @@ PLANTS: Final[dict[int, Callable[[Story], Actor]]] = {
     Rule.ABORTED_OFFSETS_VISIBLE: aborted_offsets_visible,
     Rule.TOPIC_REBORN: topic_reborn,
 }
-"""The scenario that plants each rule's anomaly."""
+"""The scenario that plants the anomaly of each rule."""
 
 SETTINGS: Final[dict[int, dict[str, Any]]] = {Rule.RESURRECTED_RECORD: {"compaction": True}}
-"""Header settings that a plant needs: without them its anomaly is none."""
+"""Header settings without which the planted operations are not an anomaly."""
 
 
-def plant(rule: int, number: int) -> Callable[[Stage], Actor]:
-    """An actor that plants it, in a topic and a group of its own."""
-    return partial(_enact, rule, number)
+def plant(rule: int, number: int) -> Callable[[SynthesisContext], Actor]:
+    """Return an actor that plants the anomaly in its own topic and group."""
+    return partial(_run_plant, rule, number)
 
 
-def _enact(rule: int, number: int, stage: Stage) -> Actor:
-    return PLANTS[rule](Story(stage, number))
+def _run_plant(rule: int, number: int, context: SynthesisContext) -> Actor:
+    return PLANTS[rule](PlantedScenario(context, number))

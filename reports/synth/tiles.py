@@ -1,7 +1,7 @@
-"""Histories of any size in little time: a small healthy one laid side by side, and again after its end.
+"""Generate datasets of any size quickly by repeating a small healthy history side by side and in time.
 
-Copies side by side are clusters of their own. What follows in time goes on in the same partitions: offsets, values,
-epochs, transactions and clock begin where the tile before came to an end.
+Copies side by side use different partitions. Copies that follow in time continue the same partitions: offsets, values,
+epochs, transactions and clock start at the end of the previous tile.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from highwater.reports.dataset.writer import Writer
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.events import Ingest
 from highwater.reports.ingest.history import Ingested
-from highwater.reports.synth.healthy import CONFIG, play
+from highwater.reports.synth.healthy import CONFIG, generate_history
 from highwater.reports.tables import Step
 
 TILE: Final = 20_000
 COPIES: Final = 5  # of 12 partitions each
 STEPS_EVERY: Final = 16
-"""Steps of groups and transactions are told of one tile in so many: clients commit now and then, not at every poll."""
+"""Only every 16th tile has steps of groups and transactions: clients commit less often than they poll."""
 NUMBERED: Final = ("process", "producer", "key", "node", "group")
 OFFSETS: Final = ("offset", "position", "high_watermark", "last_stable_offset")
 IDS: Final = 1_000_000
@@ -31,7 +31,7 @@ IDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What one tile takes up of everything that is counted."""
+    """How far each counter advances in one tile."""
 
     history: Ingested
     events: int
@@ -49,7 +49,7 @@ class Tile:
         def most(*names: str) -> int:
             return 1 + max(int(getattr(ops, name).max(initial=0)) for ops in parts for name in names)
 
-        steps = [step for mine in history.tables.steps.values() for step in mine]
+        steps = [step for partition_steps in history.tables.steps.values() for step in partition_steps]
         return cls(
             history,
             events=most("invoked") * 2,
@@ -76,10 +76,10 @@ def _operations(ops: Operations, tile: Tile, key: str, turn: int, copy: int) -> 
         "value": which * tile.values, "leader_epoch": turn * tile.epochs, "txn": which * tile.transactions,
         "at_ms": turn * tile.ms, "calm_ms": turn * tile.ms,
     }  # fmt: skip
-    told = {name: by for name, by in moves.items() if name not in OPTIONAL or ops.has_values(name)}
+    present = {name: by for name, by in moves.items() if name not in OPTIONAL or ops.has_values(name)}
     return replace(
         ops,
-        **{name: _moved(getattr(ops, name), by) for name, by in told.items()},
+        **{name: _moved(getattr(ops, name), by) for name, by in present.items()},
         **{name: _times(getattr(ops, name), tile, turn, copy) for name in ("invoked", "returned")},
         quiet=np.zeros_like(ops.quiet),
         record_offset=ops.record_offset + end,
@@ -94,7 +94,7 @@ def _key(key: str, copy: int) -> str:
 
 def _steps(tile: Tile, turn: int, copy: int) -> Iterator[Step]:
     which = turn * COPIES + copy
-    for step in (step for mine in tile.history.tables.steps.values() for step in mine):
+    for step in (step for partition_steps in tile.history.tables.steps.values() for step in partition_steps):
         times = _times(np.array([step.invoked, step.returned]), tile, turn, copy).tolist()
         moved = step._replace(
             invoked=times[0], returned=times[1], process=step.process + which * tile.numbers,
@@ -115,12 +115,12 @@ def _steps(tile: Tile, turn: int, copy: int) -> Iterator[Step]:
 
 
 def synth_tiles(folder: Path, *, operations: int, seed: int = 1, tile: int = TILE) -> int:
-    """Write a dataset of about so many operations; how many there are."""
+    """Write a dataset of about `operations` operations; return the exact number."""
     reading = Ingest()
-    play(seed, tile, reading.take)
+    generate_history(seed, tile, reading.take)
     base = Tile.of(reading.ingested(CONFIG))
-    steps_each = sum(len(mine) for mine in base.history.tables.steps.values()) / STEPS_EVERY
-    turns = round(operations / (COPIES * (base.history.rows + steps_each))) or 1
+    steps_per_tile = sum(len(partition_steps) for partition_steps in base.history.tables.steps.values()) / STEPS_EVERY
+    turns = round(operations / (COPIES * (base.history.rows + steps_per_tile))) or 1
     fate, ended = base.history.tables.transactions.columns()
     count = 0
     with Writer(folder) as writer:

@@ -1,4 +1,4 @@
-"""`highwater synth`: a made-up history as a file, or as Parquet buckets."""
+"""Write a generated history as NDJSON or as Parquet buckets."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from highwater.reports.execution.reading import AT_ONCE
 from highwater.reports.importers.formats import History
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.events import Ingest
-from highwater.reports.synth.healthy import CONFIG, Plant, play
+from highwater.reports.synth.healthy import CONFIG, Plant, generate_history
 from highwater.reports.synth.plants import PLANTS, SETTINGS, plant
 from highwater.spec.formats.history import Config, Event, header
 
 
 def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
-    """Write `history.ndjson`; `planted` is how often each rule's anomaly is to be in it. UsageError if it cannot be."""
+    """Write NDJSON; `planted` maps rules to the number of anomalies. Raises UsageError on I/O errors."""
     config, plants = _planted(planted)
     encoder = msgspec.json.Encoder()
     hidden = path.with_name(f".{path.name}")
@@ -27,7 +27,7 @@ def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) ->
                 sink.write(encoder.encode(event) + b"\n")
 
             write(header(config))
-            play(seed, operations, write, plants)
+            generate_history(seed, operations, write, plants)
         hidden.replace(path)
     except OSError as error:
         hidden.unlink(missing_ok=True)
@@ -37,7 +37,7 @@ def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) ->
 
 
 def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
-    """The same as Parquet buckets."""
+    """Write the history as Parquet buckets."""
     config, plants = _planted(planted)
     reading = Ingest()
     with Writer(folder) as writer:
@@ -47,7 +47,7 @@ def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int
             if reading.pending >= AT_ONCE:
                 writer.append(reading)
 
-        play(seed, operations, take, plants)
+        generate_history(seed, operations, take, plants)
         writer.finish(reading, History("ndjson", config, iter(()), Quarantine()), (f"synth {seed}", 0, 0))
     return config
 

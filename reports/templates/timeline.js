@@ -11,7 +11,7 @@ function clamp(value, low, high) { return Math.min(Math.max(value, low), high); 
 // Round steps of time, so that about eight of them fit.
 function step(span) {
   const rough = span / 8, power = Math.pow(10, Math.floor(Math.log10(rough)));
-  return [1, 2, 5, 10].map(f => f * power).find(each => each >= rough);
+  return [1, 2, 5, 10].map(f => f * power).find(candidate => candidate >= rough);
 }
 
 class Timeline {
@@ -32,8 +32,8 @@ class Timeline {
   unpack() {
     const d = this.data;
     let now = 0;
-    this.start = d.start.map(each => (now += each));
-    this.end = this.start.map((each, n) => d.length[n] < 0 ? d.duration : each + d.length[n]);
+    this.start = d.start.map(difference => (now += difference));
+    this.end = this.start.map((start, n) => d.length[n] < 0 ? d.duration : start + d.length[n]);
     const serious = d.findings.filter(f => f.severity !== "information");
     this.findings = serious.length ? serious : d.findings;
     this.witness = new Set(d.findings.flatMap(f => f.operations));
@@ -42,7 +42,7 @@ class Timeline {
       button.disabled = !this.findings.length;
   }
 
-  // -- what the reader does --------------------------------------------------------------------
+  // -- input -------------------------------------------------------------------------
 
   listen() {
     const actions = {
@@ -118,8 +118,8 @@ class Timeline {
     if (!this.findings.length) return;
     this.chosen = (number + this.findings.length) % this.findings.length;
     const finding = this.findings[this.chosen];
-    const room = Math.max((finding.end - finding.start) * 0.25, this.data.duration / 300, 500);
-    this.show(finding.start - room, finding.end + room);
+    const margin = Math.max((finding.end - finding.start) * 0.25, this.data.duration / 300, 500);
+    this.show(finding.start - margin, finding.end + margin);
     const lanes = finding.operations.filter(index => this.place.has(index)).map(index => this.data.lane[this.place.get(index)]);
     const box = this.main.parentElement;
     if (lanes.length) box.scrollTop = TOP + Math.min(...lanes) * LANE - box.clientHeight / 3;   // draws again
@@ -139,7 +139,7 @@ class Timeline {
     this.root.scrollIntoView({ block: "start" });
   }
 
-  // -- what the reader sees --------------------------------------------------------------------
+  // -- drawing -----------------------------------------------------------------------
 
   timeAt(x) { return this.view.from + (x - this.left) / (this.width - this.left) * (this.view.to - this.view.from); }
   x(time) { return this.left + (time - this.view.from) / (this.view.to - this.view.from) * (this.width - this.left); }
@@ -163,7 +163,7 @@ class Timeline {
     const ink = { soft: this.colour("--soft"), line: this.colour("--line"), ink: this.colour("--ink"), bad: this.colour("--bad") };
     pen.save();
     pen.beginPath(); pen.rect(this.left, 0, this.width - this.left, height); pen.clip();
-    const top = this.main.parentElement.scrollTop;       // the axis stays in sight
+    const top = this.main.parentElement.scrollTop;       // keep the axis visible
     this.shadeFaults(pen, height);
     this.data.lanes.forEach((_, n) => { pen.fillStyle = ink.line; pen.fillRect(this.left, TOP + n * LANE + LANE / 2, this.width, 1); });
     const shown = this.drawBlocks(pen);
@@ -254,7 +254,7 @@ class Timeline {
     for (const index of finding.operations) this.outline(pen, index, ink.ink, 2);
   }
 
-  // All operations by time, sampled or not, and where the view is.
+  // All operations over time, without sampling, and the visible range.
   drawOverview() {
     const pen = this.prepare(this.overview, 46), d = this.data, most = Math.max(...d.density.counts, 1);
     const x = time => this.left + time / this.all.to * (this.width - this.left);
@@ -275,7 +275,7 @@ class Timeline {
     this.label(pen, "all operations", 24);
   }
 
-  // -- what stands under the pointer -----------------------------------------------------------
+  // -- the operation under the pointer -------------------------------------------------------------
 
   under(x, y) {
     const lane = Math.floor((y - TOP) / LANE);

@@ -81,6 +81,6 @@ def test_audit_writes_a_page_of_one_history_and_a_comparison_of_several(tmp_path
     told = CliRunner().invoke(application("audit"), ["audit", str(root), "--html", str(many)])
     assert told.exit_code == 1
     assert "1 unknown" in many.read_text()
-    assert "in no format that is known" in many.read_text()
+    assert "the format is unknown" in many.read_text()
     assert rows(many, "By fault")["kill"] == ["1", "1"]
     assert rows(many, "By guard that was off")["AckAfterCommit"] == ["1", "1"]

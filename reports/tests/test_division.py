@@ -8,7 +8,7 @@ from highwater.reports.rules.findings import Promise
 from highwater.reports.rules.partition import check
 from highwater.reports.tests.histories import PROMISED, History
 from highwater.reports.tests.random_ops import random_operations
-from highwater.soak.division import in_order, same_in_slices, told
+from highwater.soak.division import by_completion, finding_rows, same_when_divided
 
 SEED = 20261122
 HISTORIES = 400
@@ -20,7 +20,7 @@ def test_divided_or_not_the_findings_are_the_same() -> None:
     rules = set[int]()
     for number in range(HISTORIES):
         ops, promise = random_operations(chance)
-        same, found = same_in_slices(in_order(ops), promise, chance)
+        same, found = same_when_divided(by_completion(ops), promise, chance)
         assert same, f"seed {SEED}, history {number}"
         rules |= found
     assert len(rules) >= 20, rules
@@ -37,5 +37,5 @@ def test_what_a_reader_was_given_last_is_carried_to_where_it_goes_on() -> None:
     ops = history.operations()
     divided = DividedPartition.of(InMemoryChunks(ops, [0, len(ops) - 1]), PROMISE)
     assert divided is not None
-    assert told(divided.check()) == told(check(ops, PROMISE))
+    assert finding_rows(divided.check()) == finding_rows(check(ops, PROMISE))
     assert 7 in {found.rule for found in divided.check()}

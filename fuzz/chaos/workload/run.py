@@ -28,14 +28,14 @@ JOIN_TIMEOUT_S = 15.0
 FINAL_PROCESS = 1_000
 
 
-class Guests(Protocol):
-    """Clients of somebody else's on the same cluster."""
+class UserClients(Protocol):
+    """Clients of the user on the same cluster."""
 
-    def told(self, f: str, value: Any, node: str | None) -> None:
-        """What the nemesis did."""
+    def record_fault(self, f: str, value: Any, node: str | None) -> None:
+        """Record an event of the nemesis."""
 
     def finish(self) -> None:
-        """All is healed: returns when they have read what they want to."""
+        """Signal that all faults are over; return when the clients have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Workload:
     revive: Callable[[], None] = lambda: None  # starts whatever is down
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
-    guests: Guests | None = None
+    user_clients: UserClients | None = None
 
     def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
         """Run it and return the path of the history, which is whole lines at any moment.
@@ -84,8 +84,8 @@ class Workload:
             return consumers[name].stalled.clear
 
         nemesis = Nemesis(self.addresses, recorder, {**self.faults, "stall": stall}, {STORE, *consumers})
-        if self.guests is not None:
-            recorder.listeners.append(self.guests.told)
+        if self.user_clients is not None:
+            recorder.listeners.append(self.user_clients.record_fault)
         recorder.nemesis("phase", "load")
         for thread in threads:
             thread.start()
@@ -99,8 +99,8 @@ class Workload:
                 nemesis.heal()
                 self.say("healed; waiting for the cluster to settle")
                 self._settle(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.beside else [])])
-                if self.guests is not None and not stop.is_set():
-                    self.guests.finish()
+                if self.user_clients is not None and not stop.is_set():
+                    self.user_clients.finish()
                 stop.wait(1.0)  # clients get to finish what was open
             finally:
                 done.set()

@@ -50,7 +50,7 @@ def test_a_store_of_runs_is_audited_run_by_run(tmp_path: Path) -> None:
     code, text = run(str(folder), *CONFIG)
     assert (code, len(histories(str(folder)))) == (3, 12)
     assert "12 histories: 10 valid, 2 unknown" in text
-    assert "in no format that is known" in text
+    assert "the format is unknown" in text
     code, text = run(str(folder), *CONFIG, "--json")
     told = json.loads(text)
     assert (told["verdict"], len(told["histories"])) == ("unknown", 12)
@@ -62,7 +62,7 @@ def test_a_pattern_names_what_it_matches_and_a_folder_without_histories_is_an_er
     assert len(histories(f"{folder}/**/history.edn")) == 3
     (tmp_path / "empty").mkdir()
     for nothing in (str(tmp_path / "empty"), f"{folder}/none*"):
-        with pytest.raises(UsageError, match="no history here"):
+        with pytest.raises(UsageError, match="no history found here"):
             histories(nothing)
 
 
@@ -92,7 +92,7 @@ def test_a_format_may_be_named_and_an_unknown_one_is_an_error(tmp_path: Path) ->
     ("line", "reason"),
     [
         (b'{"index":%d,"time_ns":0,"process":9,"type":"ok","f":"send"}', "has not invoked"),
-        (b'{"index":3,"time_ns":0,"process":9,"type":"ok","f":"send"}', "doubled or out of order"),
+        (b'{"index":3,"time_ns":0,"process":9,"type":"ok","f":"send"}', "repeated or out of order"),
         (b'{"index":%d,"time_ns":0,"process":9,"type":"info","f":"seek","value":["t"]}', "seek"),
         (b'{"index":%d,"time_ns":0,"process":9,"type":"invoke","f":"send","value":1}', "no topic and partition"),
         (b'{"index":%d,"time_ns":0,"process":9,"type":"invoke","f":"fetch","position":-2}', "no event"),

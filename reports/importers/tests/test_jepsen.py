@@ -147,7 +147,7 @@ def test_crashes_debugging_and_the_nemesis_are_no_operations(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda ops: [*ops[:8], ops[9], ops[8], *ops[10:]], "doubled or out of order"),
+        (lambda ops: [*ops[:8], ops[9], ops[8], *ops[10:]], "repeated or out of order"),
         (lambda ops: [*ops[:9], *ops[10:]], "1 operations are missing"),
         (lambda ops: [*ops, dict(ops[-1], **{":index": len(ops)})], "completed before"),
         (lambda ops: [{":index": 0, ":type": ":ok", ":process": 90, ":f": ":send", ":value": []}], "not invoked"),
@@ -247,7 +247,7 @@ def test_registers_sets_and_counters(
 def test_a_workload_that_is_not_known_is_an_error(tmp_path: Path) -> None:
     run = Run()
     run.op(0, "txn", [[":append", 1, 2]], [[":append", 1, 2]])
-    with pytest.raises(UsageError, match="no workload that is known"):
+    with pytest.raises(UsageError, match="no known workload"):
         opened(tmp_path, run)
 
 

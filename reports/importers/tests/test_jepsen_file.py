@@ -113,5 +113,5 @@ def test_a_file_whose_index_is_gone_is_an_error(tmp_path: Path) -> None:
     nothing = File()
     for spoilt in (data[:18], data[:-1], data[:6] + b"\0\0\0\7" + data[10:], data[:30], nothing.finish(0)):
         path.write_bytes(spoilt)
-        with pytest.raises(UsageError, match="no test map can be read"):
+        with pytest.raises(UsageError, match="its test map cannot be read"):
             open_history(str(path))

@@ -41,10 +41,10 @@ class Page:
             message["sessionId"] = self._session
         self._calls.write(json.dumps(message).encode() + b"\0")
         while True:
-            told = self._next()
-            if told.get("id") == self._number:
-                assert "error" not in told, told
-                result: dict[str, Any] = told["result"]
+            reply = self._next()
+            if reply.get("id") == self._number:
+                assert "error" not in reply, reply
+                result: dict[str, Any] = reply["result"]
                 return result
 
     def _next(self) -> dict[str, Any]:
@@ -53,8 +53,8 @@ class Page:
             assert data, "the browser has gone"
             self._rest += data
         first, _, self._rest = self._rest.partition(b"\0")
-        told: dict[str, Any] = json.loads(first)
-        return told
+        reply: dict[str, Any] = json.loads(first)
+        return reply
 
     def open(self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
@@ -65,9 +65,9 @@ class Page:
             pass
 
     def ask(self, expression: str) -> Any:
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     def press(self, key: str) -> None:
         text = {"text": key} if len(key) == 1 else {}

@@ -1,4 +1,4 @@
-"""Each finding is told from its two witnesses, with the time of both, and drawn where it has a place."""
+"""Each finding names its two witnesses with their times, and is drawn if it has a place."""
 
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from highwater.spec.formats.history import Config, read_history
 
 
 def test_every_rule_has_a_conclusion() -> None:
-    told = conclusions()
-    assert sorted(told.rules) == [0, *sorted(anomalies())]
-    assert {*told.numbers, *told.beside} <= {*told.rules}
-    assert all(told.conclude(rule, "t-0", 7).endswith(".") for rule in told.rules)
+    table = conclusions()
+    assert sorted(table.rules) == [0, *sorted(anomalies())]
+    assert {*table.numbers, *table.beside} <= {*table.rules}
+    assert all(table.conclude(rule, "t-0", 7).endswith(".") for rule in table.rules)
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
 
 @pytest.mark.parametrize("rule", [rule for rule in PLANTS if rule != 35])
 def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any], rule: int) -> None:
-    ((story, picture),) = shown[rule]["told"]
-    assert {step.role for step in story.steps} == {role for role in anomalies()[rule].witnesses if role}
-    times = [step.start_s for step in story.steps]
+    ((narrative, picture),) = shown[rule]["narratives"]
+    assert {step.role for step in narrative.steps} == {role for role in anomalies()[rule].witnesses if role}
+    times = [step.start_s for step in narrative.steps]
     assert all(time is not None for time in times)
     assert times == sorted(times)
-    assert "{" not in story.conclusion
+    assert "{" not in narrative.conclusion
     if picture is not None:
         assert any(row["witness"] for row in picture["rows"])
     else:
@@ -49,21 +49,23 @@ def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any]
 
 def test_a_register_has_its_story_too(tmp_path: Path) -> None:
     history = History(Config(workload="register"))
-    for f, asked, told in (("write", 1, 1), ("write", 2, 2), ("read", None, 1)):
-        history.begin(0, f, key=7, value=asked)
-        history.end(0, value=told)
+    for f, invoked, returned in (("write", 1, 1), ("write", 2, 2), ("read", None, 1)):
+        history.begin(0, f, key=7, value=invoked)
+        history.end(0, value=returned)
     result = audit(history.write(tmp_path / "history.ndjson"))
     shown = show_history(lambda: history.events[1:], result)
-    assert shown["words"].startswith("A promise was broken: 1 not-linearizable. 3 operations were held to one rule")
-    ((story, picture),) = shown["serious"][0]["told"]
-    assert story.place == "key 7"
-    assert "order of the operations on key 7" in story.conclusion
-    assert [step.start_s for step in story.steps] == sorted(step.start_s for step in story.steps)
+    assert shown["words"].startswith(
+        "A promise was broken: 1 not-linearizable. 3 operations were checked against one rule"
+    )
+    ((narrative, picture),) = shown["serious"][0]["narratives"]
+    assert narrative.place == "key 7"
+    assert "order of the operations on key 7" in narrative.conclusion
+    assert [step.start_s for step in narrative.steps] == sorted(step.start_s for step in narrative.steps)
     assert picture is None
 
 
 def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> None:
-    ((_, picture),) = shown[4]["told"]
+    ((_, picture),) = shown[4]["narratives"]
     send, read = (row for row in picture["rows"] if row["witness"])
     assert (send["kind"], read["kind"]) == ("send ok", "read ok")
     lost = send["cells"][0]["x"]
@@ -79,7 +81,7 @@ def test_a_poll_that_went_on_beyond_a_lost_record_is_shown_passing_it(tmp_path: 
     history.poll((2, 2), (3, 3))
     result = audit(history.write(tmp_path / "history.ndjson"))
     (finding,) = show_history(lambda: history.events[1:], result)["serious"]
-    ((_, picture),) = finding["told"]
+    ((_, picture),) = finding["narratives"]
     witness = next(row for row in picture["rows"] if row["witness"] and row["kind"] == "read ok")
     assert witness["passed"] == [picture["focus"] + CELL / 2 - 3]
 
@@ -92,7 +94,7 @@ def test_a_duration_is_told_in_the_unit_that_reads_best(seconds: float, words: s
 
 
 def test_a_value_that_is_not_what_was_told_first_stands_out(shown: dict[int, Any]) -> None:
-    ((_, picture),) = shown[1]["told"]
+    ((_, picture),) = shown[1]["narratives"]
     here = [cell for row in picture["rows"] for cell in row["cells"] if cell["x"] == picture["focus"]]
     assert len({cell["text"] for cell in here}) == 2
     assert [cell["other"] for cell in here] == [cell["text"] != here[0]["text"] for cell in here]

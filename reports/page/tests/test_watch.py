@@ -95,7 +95,7 @@ def test_an_operation_that_never_returned_is_kept_as_one(tmp_path: Path) -> None
 def test_an_outage_lasts_from_the_last_success_to_the_next() -> None:
     found = over(sends((0, 1, "ok"), (0.5, 9, "info"), (2, 8, "ok"), (8.5, 8.6, "ok"))).longest()
     assert found is not None
-    assert (found.partition, found.gap.start_s, found.gap.end_s, found.gap.over) == ("t-0", 1, 8, True)
+    assert (found.partition, found.gap.start_s, found.gap.end_s, found.gap.recovered) == ("t-0", 1, 8, True)
 
 
 def test_time_in_which_nobody_tried_is_no_outage() -> None:
@@ -107,7 +107,7 @@ def test_time_in_which_nobody_tried_is_no_outage() -> None:
 def test_an_outage_without_end_lasts_until_the_last_attempt() -> None:
     found = over(sends((0, 1, "ok"), (1, 5, "fail"), (6, 12, "info"))).longest()
     assert found is not None
-    assert (found.gap.start_s, found.gap.end_s, found.gap.over) == (1, 12, False)
+    assert (found.gap.start_s, found.gap.end_s, found.gap.recovered) == (1, 12, False)
 
 
 def test_each_fault_has_the_longest_outage_that_overlaps_it() -> None:
@@ -181,8 +181,8 @@ def test_who_is_in_sync_is_drawn_until_it_changes(tmp_path: Path) -> None:
     chart = leaders_chart(found)
     assert chart is not None
     ((row,),) = [chart["rows"]]
-    assert [(span["look"], span["text"]) for span in row["in_sync"]] == [
-        ("all", "in sync: 1, 2, 3"), ("few", "in sync: 1, 2"), ("alone", "in sync: 1"), ("alone", "in sync: nobody"),
+    assert [(span["style"], span["text"]) for span in row["in_sync"]] == [
+        ("all", "in sync: 1, 2, 3"), ("few", "in sync: 1, 2"), ("alone", "in sync: 1"), ("alone", "in sync: none"),
     ]  # fmt: skip
     assert row["terms"] == []
 

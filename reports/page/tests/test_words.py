@@ -1,4 +1,4 @@
-"""The verdict in a sentence: a reader in a hurry is told what was broken, or why nobody can say."""
+"""The verdict in a sentence: what was broken, or why the audit is undecided."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from highwater.reports.tests.test_kernel import healthy, lost
 from highwater.spec.formats.history import Config
 
 
-def spoken(tmp_path: Path, history: History, config: Config = PROMISED) -> str:
+def verdict_of(tmp_path: Path, history: History, config: Config = PROMISED) -> str:
     overrides = {name: getattr(config, name) for name in ("acks", "unclean_election")}
     return verdict_words(audit(history.write(tmp_path / "history.ndjson"), overrides=overrides))
 
@@ -30,43 +30,43 @@ def broken() -> History:
 @pytest.mark.parametrize(
     ("history", "changes", "words"),
     [
-        (healthy, {}, "Nothing that the settings promise was broken. "),
+        (healthy, {}, "No promise of the settings was broken. "),
         (broken, {}, "A promise was broken: 1 lost-write. "),
-        (broken, {"acks": "1"}, "Nothing that the settings promise was broken; 1 lost-write, which these settings"),
-        (broken, {"acks": None}, "Nobody can say: 1 lost-write would be violations if the history told more. "),
-        (History, {}, "Nobody can say: there is nothing in it to judge. "),
+        (broken, {"acks": "1"}, "No promise of the settings was broken; 1 lost-write, which these settings"),
+        (broken, {"acks": None}, "Undecided: 1 lost-write may be violations; the history lacks what decides. "),
+        (History, {}, "Undecided: it holds no operation to check. "),
     ],
     ids=["healthy", "broken", "allowed", "undecided", "empty"],
 )  # fmt: skip
 def test_the_verdict_in_a_sentence(tmp_path: Path, history: Any, changes: dict[str, Any], words: str) -> None:
-    assert spoken(tmp_path, history(), msgspec.structs.replace(PROMISED, **changes)).startswith(words)
+    assert verdict_of(tmp_path, history(), msgspec.structs.replace(PROMISED, **changes)).startswith(words)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "spoilt", "words"),
+    ("overrides", "corrupted", "words"),
     [
         ({"acks": "1"}, False, "A correct Kafka may show this with acks=1."),
-        ({"acks": None}, False, "depends on acks, which the history does not tell; --config acks=… does."),
-        ({}, True, "what could not be read of the history may explain it."),
+        ({"acks": None}, False, "depends on acks, which the history does not state; give --config acks=…."),
+        ({}, True, "lines that could not be read may explain it."),
         ({}, False, None),
     ],
     ids=["expected", "undecided", "not read", "violation"],
 )
 def test_what_counts_as_less_than_a_violation_says_why(
-    tmp_path: Path, overrides: dict[str, Any], spoilt: bool, words: str | None
+    tmp_path: Path, overrides: dict[str, Any], corrupted: bool, words: str | None
 ) -> None:
     path = broken().write(tmp_path / "history.ndjson")
-    path.write_bytes(path.read_bytes() + b"{garbage\n" * spoilt)
+    path.write_bytes(path.read_bytes() + b"{garbage\n" * corrupted)
     page = report_history(str(path), audit(path, overrides=overrides), tmp_path / "page.html").read_text()
-    reasons = ("A correct Kafka may", "A violation or not")
-    assert (words in page) if words else not any(each in page for each in reasons)
+    reasons = ("A correct Kafka may", "Whether this is a violation")
+    assert (words in page) if words else not any(reason in page for reason in reasons)
 
 
 def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path) -> None:
     path = healthy().write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b"{garbage\n")
     result = audit(path)
-    assert verdict_words(result).startswith("Nobody can say: 1 line that may matter could not be used. ")
+    assert verdict_words(result).startswith("Undecided: 1 line that may matter could not be used. ")
     page = report_history(str(path), result, tmp_path / "page.html").read_text()
     assert "1 line could not be used, 1 of which may matter" in page
     assert f'<td class="n">{len(path.read_bytes().splitlines())}</td>' in page
@@ -74,10 +74,10 @@ def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path)
 
 def test_everything_that_a_finding_cites_has_its_sentence(tmp_path: Path) -> None:
     result = audit(broken().write(tmp_path / "history.ndjson"))
-    told = cited(result.findings)
-    assert [each["id"] for each in told["clauses"]] == ["REP-2", "REP-24"]
-    assert "AckAfterCommit" in [each["id"] for each in told["guards"]]
-    assert all(each["sentence"].endswith(".") and each["source"] for rows in told.values() for each in rows)
+    citations = cited(result.findings)
+    assert [entry["id"] for entry in citations["clauses"]] == ["REP-2", "REP-24"]
+    assert "AckAfterCommit" in [entry["id"] for entry in citations["guards"]]
+    assert all(entry["sentence"].endswith(".") and entry["source"] for rows in citations.values() for entry in rows)
 
 
 OUTAGE = "101 ms without a successful send in t-0"
@@ -86,7 +86,7 @@ OUTAGE = "101 ms without a successful send in t-0"
 @pytest.mark.parametrize(
     ("waited", "fault", "headline"),
     [
-        (0, "", "Nobody was kept from writing for longer than 50.0 ms."),
+        (0, "", "No partition was without a successful send for longer than 50.0 ms."),
         (100, "", f"{OUTAGE}, from 0.01 s on, with no fault at that time."),
         (100, "kill", f"{OUTAGE}, around: broker 2 down."),
     ],
@@ -110,7 +110,7 @@ def test_who_never_wrote_was_not_kept_from_it(tmp_path: Path) -> None:
     history = History()
     history.poll()
     shown = show_history(lambda: history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
-    assert shown["unavailability"]["headline"].startswith("Nobody wrote")
+    assert shown["unavailability"]["headline"].startswith("The history has no sends")
 
 
 def test_a_history_without_times_is_told_in_its_order(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_history_without_times_is_told_in_its_order(tmp_path: Path) -> None:
     history.events = [msgspec.structs.replace(event, time_ns=0) for event in history.events]
     path = history.write(tmp_path / "history.ndjson")
     page = report_history(str(path), audit(path), tmp_path / "page.html").read_text()
-    assert "This history tells no times" in page
+    assert "This history has no times" in page
     assert "Longest time without a write" not in page
     starts = [float(start) for start in re.findall(r'<li><span class="time">([0-9.]+) s', page)]
     assert starts == sorted(set(starts))

@@ -35,7 +35,7 @@ def recorded(cluster: ReferenceCluster, out: Path, clients: Callable[[str], None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
         try:
             assert proxy.stdout is not None
-            found = re.search(r"clients connect to (\S+);", proxy.stdout.readline())
+            found = re.search(r"Connect clients to (\S+);", proxy.stdout.readline())
             assert found
             clients(found[1])
         finally:

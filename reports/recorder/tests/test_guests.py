@@ -11,8 +11,8 @@ import pytest
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import UsageError
 from highwater.reports.importers.formats import open_history
-from highwater.reports.recorder import clients as guests
-from highwater.reports.recorder.clients import Guests
+from highwater.reports.recorder import clients
+from highwater.reports.recorder.clients import UserClients
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 CLIENT = """
@@ -45,35 +45,37 @@ def fifo(tmp_path: Path) -> Path:
 
 def test_they_are_recorded_together_with_the_faults(bootstrap: str, tmp_path: Path, fifo: Path) -> None:
     client = [sys.executable, "-c", CLIENT, str(fifo)]
-    with Guests(f"{shlex.join(client)} && exit 0", bootstrap, tmp_path) as invited:
+    with UserClients(f"{shlex.join(client)} && exit 0", bootstrap, tmp_path) as user_clients:
         fifo.read_bytes()  # until the client has opened it
-        invited.told("phase", "load", None)
-        invited.told("kill", "leader", "1")
-        invited.finish()
-    assert invited.complaint is None, (tmp_path / "clients" / "output.txt").read_text()
+        user_clients.record_fault("phase", "load", None)
+        user_clients.record_fault("kill", "leader", "1")
+        user_clients.finish()
+    assert user_clients.failure is None, (tmp_path / "clients" / "output.txt").read_text()
     events = list(open_history(str(tmp_path / "clients" / "history.ndjson")).events)
-    told = [(event.f, event.type, event.value) for event in events if event.f in {"send", "kill", "phase"}]
-    assert told == [
+    events_recorded = [(event.f, event.type, event.value) for event in events if event.f in {"send", "kill", "phase"}]
+    assert events_recorded == [
         ("send", "invoke", "under faults"), ("send", "ok", None), ("kill", "info", "leader"),
         ("send", "invoke", "healed"), ("send", "ok", None),
     ]  # fmt: skip
 
 
 def test_a_command_that_fails_is_told(bootstrap: str, tmp_path: Path, fifo: Path) -> None:
-    with Guests(f": > {shlex.quote(str(fifo))}; echo no clients here; exit 3", bootstrap, tmp_path) as invited:
+    with UserClients(
+        f": > {shlex.quote(str(fifo))}; echo no clients here; exit 3", bootstrap, tmp_path
+    ) as user_clients:
         fifo.read_bytes()
-        invited.finish()
-    assert invited.complaint is not None
-    assert "exit code 3" in invited.complaint
+        user_clients.finish()
+    assert user_clients.failure is not None
+    assert "exit code 3" in user_clients.failure
     assert (tmp_path / "clients" / "output.txt").read_text() == "no clients here\n"
 
 
 def test_a_command_that_does_not_end_is_told_and_killed(
     bootstrap: str, tmp_path: Path, fifo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guests, "FINISH_S", 0.1)
+    monkeypatch.setattr(clients, "FINISH_S", 0.1)
     stubborn = f"trap '' TERM; : > {shlex.quote(str(fifo))}; while :; do sleep 1; done"
-    with Guests(stubborn, bootstrap, tmp_path) as invited:
+    with UserClients(stubborn, bootstrap, tmp_path) as user_clients:
         fifo.read_bytes()
-        with pytest.raises(UsageError, match="do not end"):
-            invited.finish()
+        with pytest.raises(UsageError, match="did not end"):
+            user_clients.finish()

@@ -50,18 +50,18 @@ from highwater.reference.wire.records import build_batch, stamp
 from highwater.reports.audit import audit
 from highwater.reports.importers.native import read
 from highwater.reports.importers.quarantine import Quarantine
-from highwater.reports.recorder.addresses import addresses, rewritten
+from highwater.reports.recorder.addresses import addresses, rewrite_addresses
 from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import HEADER_BYTES, Recording
-from highwater.reports.recorder.run import told_by
+from highwater.reports.recorder.run import config_changes
 from highwater.spec.formats.history import Config
 
 NOT_LEADER, MESSAGE_TOO_LARGE, ILLEGAL_GENERATION = 6, 10, 22
 
 
-class Story:
-    """Requests and replies one after the other, and what was recorded of them."""
+class RecordedTraffic:
+    """Passes requests and replies to an observer in order, and returns what it recorded."""
 
     def __init__(self) -> None:
         self.sink = io.BytesIO()
@@ -75,7 +75,7 @@ class Story:
         finish(reply)
 
     def produce(self, value: bytes, *, error: int | None, offset: int = -1, sequence: int = 0, **more: Any) -> None:
-        """`error` None is a connection that is lost."""
+        """Produce one record; `error` None means that the connection is lost."""
         batch = build_batch(
             [(0, None, value, ())],
             producer_id=more.pop("producer_id", 7),
@@ -85,54 +85,54 @@ class Story:
         )
         part = PartitionProduceData(index=0, records=bytes(batch))
         request = ProduceRequest(acks=-1, topic_data=(TopicProduceData(name="t", partition_data=(part,)),))
-        told = PartitionProduceResponse(index=0, error_code=error or 0, base_offset=offset)
-        reply = ProduceResponse(responses=(TopicProduceResponse(name="t", partition_responses=(told,)),))
+        partition_reply = PartitionProduceResponse(index=0, error_code=error or 0, base_offset=offset)
+        reply = ProduceResponse(responses=(TopicProduceResponse(name="t", partition_responses=(partition_reply,)),))
         self.ask(request, None if error is None else reply)
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.sink.getvalue().splitlines()[1:]]
 
     def violations(self, path: Path) -> list[str]:
-        """In what was recorded so far."""
+        """Return the violations in the history recorded so far."""
         path.write_bytes(self.sink.getvalue())
-        return [each.name for each in audit(path).findings if each.severity == "violation"]
+        return [finding.name for finding in audit(path).findings if finding.severity == "violation"]
 
-    def told(self, *names: str) -> list[tuple[Any, ...]]:
+    def field_values(self, *names: str) -> list[tuple[Any, ...]]:
         return [tuple(event.get(name) for name in names) for event in self.events()]
 
 
 def test_a_retry_is_the_same_send_until_it_is_answered() -> None:
-    story = Story()
-    story.produce(b"a", error=NOT_LEADER)
-    story.produce(b"a", error=None)
-    story.produce(b"a", error=0, offset=5)
-    story.produce(b"a", error=0, offset=6, sequence=1)
-    assert story.told("type", "value", "offset") == [
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=NOT_LEADER)
+    traffic.produce(b"a", error=None)
+    traffic.produce(b"a", error=0, offset=5)
+    traffic.produce(b"a", error=0, offset=6, sequence=1)
+    assert traffic.field_values("type", "value", "offset") == [
         ("invoke", "a [7/0/0]", None), ("ok", None, 5), ("invoke", "a [7/0/1]", None), ("ok", None, 6),
     ]  # fmt: skip
 
 
 def test_a_batch_that_the_broker_knew_already_is_acknowledged_at_an_unknown_place() -> None:
-    story = Story()
-    story.produce(b"a", error=46)
-    assert story.told("type", "offset")[1:] == [("ok", -1)]
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=46)
+    assert traffic.field_values("type", "offset")[1:] == [("ok", -1)]
 
 
 @pytest.mark.parametrize(("lost_before", "kind"), [(False, "fail"), (True, "info")])
 def test_a_refusal_is_certain_only_for_a_single_attempt(lost_before: bool, kind: str) -> None:
-    story = Story()
+    traffic = RecordedTraffic()
     if lost_before:
-        story.produce(b"a", error=None)
-    story.produce(b"a", error=MESSAGE_TOO_LARGE)
-    assert [event["type"] for event in story.events()] == ["invoke", kind]
+        traffic.produce(b"a", error=None)
+    traffic.produce(b"a", error=MESSAGE_TOO_LARGE)
+    assert [event["type"] for event in traffic.events()] == ["invoke", kind]
 
 
 def test_processes_have_one_operation_open() -> None:
-    story = Story()
-    story.produce(b"a", error=None)
-    story.produce(b"b", error=0, offset=0, sequence=1)
-    story.produce(b"c", error=0, offset=1, sequence=2)
-    assert story.told("process") == [(0,), (1,), (1,), (1,), (1,)]
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=None)
+    traffic.produce(b"b", error=0, offset=0, sequence=1)
+    traffic.produce(b"c", error=0, offset=1, sequence=2)
+    assert traffic.field_values("process") == [(0,), (1,), (1,), (1,), (1,)]
 
 
 def fetch_of(*positions: tuple[int, int], session: int = 0, epoch: int = -1, **more: Any) -> FetchRequest:
@@ -146,16 +146,18 @@ def fetched(*parts: PartitionData, session: int = 0) -> FetchResponse:
 
 
 def test_partitions_of_a_session_that_are_not_named_are_read_on() -> None:
-    story = Story()
-    story.ask(fetch_of((0, 4), (1, 9), epoch=0), fetched(PartitionData(partition_index=0, high_watermark=4), session=5))
-    story.ask(
+    traffic = RecordedTraffic()
+    traffic.ask(
+        fetch_of((0, 4), (1, 9), epoch=0), fetched(PartitionData(partition_index=0, high_watermark=4), session=5)
+    )
+    traffic.ask(
         fetch_of((0, 6), session=5, epoch=1), fetched(PartitionData(partition_index=1, high_watermark=9), session=5)
     )
     gone = (ForgottenTopic(topic="t", partitions=(1,)),)
-    story.ask(fetch_of(session=5, epoch=2, forgotten_topics_data=gone), fetched(session=5))
-    asked = [(event["partition"], event["position"]) for event in story.events() if event["type"] == "invoke"]
+    traffic.ask(fetch_of(session=5, epoch=2, forgotten_topics_data=gone), fetched(session=5))
+    asked = [(event["partition"], event["position"]) for event in traffic.events() if event["type"] == "invoke"]
     assert asked == [(0, 4), (1, 9), (0, 6), (1, 9), (0, 6)]
-    ends = [(each["partition"], each["high_watermark"]) for each in story.events() if each["type"] == "ok"]
+    ends = [(each["partition"], each["high_watermark"]) for each in traffic.events() if each["type"] == "ok"]
     assert ends == [(0, 4), (1, 9)]
 
 
@@ -177,18 +179,18 @@ def test_aborted_records_are_left_out_as_a_consumer_leaves_them_out(isolation: i
     )
     aborted = (AbortedTransaction(producer_id=7, first_offset=4),)
     part = PartitionData(partition_index=0, high_watermark=7, records=data, aborted_transactions=aborted)
-    story = Story()
-    story.ask(fetch_of((0, 4), isolation_level=isolation), fetched(part))
-    (told,) = [event for event in story.events() if event["type"] == "ok"]
-    assert [value for _, value in told["value"]] == values
-    assert (told["position"], told["leader_epoch"]) == (4, 3)
+    traffic = RecordedTraffic()
+    traffic.ask(fetch_of((0, 4), isolation_level=isolation), fetched(part))
+    (event,) = [event for event in traffic.events() if event["type"] == "ok"]
+    assert [value for _, value in event["value"]] == values
+    assert (event["position"], event["leader_epoch"]) == (4, 3)
 
 
 def test_what_cannot_be_decoded_leaves_a_line_that_opens_the_verdict(tmp_path: Any) -> None:
-    story = Story()
+    traffic = RecordedTraffic()
     part = PartitionData(partition_index=0, high_watermark=7, records=bytes(16) + b"\x01" + bytes(60))
-    story.ask(fetch_of((0, 4)), fetched(part))
-    (tmp_path / "history.ndjson").write_bytes(story.sink.getvalue())
+    traffic.ask(fetch_of((0, 4)), fetched(part))
+    (tmp_path / "history.ndjson").write_bytes(traffic.sink.getvalue())
     quarantine = Quarantine()
     _, events = read(str(tmp_path / "history.ndjson"), quarantine)
     assert [event.type for event in events] == ["invoke", "info"]
@@ -196,66 +198,70 @@ def test_what_cannot_be_decoded_leaves_a_line_that_opens_the_verdict(tmp_path: A
 
 
 def test_a_lost_connection_is_info() -> None:
-    story = Story()
-    story.ask(fetch_of((0, 4)), None)
-    assert story.told("type", "error")[1] == ("info", "connection lost")
+    traffic = RecordedTraffic()
+    traffic.ask(fetch_of((0, 4)), None)
+    assert traffic.field_values("type", "error")[1] == ("info", "connection lost")
 
 
 def test_the_end_of_a_transaction_may_be_tried_again_and_the_next_is_another() -> None:
-    story = Story()
+    traffic = RecordedTraffic()
     commit = EndTxnRequest(transactional_id="x", producer_id=7, committed=True)
     for sequence in range(2):
-        story.produce(b"a", error=0, offset=sequence, sequence=sequence, transactional=True)
-        story.ask(commit, None)
-        story.ask(commit, EndTxnResponse())
-    ends = [(event["type"], event.get("txn")) for event in story.events() if event["f"] == "end_txn"]
+        traffic.produce(b"a", error=0, offset=sequence, sequence=sequence, transactional=True)
+        traffic.ask(commit, None)
+        traffic.ask(commit, EndTxnResponse())
+    ends = [(event["type"], event.get("txn")) for event in traffic.events() if event["f"] == "end_txn"]
     assert ends[:4] == [("invoke", "7 1"), ("info", None), ("invoke", "7 1"), ("ok", "7 1")]
     assert ends[4:] == [("invoke", "7 2"), ("info", None), ("invoke", "7 2"), ("ok", "7 2")]
-    assert story.observer.request(story.link, "EndTxn", commit) is None
+    assert traffic.observer.request(traffic.link, "EndTxn", commit) is None
 
 
 def test_a_commit_taken_in_part_is_that_part() -> None:
-    story = Story()
+    traffic = RecordedTraffic()
     parts = tuple(OffsetCommitRequestPartition(partition_index=number, committed_offset=10) for number in (0, 1))
     request = OffsetCommitRequest(group_id="g", topics=(OffsetCommitRequestTopic(name="t", partitions=parts),))
     codes = [(0, 0), (1, 3)], [(0, ILLEGAL_GENERATION), (1, ILLEGAL_GENERATION)]
     for each in codes:
-        told = tuple(OffsetCommitResponsePartition(partition_index=number, error_code=code) for number, code in each)
-        story.ask(request, OffsetCommitResponse(topics=(OffsetCommitResponseTopic(name="t", partitions=told),)))
-    ends = [(event["type"], event["value"]) for event in story.events() if event["type"] != "invoke"]
+        partition_replies = tuple(
+            OffsetCommitResponsePartition(partition_index=number, error_code=code) for number, code in each
+        )
+        traffic.ask(
+            request, OffsetCommitResponse(topics=(OffsetCommitResponseTopic(name="t", partitions=partition_replies),))
+        )
+    ends = [(event["type"], event["value"]) for event in traffic.events() if event["type"] != "invoke"]
     assert ends == [("ok", {"t-0": 10}), ("fail", {"t-0": 10, "t-1": 10})]
 
 
 def test_only_the_groups_that_are_wanted_are_recorded() -> None:
-    story = Story()
-    story.link.cluster.groups = ("wanted",)
-    assert story.observer.request(story.link, "OffsetCommit", OffsetCommitRequest(group_id="other")) is None
-    assert story.events() == []
+    traffic = RecordedTraffic()
+    traffic.link.cluster.groups = ("wanted",)
+    assert traffic.observer.request(traffic.link, "OffsetCommit", OffsetCommitRequest(group_id="other")) is None
+    assert traffic.events() == []
 
 
 def test_what_members_of_an_epoch_are_granted_is_held_against_each_other(tmp_path: Path) -> None:
-    story = Story()
-    story.link.cluster.topics[b"i" * 16] = "t"
+    traffic = RecordedTraffic()
+    traffic.link.cluster.topics[b"i" * 16] = "t"
 
     def beat(member: str, epoch: int, partitions: tuple[int, ...] | None, instance: str | None = None) -> None:
         parts = (HeartbeatTopicPartitions(topic_id=b"i" * 16, partitions=partitions or ()),)
         granted = None if partitions is None else HeartbeatAssignment(topic_partitions=parts)
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member, instance_id=instance)
-        story.ask(request, ConsumerGroupHeartbeatResponse(member_id=member, member_epoch=epoch, assignment=granted))
+        traffic.ask(request, ConsumerGroupHeartbeatResponse(member_id=member, member_epoch=epoch, assignment=granted))
 
     beat("a", 1, (0, 1), instance="static a")
     beat("a", 1, None)
     beat("a", 2, (0,))
     beat("b", 2, (1,))
-    granted = [each for each in story.events() if each["type"] == "ok"]
+    granted = [each for each in traffic.events() if each["type"] == "ok"]
     assert [(each["f"], each["member_id"], each.get("instance_id"), each["generation_id"], each["value"])
             for each in granted] == [
         ("sync", "a", "static a", 1, ["t-0", "t-1"]), ("sync", "a", "static a", 2, ["t-0"]),
         ("sync", "b", None, 2, ["t-1"]),
     ]  # fmt: skip
-    assert story.violations(tmp_path / "history.ndjson") == []
+    assert traffic.violations(tmp_path / "history.ndjson") == []
     beat("b", 2, (0, 1))
-    assert story.violations(tmp_path / "history.ndjson") == ["double-ownership"]
+    assert traffic.violations(tmp_path / "history.ndjson") == ["double-ownership"]
 
 
 def test_addresses_lead_to_us() -> None:
@@ -269,36 +275,36 @@ def test_addresses_lead_to_us() -> None:
     }
     for name, reply in replies.items():
         assert ("a", 1) in set(addresses(name, reply))
-        ours = rewritten(name, reply, lambda address: ("proxy", 100 + address[1]))
+        ours = rewrite_addresses(name, reply, lambda address: ("proxy", 100 + address[1]))
         assert {host for host, _ in addresses(name, ours)} == {"proxy"}
         assert ("proxy", 101) in set(addresses(name, ours))
 
 
 def test_the_header_says_what_came_to_light_later() -> None:
-    story = Story()
-    story.produce(b"a", error=0, offset=0)
-    story.recording.know(unclean_election=False)
-    head = story.sink.getvalue()[:HEADER_BYTES]
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=0, offset=0)
+    traffic.recording.update_config(unclean_election=False)
+    head = traffic.sink.getvalue()[:HEADER_BYTES]
     assert head.endswith(b" \n")
     config = json.loads(head)["value"]
     assert (config["acks"], config["idempotence"], config["unclean_election"]) == ("all", True, False)
-    assert [event["index"] for event in story.events()] == [1, 2]
+    assert [event["index"] for event in traffic.events()] == [1, 2]
 
 
 def test_the_weakest_promise_counts() -> None:
-    story = Story()
-    story.produce(b"a", error=0, offset=0)
-    story.produce(b"b", error=0, offset=1, producer_id=-1)
-    story.produce(b"c", error=0, offset=2)
-    assert story.recording.config.idempotence is False
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=0, offset=0)
+    traffic.produce(b"b", error=0, offset=1, producer_id=-1)
+    traffic.produce(b"c", error=0, offset=2)
+    assert traffic.recording.config.idempotence is False
     settings: dict[str, str | None] = {
         "unclean.leader.election.enable": "false", "cleanup.policy": "delete", "retention.ms": "604800000",
         "retention.bytes": "-1", "min.insync.replicas": "2",
     }  # fmt: skip
-    first = told_by(Config(), settings)
+    first = config_changes(Config(), settings)
     assert first == {"unclean_election": False, "compaction": False, "retention": False, "min_insync_replicas": 2}
     weaker = settings | {"unclean.leader.election.enable": "true", "min.insync.replicas": "1", "retention.ms": "1000"}
     known = Config(**first)
-    assert told_by(known, weaker) == {
+    assert config_changes(known, weaker) == {
         "unclean_election": True, "compaction": False, "retention": True, "min_insync_replicas": 1,
     }  # fmt: skip

@@ -42,7 +42,7 @@ def recorder(upstream: str, out: Path, *options: str) -> Iterator[str]:
     with subprocess.Popen([*command, "--out", str(out), *options], stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
-            found = re.search(r"clients connect to (\S+);", running.stdout.readline())
+            found = re.search(r"Connect clients to (\S+);", running.stdout.readline())
             assert found
             yield found[1]
         finally:
