@@ -26,11 +26,8 @@ def tracked() -> list[str]:
     """Return the text files of the repository, or none outside a checkout."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     own = {str(path.relative_to(ROOT)) for path in (TABLE, Path(__file__))}
-    return [
-        name
-        for name in sorted(set(listed.splitlines()))
-        if name.endswith(READ) and name not in own and (ROOT / name).exists()
-    ]
+    names = sorted(set(listed.splitlines()) - own)  # a conflicted file is listed once for each side
+    return [name for name in names if name.endswith(READ) and (ROOT / name).exists()]
 
 
 def used(text: str, words: dict[str, str]) -> dict[str, int]:
