@@ -1,7 +1,7 @@
 """Files that some tests and targets need and no wheel contains: downloaded on demand, verified, and cached.
 
 Each kind is downloaded by its ordinary client with that client's own settings, so a user's mirror or proxy is used.
-`spec/artefacts.toml` is the catalogue.
+`artefacts.toml` beside this file is the catalogue.
 """
 
 import hashlib

@@ -147,7 +147,7 @@ def validate_trace(
 ) -> TraceVerdict:
     """Validate every entity of a trace against the models for its kind; raise UsageError for an unknown file or model.
 
-    `path` is a trace file, or a folder with one file per process (see merged_traces.py).  A file with a gap in its
+    `path` is a trace file, or a folder with one file per process (see `read_process_traces`).  A file with a gap in its
     line numbers is rejected before TLC runs.  `explain` adds the state before a rejected line, which doubles the time.
     """
     layouts = {model: read_layout(model)} if model is not None else read_layouts()

@@ -1,6 +1,6 @@
 """A run of the simulator as its clients saw it: `history.ndjson` for the auditor, which is told nothing else.
 
-What clients ask and are answered is overheard on their links (`overheard.py`), and members tell what they may process.
+What clients ask and are answered is overheard on their links (`client_events.py`), and members tell what they may process.
 A reader beside them reads what leaders have and what the group's coordinator answers; in the end, once all faults are
 over, it reads every partition from its start, and what each replica holds. No violation ends the run.
 """

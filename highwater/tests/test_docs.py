@@ -11,6 +11,7 @@ from highwater.command_line import BY_NAME, application
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+EXAMPLE_FILES = {"app.py", "broker.toml", "cluster.toml", "sender.py"}
 PYTEST_OPTIONS = {"--pyargs", "--junitxml"}
 
 
@@ -23,6 +24,21 @@ def test_links_lead_to_files(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert missing == []
+
+
+def test_modules_that_text_names_exist() -> None:
+    """A README or docstring that names a module in backquotes must survive the next move of that module."""
+    folders = ("spec", "reference", "conformance", "fuzz", "reports", "highwater", "docs")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    names = {path.name for path in [*ROOT.iterdir(), *paths]} | EXAMPLE_FILES
+    missing = {
+        (str(path.relative_to(ROOT)), name)
+        for path in paths
+        if path.suffix in {".py", ".md", ".tla"} and "tests" not in path.parts
+        for name in re.findall(r"`(?:[\w]+/)*([a-z]\w*\.(?:py|toml|tla|j2))`", path.read_text())
+        if name not in names
+    }
+    assert missing == set()
 
 
 def options_of(name: str) -> set[str]:

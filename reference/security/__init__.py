@@ -1,1 +1,1 @@
-"""Authentication with SASL/PLAIN and SASL/SCRAM, without I/O; the drivers handle TLS (`drivers/tls.py`)."""
+"""Authentication with SASL/PLAIN and SASL/SCRAM, without I/O; the drivers handle TLS (`drivers/security.py`)."""

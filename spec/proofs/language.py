@@ -1,4 +1,4 @@
-"""A small language for protocols: state, actions, invariant. `readings.py` and `explicit.py` interpret it.
+"""A small language for protocols: state, actions, invariant. `semantics.py` and `explicit.py` interpret it.
 
 A formula is a plain Python expression over a `State`: `s.leader[p]` is a value, `s.leader.but(p, b)` the same function
 with one place changed, like EXCEPT in TLA+.  Each protocol defines the sort of a parameter name once ("b is a broker"),
@@ -145,7 +145,7 @@ class Table:
 
 
 class Interpretation(Shape):
-    """How to interpret formulas; implemented in `readings.py` and `explicit.py`."""
+    """How to interpret formulas; implemented in `semantics.py` and `explicit.py`."""
 
     protocol: "Protocol"
     off: frozenset[str]

@@ -29,6 +29,11 @@ from highwater.reference.wire.messages.replicas import (
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
+CONTROLLER_TIMEOUT_S = 60.0
+"""Longer than a broker waits for a paused controller before it finds the next (controller.socket.timeout.ms: 30 s).
+
+With KRaft, Metadata names any broker as the controller, so the paused one may be the active controller.
+"""
 QUIET_S = 3.0
 """Longer than a follower needs to fetch and a controller to complete a reassignment."""
 
@@ -47,7 +52,7 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
     produce_acknowledged(cluster, topic, *VALUES)
     cluster.pause(new)
     cluster.eventually(
-        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), FAILOVER_S
+        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
     )
     leader = cluster.leader(topic)
     leader.expect_silence(QUIET_S)
