@@ -1,1 +1,1 @@
-"""Rule-based state machines: the broker's own objects against models that are simpler than they are."""
+"""Rule-based state machines (Hypothesis) that compare objects of the broker with simpler models of them."""

@@ -1,4 +1,4 @@
-"""All machines, and how they are run: quickly in the tests, for long at night."""
+"""Run the state machines: with the quick profile in the tests, repeatedly in `highwater.soak.nightly`."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,16 +23,19 @@ MACHINES: Final[dict[str, tuple[type[RuleBasedStateMachine], int, int]]] = {
     "transaction coordinator": (TransactionMachine, 50, 25),
     "fetch sessions": (FetchingMachine, 20, 15),
 }
-"""Each with the examples and steps of its quick profile."""
+"""Machine class, number of examples and steps per example of the quick profile, by component."""
 
-OF_HYPOTHESIS: Final = ("Retried draw from", "gave up because")
-"""How the events begin that it notes itself."""
+HYPOTHESIS_EVENTS: Final = ("Retried draw from", "gave up because")
+"""Prefixes of the events that Hypothesis itself adds."""
 
 ALL_PHASES: Final = (Phase.generate, Phase.target, Phase.shrink)
 
 
 def run_machine(name: str, *, seed: int, times: int = 1, phases: tuple[Phase, ...] = ALL_PHASES) -> None:
-    """Run a machine, `times` its quick profile. What fails is printed with the steps and a blob that reproduce it."""
+    """Run a machine with `times` the examples of its quick profile.
+
+    Raises the exception of a failing example, with the steps and a blob that reproduce it in its notes.
+    """
     machine, examples, steps = MACHINES[name]
     seeded = hypothesis.seed(seed)(type(machine.__name__, (machine,), {}))
     run_state_machine_as_test(
@@ -51,14 +54,14 @@ def run_machine(name: str, *, seed: int, times: int = 1, phases: tuple[Phase, ..
 
 
 @contextmanager
-def tallied() -> Iterator[Counter[str]]:
-    """Counts the test cases in which each `event()` came up, of all that Hypothesis runs inside."""
+def count_events() -> Iterator[Counter[str]]:
+    """Count, for each `event()`, the test cases in which it occurred while the context is active."""
     tally: Counter[str] = Counter()
 
-    def note(statistics: Any) -> None:
+    def count_statistics(statistics: Any) -> None:
         for phase in statistics.values():
             for case in phase.get("test-cases", ()) if isinstance(phase, dict) else ():
-                tally.update(each for each in case["events"] if not each.startswith(OF_HYPOTHESIS))
+                tally.update(name for name in case["events"] if not name.startswith(HYPOTHESIS_EVENTS))
 
-    with collector.with_value(note):  # type: ignore[arg-type]  # declared for None alone
+    with collector.with_value(count_statistics):  # type: ignore[arg-type]  # the type is declared as None only
         yield tally

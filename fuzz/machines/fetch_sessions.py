@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a fetcher with a session beside one without."""
+"""Compare incremental fetches of a session (KIP-227) with full fetches."""
 
 from hypothesis import event
 from hypothesis import strategies as st
@@ -10,13 +10,13 @@ from highwater.reference.wire.records import batch_headers
 
 
 class FetchingMachine(RuleBasedStateMachine):
-    """A fetcher with a session beside one without: what the first adds up is what the second is told."""
+    """`reported` is the state of each partition from all incremental responses; it must equal a full response."""
 
     @initialize()
     def start(self) -> None:
         self.cluster = Cluster()
         self.offsets: dict[int, int] = {}
-        self.told: dict[int, tuple[int, int]] = {}
+        self.reported: dict[int, tuple[int, int]] = {}
         reply = self.cluster.fetch({}, epoch=0)
         self.session, self.epoch = reply.session_id, 1
 
@@ -34,20 +34,20 @@ class FetchingMachine(RuleBasedStateMachine):
         assert reply.error_code == ErrorCode.NONE
         self.epoch += 1
         self.offsets = {key: offset for key, offset in {**self.offsets, **change}.items() if key not in forget}
-        self.told = {key: known for key, known in self.told.items() if key in self.offsets}
-        whole = parts_of(self.cluster.fetch(self.offsets))
-        heard = parts_of(reply)
-        if heard:
-            event("partial news" if len(heard) < len(self.offsets) else "news of all")
-        for partition, data in heard.items():
-            self.told[partition] = (data.error_code, data.high_watermark)
-        for partition, data in whole.items():
-            assert self.told[partition] == (data.error_code, data.high_watermark)
-            assert bool(data.records) == bool(partition in heard and heard[partition].records)
-        assert set(self.told) == set(self.offsets)
+        self.reported = {key: known for key, known in self.reported.items() if key in self.offsets}
+        full = parts_of(self.cluster.fetch(self.offsets))
+        incremental = parts_of(reply)
+        if incremental:
+            event("partial response" if len(incremental) < len(self.offsets) else "full response")
+        for partition, data in incremental.items():
+            self.reported[partition] = (data.error_code, data.high_watermark)
+        for partition, data in full.items():
+            assert self.reported[partition] == (data.error_code, data.high_watermark)
+            assert bool(data.records) == bool(partition in incremental and incremental[partition].records)
+        assert set(self.reported) == set(self.offsets)
 
     @invariant()
-    def records_are_whole(self) -> None:
+    def every_record_is_fetched(self) -> None:
         for partition, offset in self.offsets.items() if hasattr(self, "offsets") else ():
             data = parts_of(self.cluster.fetch({partition: offset}))[partition]
             assert sum(1 for _ in batch_headers(data.records or b"")) == max(data.high_watermark - offset, 0)

@@ -1,7 +1,7 @@
-"""A log against a plain dict: append, truncate, flush, roll, compact, retain, delete, crash and open again.
+"""Compare a log with a dict: append, truncate, flush, roll, compact, expire, delete, crash and open again.
 
-The model knows each record by its offset, and of each batch its first offset, its end and its epoch. The protocol's own
-bounds are kept to: nothing below the high watermark is truncated, nothing above it cleaned or deleted.
+The model has each record by its offset, and for each batch its base offset, end offset and leader epoch. The rules stay
+within the protocol: they truncate nothing below the high watermark and compact or delete nothing above it.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ Row = tuple[bytes, bytes | None]
 
 
 class LogMachine(RuleBasedStateMachine):
-    """`batches` holds (base offset, end, epoch) of every batch that was not cut, `rows` what a reader must find."""
+    """`batches` has (base offset, end, epoch) of every batch that was not truncated, `rows` the expected records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,17 +39,18 @@ class LogMachine(RuleBasedStateMachine):
         self.batches: list[tuple[int, int, int]] = []
         self.rows: dict[int, Row] = {}
         self.start = self.epoch = self.time = self.high_watermark = self.cleaned = self.crashes = 0
-        self.empty_at = 0  # where an empty log ends
+        self.empty_at = 0  # log end offset of an empty log
 
     @property
     def end(self) -> int:
+        """Return the expected log end offset."""
         return max(self.batches[-1][1] if self.batches else self.empty_at, self.start)
 
     def _between(self, low: int, high: int, part: float) -> int:
         return low + int(part * (high - low))
 
     def _keep_below(self, end: int) -> None:
-        """The log was cut: whole batches go."""
+        """Remove whole batches from the model after a truncation at `end`."""
         if self.batches and self.batches[-1][1] > end:
             event("truncation")
         self.batches = [batch for batch in self.batches if batch[1] <= end]
@@ -78,7 +79,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(batches=st.integers(3, 6))
     def grow(self, batches: int) -> None:
-        """By segments that the cleaner and retention may touch."""
+        """Append batches until there are closed segments for the cleaner and for retention."""
         for _ in range(batches):
             self.append([(b"a", bytes(200))], Compression.NONE, 1_000, new_epoch=False)
         self.commit(1.0)
@@ -92,7 +93,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = self._between(self.high_watermark, self.end, part)
         self.log.truncate_to(offset)
         self._keep_below(offset)
-        self.high_watermark = min(self.high_watermark, self.end)  # it may have stood within a batch
+        self.high_watermark = min(self.high_watermark, self.end)  # it may have been inside a truncated batch
 
     @rule()
     def flush(self) -> None:
@@ -113,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(crash_before_it_is_in_place=st.booleans())
     def compact(self, crash_before_it_is_in_place: bool) -> None:
-        """Of each key the last record below the end of the cleaning stays; a tombstone goes when its time has come."""
+        """Compact: of each key the last cleaned record stays; a tombstone may be removed after delete.retention.ms."""
         self.flush()
         end = cleanable_end(self.log, self.time, self.high_watermark)
         if end <= self.cleaned:
@@ -138,7 +139,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        """Retention deletes whole segments, the oldest first, and no more than is too much."""
+        """Apply retention, which deletes the oldest whole segments and does not go below retention.bytes."""
         sizes = [segment.size for segment in self.log.segments]
         retain(self.log, self.time, self.high_watermark)
         deleted = len(sizes) - len(self.log.segments)
@@ -151,11 +152,11 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(lose=st.sampled_from(["nothing", "unflushed", "torn"]))
     def crash(self, lose: Lose) -> None:
-        """What was flushed stays; of the rest a beginning stays."""
+        """Crash and recover: flushed data stays, and of the rest any prefix."""
         flushed, before = self.log.recovery_point, self.end
         if len(self.log.segments) > 1 and flushed <= self.log.segments[1].base_offset:
-            # A first segment of which no page was written leaves no trace, and what follows it is taken for the
-            # whole log, in Apache Kafka as well.
+            # If no page of the first segment was written, recovery takes the other segments for the whole log. Apache
+            # Kafka does the same, so the rule does not tear this segment.
             lose = "unflushed" if lose == "torn" else lose
         self.crashes += 1
         self.disk.lose(lose, Stream(self.crashes))
@@ -171,14 +172,14 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def stop_and_start(self) -> None:
         self.log.close()
-        for name in self.disk.names(FOLDER):  # as the driver does
+        for name in self.disk.names(FOLDER):  # the driver flushes all files on a clean stop
             self.disk.flush(f"{FOLDER}/{name}")
         self.log = Log(
             self.disk, FOLDER, CONFIG,
             recovery_point=self.log.recovery_point, clean=True, log_start_offset=self.start,
         )  # fmt: skip
 
-    # -- what must hold --------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------
 
     def _read_all(self) -> list[tuple[int, Any, Any]]:
         found: list[tuple[int, Any, Any]] = []
@@ -199,7 +200,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def EpochsAscend(self) -> None:
-        """And they are those of the batches."""
+        """The epoch cache is sorted and has the epoch of every batch."""
         known = self.log.epochs.entries
         assert known == sorted(known)
         for base, end, epoch in self.batches:

@@ -1,4 +1,4 @@
-"""The metadata store against a dict: versions, ephemerals, sessions, watches, and crashes around a write."""
+"""Compare the metadata store with a dict: versions, ephemeral nodes, sessions, watches, crashes during a write."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -44,17 +44,17 @@ writes = st.one_of(
     st.builds(Check, paths, versions),
 )
 Write = Create | SetData | Delete | Check
-Told = tuple[str, str, str]  # peer, kind, path
+ExpectedEvent = tuple[str, str, str]  # peer, kind, path
 
 
 @dataclass
 class Tree:
-    """ZooKeeper in a dict: path -> (data, version, session that owns it or 0)."""
+    """ZooKeeper as a dict: path -> (data, version, owning session or 0)."""
 
     nodes: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)
 
     def write(self, session: int, operation: Write) -> tuple[str, str]:
-        """Its error, or what watchers hear of it."""
+        """Apply the operation; return its error and the kind of event that watchers receive, "" for none."""
         path = operation.path
         parent = path.rpartition("/")[0]
         known = self.nodes.get(path)
@@ -83,54 +83,54 @@ class Tree:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Each peer has one session at a time; `heard_ms` is when the store last heard of it, by its session."""
+    """Each peer has one session at a time; `last_request_ms` has the time of the last request of each session."""
 
     @initialize()
     def begin(self) -> None:
         self.store = Driven(snapshot_bytes=SNAPSHOT_BYTES)
         self.tree = Tree()
-        self.heard_ms: dict[int, int] = {}
+        self.last_request_ms: dict[int, int] = {}
         self.sessions: dict[str, int] = {}
         self.watches: dict[int, set[str]] = {}
-        self.linked: dict[int, str] = {}
-        self.told: list[Told] = []  # what watchers must have heard
+        self.connected: dict[int, str] = {}
+        self.expected_events: list[ExpectedEvent] = []  # in the order in which watchers must receive them
         self.crashes = 0
 
-    def _announce(self, kind: str, path: str) -> None:
-        for session in sorted(self.heard_ms):
+    def _expect_event(self, kind: str, path: str) -> None:
+        for session in sorted(self.last_request_ms):
             roots = self.watches.get(session, set())
-            if session in self.linked and any(path == root or path.startswith(f"{root}/") for root in roots):
-                self.told.append((self.linked[session], kind, path))
+            if session in self.connected and any(path == root or path.startswith(f"{root}/") for root in roots):
+                self.expected_events.append((self.connected[session], kind, path))
 
-    def _ask(self, peer: str, operation: Operation) -> StoreReply:
-        """What the store answers; a session that it does not know is told so, whatever it asks."""
+    def _request(self, peer: str, operation: Operation) -> StoreReply:
+        """Return the reply of the store, which must be SessionExpired exactly if the session has ended."""
         session = self.sessions.get(peer, 0)
         reply = self.store.ask(session, operation, peer)
-        assert (reply.error == "SessionExpired") is (session not in self.heard_ms), "SessionExpired"
-        if session in self.heard_ms:
-            self.heard_ms[session], self.linked[session] = self.store.now.monotonic_ms, peer
+        assert (reply.error == "SessionExpired") is (session not in self.last_request_ms), "SessionExpired"
+        if session in self.last_request_ms:
+            self.last_request_ms[session], self.connected[session] = self.store.now.monotonic_ms, peer
         return reply
 
     # -- steps -----------------------------------------------------------------------------------
 
     @rule(peer=peers)
     def connect(self, peer: str) -> None:
-        """Go on with the session, or begin another when it is over."""
+        """Continue the session, or begin another one if it has expired."""
         session = self.sessions.get(peer, 0)
         reply = self.store.ask(session, Connect(session, TIMEOUT_MS), peer)
-        if session and session not in self.heard_ms:
+        if session and session not in self.last_request_ms:
             assert reply.error == "SessionExpired"
             reply = self.store.ask(0, Connect(0, TIMEOUT_MS), peer)
-            event("session began anew")
+            event("session began again")
         assert not reply.error
-        assert session not in self.heard_ms or reply.session_id == session
-        assert session in self.heard_ms or reply.session_id not in self.heard_ms
+        assert session not in self.last_request_ms or reply.session_id == session
+        assert session in self.last_request_ms or reply.session_id not in self.last_request_ms
         self.sessions[peer] = reply.session_id
-        self.heard_ms[reply.session_id], self.linked[reply.session_id] = self.store.now.monotonic_ms, peer
+        self.last_request_ms[reply.session_id], self.connected[reply.session_id] = self.store.now.monotonic_ms, peer
 
     @rule(peer=peers, operation=writes)
     def write(self, peer: str, operation: Write) -> None:
-        reply = self._ask(peer, operation)
+        reply = self._request(peer, operation)
         if reply.error == "SessionExpired":
             return
         error, kind = self.tree.write(self.sessions[peer], operation)
@@ -138,18 +138,18 @@ class StoreMachine(RuleBasedStateMachine):
         if error == "BadVersion":
             event("fenced store write")
         if kind:
-            self._announce(kind, operation.path)
+            self._expect_event(kind, operation.path)
 
     @precondition(lambda self: bool(self.tree.nodes))
     @rule(peer=peers, data=st.data(), ahead=st.sampled_from([-1, 0, 1]))
     def write_under_a_version(self, peer: str, data: st.DataObject, ahead: int) -> None:
-        """The present one, or its neighbour."""
+        """Write with the current version, or with the one before or after it."""
         path = data.draw(st.sampled_from(sorted(self.tree.nodes)))
         self.write(peer, SetData(path, b"v", self.tree.nodes[path][1] + ahead))
 
-    @rule(peer=peers, operations=st.lists(writes, min_size=1, max_size=3, unique_by=lambda each: each.path))
+    @rule(peer=peers, operations=st.lists(writes, min_size=1, max_size=3, unique_by=lambda operation: operation.path))
     def write_all_or_nothing(self, peer: str, operations: list[Write]) -> None:
-        reply = self._ask(peer, Multi(tuple(operations)))
+        reply = self._request(peer, Multi(tuple(operations)))
         if reply.error == "SessionExpired":
             return
         tree = deepcopy(self.tree)
@@ -162,46 +162,46 @@ class StoreMachine(RuleBasedStateMachine):
         self.tree = tree
         for (_, kind), operation in zip(results, operations, strict=True):
             if kind:
-                self._announce(kind, operation.path)
+                self._expect_event(kind, operation.path)
 
     @rule(peer=peers, path=paths)
     def watch(self, peer: str, path: str) -> None:
-        if not self._ask(peer, AddWatch(path)).error:
+        if not self._request(peer, AddWatch(path)).error:
             self.watches.setdefault(self.sessions[peer], set()).add(path)
 
     @rule(peer=peers)
     def lose_the_link(self, peer: str) -> None:
-        """Which ends no session."""
+        """Close the connection, which does not end the session."""
         self.store.do(self.store.store.closed(self.store.now, peer))
-        self.linked = {session: other for session, other in self.linked.items() if other != peer}
+        self.connected = {session: other for session, other in self.connected.items() if other != peer}
 
     @rule(later_ms=st.sampled_from([100, TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
     def time_passes(self, later_ms: int) -> None:
-        """Whoever was silent for too long is gone, with what it alone held."""
+        """Let time pass; sessions without a request for too long expire, and their ephemeral nodes are deleted."""
         self.store.at(self.store.now.monotonic_ms + later_ms)
-        for session, heard_ms in sorted(self.heard_ms.items()):
-            if self.store.now.monotonic_ms - heard_ms > TIMEOUT_MS:
-                self._expired(session)
+        for session, last_request_ms in sorted(self.last_request_ms.items()):
+            if self.store.now.monotonic_ms - last_request_ms > TIMEOUT_MS:
+                self._expire_session(session)
 
-    def _expired(self, session: int) -> None:
+    def _expire_session(self, session: int) -> None:
         event("session expired")
         for path in sorted(path for path, node in self.tree.nodes.items() if node[2] == session):
             del self.tree.nodes[path]
-            self._announce("deleted", path)
-        del self.heard_ms[session]
-        self.linked.pop(session, None)
+            self._expect_event("deleted", path)
+        del self.last_request_ms[session]
+        self.connected.pop(session, None)
 
-    @precondition(lambda self: self.sessions.get("p", 0) in self.heard_ms)
+    @precondition(lambda self: self.sessions.get("p", 0) in self.last_request_ms)
     @rule(operation=writes, lose=st.sampled_from(["nothing", "unflushed", "torn"]))
     def crash_in_the_middle_of_a_write(self, operation: Write, lose: Lose) -> None:
-        """A write that was not answered has happened or has not; all that was answered has."""
+        """Crash during a write: this write may be stored or not, but every answered one is."""
         self.crashes += 1
         session, store = self.sessions["p"], self.store
         store.do(store.store.receive(store.now, "p", StoreRequest(9, session, operation)), flush=False)
         store.disk.lose(lose, Stream(self.crashes))
         self.store = Driven(store.disk, snapshot_bytes=SNAPSHOT_BYTES)
-        self.heard_ms = dict.fromkeys(self.heard_ms, 0)
-        self.watches, self.linked, self.told = {}, {}, []
+        self.last_request_ms = dict.fromkeys(self.last_request_ms, 0)
+        self.watches, self.connected, self.expected_events = {}, {}, []
         after = deepcopy(self.tree)
         after.write(session, operation)
         if self._stored() == after.nodes:
@@ -209,7 +209,7 @@ class StoreMachine(RuleBasedStateMachine):
         elif lose != "nothing":
             event("lost write")
 
-    # -- what must hold --------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------
 
     def _stored(self) -> dict[str, tuple[bytes, int, int]]:
         found: dict[str, tuple[bytes, int, int]] = {}
@@ -220,26 +220,26 @@ class StoreMachine(RuleBasedStateMachine):
         return found
 
     @invariant()
-    def every_version_is_that_of_the_model(self) -> None:
-        """VersionCas of ControllerFailover: who writes under an old version is told so, and nothing changes."""
+    def the_store_equals_the_model(self) -> None:
+        """VersionCas of ControllerFailover: a write with an old version returns BadVersion and changes nothing."""
         assert self._stored() == self.tree.nodes
 
     @invariant()
-    def watchers_heard_of_everything_in_order(self) -> None:
+    def watchers_received_all_events_in_order(self) -> None:
         for peer in PEERS:
-            heard = [(peer, str(each.kind), each.path) for each in self.store.events(peer)]
-            assert heard == [each for each in self.told if each[0] == peer]
+            received = [(peer, str(found.kind), found.path) for found in self.store.events(peer)]
+            assert received == [expected for expected in self.expected_events if expected[0] == peer]
 
-    @precondition(lambda self: self.sessions.get("q", 0) in self.heard_ms)
+    @precondition(lambda self: self.sessions.get("q", 0) in self.last_request_ms)
     @rule(path=st.sampled_from(["/", *PATHS]))
     def read(self, path: str) -> None:
-        """A reader is told what the model holds, and the names of the children."""
-        reply: Any = self._ask("q", Get(path))
+        """Read a node and the names of its children, which must be those of the model."""
+        reply: Any = self._request("q", Get(path))
         if path != "/":
             known = self.tree.nodes.get(path)
             assert (reply.error == "NoNode") is (known is None)
             assert known is None or (reply.data, reply.stat.version, reply.stat.ephemeral_owner) == known
-        children = self._ask("q", Children(path))
+        children = self._request("q", Children(path))
         below = {other.rpartition("/") for other in self.tree.nodes}
         assert set(children.children) == {name for parent, _, name in below if (parent or "/") == path}
-        assert not self._ask("q", Ping()).error
+        assert not self._request("q", Ping()).error

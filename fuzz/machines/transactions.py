@@ -1,7 +1,7 @@
-"""A random life of transactions on one broker: producers that fence each other, time-outs, restarts, lost answers.
+"""Check transactions on one broker: producers that fence each other, time-outs, restarts, lost responses.
 
-After every step each partition is read as a read_committed consumer reads it.  Values are unique, and the model knows
-of each transaction whether it committed, did not, or whether only the log knows (an EndTxn without an answer).
+After every step each partition is read with read_committed. Values are unique. For each transaction the model knows
+whether it was committed, was aborted, or has an unknown outcome (an EndTxn request without a response).
 """
 
 from collections import Counter
@@ -20,25 +20,30 @@ TOPIC = "t"
 PARTITIONS = 2
 NAMES = ("a", "b")
 SHORT_TIMEOUT_MS = 2_000
-Effects = list[tuple[int, bytes]]
+PartitionValues = list[tuple[int, bytes]]
 
 
 @dataclass
-class Life:
-    """One producer of a transactional id: the newest of a name is alive, those before it are zombies."""
+class ProducerInstance:
+    """A producer of a transactional.id: the newest one of a name is active, earlier ones are fenced.
+
+    `written` has the (partition, value) pairs of its open transaction.
+    """
 
     producer: Producer
-    written: Effects = field(default_factory=list)
+    written: PartitionValues = field(default_factory=list)
     fenced: bool = False
 
 
 class TransactionMachine(RuleBasedStateMachine):
+    """`forbidden` are the values that no reader may return; `unknown` are transactions with an unknown outcome."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.lives: list[Life] = []
-        self.committed: list[Effects] = []
+        self.instances: list[ProducerInstance] = []
+        self.committed: list[PartitionValues] = []
         self.forbidden: set[bytes] = set()
-        self.unknown: list[Effects] = []
+        self.unknown: list[PartitionValues] = []
         self.values = 0
 
     @initialize(newest=st.booleans(), segment_bytes=st.sampled_from([250, 1 << 30]))
@@ -50,18 +55,18 @@ class TransactionMachine(RuleBasedStateMachine):
             self._init(name)
 
     def _init(self, name: str) -> None:
-        for life in self.lives:
-            if life.producer.name == name:
-                life.fenced = True
+        for instance in self.instances:
+            if instance.producer.name == name:
+                instance.fenced = True
         producer = Producer(self.world, name, newest=self.newest, timeout_ms=SHORT_TIMEOUT_MS).init()
-        for life in self.lives:
-            if life.producer.name == name:
-                self._dropped(life)
-        self.lives.append(Life(producer))
+        for instance in self.instances:
+            if instance.producer.name == name:
+                self._forbid_written(instance)
+        self.instances.append(ProducerInstance(producer))
 
-    def _dropped(self, life: Life) -> None:
-        self.forbidden |= {value for _, value in life.written}
-        life.written = []
+    def _forbid_written(self, instance: ProducerInstance) -> None:
+        self.forbidden |= {value for _, value in instance.written}
+        instance.written = []
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -71,79 +76,79 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), number=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3))
     def write(self, data: st.DataObject, number: int, count: int) -> None:
-        self._write(data.draw(st.sampled_from(self.lives)), number, count)
+        self._write(data.draw(st.sampled_from(self.instances)), number, count)
 
     @rule(name=st.sampled_from(NAMES), commit=st.booleans())
     def a_whole_transaction(self, name: str, commit: bool) -> None:
-        """Of whoever is alive under a name, over all partitions."""
-        life = next(life for life in reversed(self.lives) if life.producer.name == name)
+        """Write to all partitions with the active producer of a name, then end the transaction."""
+        instance = next(instance for instance in reversed(self.instances) if instance.producer.name == name)
         for number in range(PARTITIONS):
-            self._write(life, number, 1)
-        self._end(life, commit=commit)
+            self._write(instance, number, 1)
+        self._end(instance, commit=commit)
 
-    def _write(self, life: Life, number: int, count: int) -> None:
-        values = [b"%d" % (self.values + each) for each in range(count)]
+    def _write(self, instance: ProducerInstance, number: int, count: int) -> None:
+        values = [b"%d" % (self.values + index) for index in range(count)]
         self.values += count
-        producer = life.producer
+        producer = instance.producer
         error = ErrorCode.NONE if producer.newest else producer.try_add(TOPIC, number)
         if error is ErrorCode.NONE:
             error = producer.try_write(TOPIC, *values, number=number)
         if error is ErrorCode.NONE:
-            assert not life.fenced, "a zombie wrote"
-            life.written += [(number, value) for value in values]
+            assert not instance.fenced, "a fenced producer wrote"
+            instance.written += [(number, value) for value in values]
         else:
             self.forbidden |= set(values)
-            self._lost(life, error)
+            self._handle_error(instance, error)
 
     @rule(data=st.data(), commit=st.booleans())
     def end(self, data: st.DataObject, commit: bool) -> None:
-        self._end(data.draw(st.sampled_from(self.lives)), commit=commit)
+        self._end(data.draw(st.sampled_from(self.instances)), commit=commit)
 
-    def _end(self, life: Life, *, commit: bool) -> None:
-        error = life.producer.try_end(commit=commit)
+    def _end(self, instance: ProducerInstance, *, commit: bool) -> None:
+        error = instance.producer.try_end(commit=commit)
         if error is not ErrorCode.NONE:
-            self._lost(life, error)
+            self._handle_error(instance, error)
             return
-        assert not life.fenced or not life.written, "a zombie ended a transaction"
-        if commit and life.written:
-            self.committed.append(life.written)
-            life.written = []
+        assert not instance.fenced or not instance.written, "a fenced producer ended a transaction"
+        if commit and instance.written:
+            self.committed.append(instance.written)
+            instance.written = []
         else:
-            if life.written:
+            if instance.written:
                 event("aborted transaction")
-            self._dropped(life)
+            self._forbid_written(instance)
 
     @rule(data=st.data(), commit=st.booleans())
     def end_without_an_answer(self, data: st.DataObject, commit: bool) -> None:
-        """The producer gives up; whoever comes after it ends what it left, one way or the other."""
-        life = data.draw(st.sampled_from(self.lives))
-        self.world.send(*life.producer.end_request(commit=commit))
-        if life.written and commit and not life.fenced:
-            self.unknown.append(life.written)
-            life.written = []
+        """Send EndTxn and ignore the response; the next producer of the name then ends the transaction either way."""
+        instance = data.draw(st.sampled_from(self.instances))
+        self.world.send(*instance.producer.end_request(commit=commit))
+        if instance.written and commit and not instance.fenced:
+            self.unknown.append(instance.written)
+            instance.written = []
         else:
-            self._dropped(life)
-        if not life.fenced:
-            self._init(life.producer.name)
+            self._forbid_written(instance)
+        if not instance.fenced:
+            self._init(instance.producer.name)
 
-    def _lost(self, life: Life, error: ErrorCode) -> None:
-        """Fenced by a successor or a time-out; or nothing was open."""
+    def _handle_error(self, instance: ProducerInstance, error: ErrorCode) -> None:
+        """Handle an error: the producer was fenced by a successor or a time-out, or had no open transaction."""
         if error is ErrorCode.INVALID_TXN_STATE:
-            assert not life.written, "an open transaction was forgotten"
+            assert not instance.written, "the coordinator lost an open transaction"
             return
         assert error in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}, error.name
         event("fenced producer")
-        life.fenced = True
-        self._dropped(life)
+        instance.fenced = True
+        self._forbid_written(instance)
 
     @rule(wait_ms=st.sampled_from([1, 50, 3_000]))
     def time_passes(self, wait_ms: int) -> None:
         self.world.run(wait_ms)
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.instances)
     @rule(clean=st.booleans())
     def the_coordinator_restarts(self, clean: bool) -> None:
-        """What was written is in the page cache, which outlives the process."""
+        """Restart the broker; the page cache keeps all written data."""
         event("coordinator restart")
         world = self.world.world
         if clean:
@@ -153,20 +158,20 @@ class TransactionMachine(RuleBasedStateMachine):
         self.world.wait(lambda: all(self.world.leader(TOPIC, number) == 1 for number in range(PARTITIONS)))
         self.world.coordinator(NAMES[0], 1)
 
-    # -- what must hold --------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------
 
-    def _seen(self) -> list[list[bytes]]:
+    def _read_committed(self) -> list[list[bytes]]:
         return [self.world.read_committed(TOPIC, number) for number in range(PARTITIONS)]
 
     @invariant()
-    def no_reader_sees_what_is_open_or_aborted(self) -> None:
-        seen = {value for values in self._seen() for value in values}
-        is_open = {value for life in self.lives for _, value in life.written}
-        assert not seen & (self.forbidden | is_open)
+    def no_reader_returns_open_or_aborted_values(self) -> None:
+        visible = {value for values in self._read_committed() for value in values}
+        is_open = {value for instance in self.instances for _, value in instance.written}
+        assert not visible & (self.forbidden | is_open)
 
     @invariant()
-    def the_last_stable_offset_stands_at_the_first_open_transaction(self) -> None:
-        """Of those whose marker is not committed, by the log itself."""
+    def the_last_stable_offset_is_that_of_the_first_open_transaction(self) -> None:
+        """The expected offset is derived from the batches: the first transaction without a committed marker."""
         for number in range(PARTITIONS):
             partition = self.world.broker().replicas.partitions[TOPIC, number]
             undecided: dict[int, int] = {}
@@ -179,7 +184,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert partition.log.producers.last_stable_offset(partition.high_watermark) == expected
 
     def teardown(self) -> None:
-        """When all is quiet every transaction is whole: seen in all its partitions, once, or nowhere."""
+        """Check at the end that every transaction is visible once in all its partitions, or in none."""
         for name in NAMES:
             self._init(name)
         self.world.wait(
@@ -188,10 +193,12 @@ class TransactionMachine(RuleBasedStateMachine):
                 for number in range(PARTITIONS)
             )
         )
-        seen = Counter((number, value) for number, values in enumerate(self._seen()) for value in values)
-        assert not seen or max(seen.values()) == 1
-        for effects in self.committed:
-            assert all(seen.pop(effect, 0) for effect in effects), "a committed transaction is torn or lost"
-        for effects in self.unknown:
-            assert len({seen.pop(effect, 0) for effect in effects}) == 1, "a transaction is torn"
-        assert not seen
+        visible = Counter((number, value) for number, values in enumerate(self._read_committed()) for value in values)
+        assert not visible or max(visible.values()) == 1
+        for values in self.committed:
+            assert all(visible.pop(pair, 0) for pair in values), "a committed transaction is incomplete or lost"
+        for values in self.unknown:
+            assert len({visible.pop(pair, 0) for pair in values}) == 1, (
+                "a transaction is visible in some partitions only"
+            )
+        assert not visible

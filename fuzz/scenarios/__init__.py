@@ -1,1 +1,1 @@
-"""Stories stepped by hand, each a text with its golden output (see `runner.py` for the words)."""
+"""Scenarios whose steps are written by hand: text files with commands and golden output (commands: `runner.py`)."""

@@ -1,4 +1,4 @@
-"""`python -m highwater.fuzz.scenarios [--rewrite]`: run all scenarios, or write their golden output anew."""
+"""`python -m highwater.fuzz.scenarios [--rewrite]`: run all scenarios, or rewrite their golden output."""
 
 import sys
 
@@ -8,14 +8,15 @@ from highwater.fuzz.scenarios.runner import SEPARATOR, Scenario, files, split
 
 
 def main() -> None:
-    stories = [(path, Scenario) for path in files()] + [(path, GroupScenario) for path in group_runner.files()]
-    for path, kind in stories:
+    """Run every scenario and print whether its output equals the golden output."""
+    scenarios = [(path, Scenario) for path in files()] + [(path, GroupScenario) for path in group_runner.files()]
+    for path, kind in scenarios:
         script, golden = split(path.read_text())
-        got = kind().run(script)
+        output = kind().run(script)
         if "--rewrite" in sys.argv:
-            path.write_text(f"{script}{SEPARATOR}\n{got}")
-            golden = got
-        print(f"{'ok  ' if got == golden else 'DIFF'} {path.name}")
+            path.write_text(f"{script}{SEPARATOR}\n{output}")
+            golden = output
+        print(f"{'ok  ' if output == golden else 'DIFF'} {path.name}")
 
 
 if __name__ == "__main__":

@@ -1,31 +1,31 @@
-"""Runs a scenario of a group: one command a line, after `----` the output that it must have.
+"""Run a scenario of a consumer group: a file with one command on each line and, after `----`, the golden output.
 
 =====================================  =======================================================================
 group N [key=value ...]                start N brokers and topic t; keys: partitions, guards_off (of brokers and
                                        members), or any broker setting
-join A [assignors=X,Y] [instance=I]    start a member; range unless it names others
-leave A / kill A                       it leaves the group / dies without a word
-hang A / wake A                        its application polls no more, though it sends heartbeats / polls again
-pause A / resume A                     the whole process stops / goes on as if nothing had been
-hold A -> coordinator / release ...    keep what it sends to the coordinator back / let it go
-commit A PARTITION OFFSET              and run until that is answered
+join A [assignors=X,Y] [instance=I]    start a member, with the assignor `range` by default
+leave A / kill A                       it leaves the group / crashes without LeaveGroup
+hang A / wake A                        its application stops polling, but heartbeats continue / polls again
+pause A / resume A                     the process stops / continues
+hold A -> coordinator / release ...    hold its messages to the coordinator / deliver them
+commit A PARTITION OFFSET              commit, and run until the response
 crash coordinator / restart N          a broker
 run MS                                 let MS virtual milliseconds pass
-until WHAT                             run, a millisecond at a time, until WHAT (see `moments`), 10 s at most
-settle                                 run until the group is stable and every partition has one member
-owners                                 each member: state, generation, what it has
-offsets                                what is committed, as the coordinator has it
-quarrels                               what two members of the group ever had at once
+until PHASE                            run in steps of 1 ms until PHASE (see `phases`), at most 10 s
+settle                                 run until the group is stable and every partition has one owner
+owners                                 each member: state, generation, owned partitions
+offsets                                the committed offsets on the coordinator
+quarrels                               each partition that two members owned at once
 =====================================  =======================================================================
 
-Between commands is printed what members were given, revoked and lost.
+After each command the runner prints which partitions members were assigned, revoked and lost.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from highwater.fuzz.scenarios.runner import SEED, play, split
+from highwater.fuzz.scenarios.runner import SEED, run_script, split
 from highwater.fuzz.simulator.clients.groups import GroupCluster
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.reference.clients.member import MemberState
@@ -33,19 +33,21 @@ from highwater.reference.effects import broker_peer
 from highwater.reference.groups.group import GroupState
 from highwater.spec.formats.trace import Step
 
-TOLD: Final = frozenset({"Assigned", "Revoked", "Lost"})
+PRINTED_ACTIONS: Final = frozenset({"Assigned", "Revoked", "Lost"})
 
 PATIENCE_MS = 10_000
-CALM_MS = 1_000
+STABLE_MS = 1_000
 SPREAD_MS = 30
-"""Messages of members that do the same at once come one after the other."""
+"""Messages that members send at the same time arrive at different times."""
 
 
 class GroupScenario:
+    """Runs the commands of one script on a cluster with group members and collects the output."""
+
     def __init__(self) -> None:
         self._cluster: GroupCluster | None = None
         self._lines: list[str] = []
-        self._told = 0
+        self._printed_steps = 0
         self._held: dict[str, str] = {}
         self._commands: dict[str, Callable[..., None]] = {
             "group": self._start,
@@ -63,51 +65,52 @@ class GroupScenario:
             "restart": lambda number: self.cluster.world.start(broker_peer(int(number))),
             "run": lambda ms: self.cluster.world.run_until(self.cluster.world.now_ms + int(ms)),
             "until": self._until,
-            "settle": self._settle,
+            "settle": self._run_until_stable,
             "owners": self._owners,
             "offsets": self._offsets,
-            "quarrels": self._quarrels,
+            "quarrels": self._ownership_conflicts,
         }
 
     @property
     def cluster(self) -> GroupCluster:
+        """Return the cluster; raises AssertionError before the command `group`."""
         assert self._cluster is not None, "a scenario of a group begins with: group N"
         return self._cluster
 
     def run(self, script: str) -> str:
-        """The output of a script."""
-        play(script, self._commands, self._lines.append, self._tell_steps)
+        """Run a script and return its output."""
+        run_script(script, self._commands, self._lines.append, self._print_steps)
         return "\n".join(self._lines) + "\n"
 
-    def _say(self, line: str) -> None:
-        self._tell_steps()
+    def _print(self, line: str) -> None:
+        self._print_steps()
         self._lines.append(f"  {line}")
 
-    def _tell_steps(self) -> None:
+    def _print_steps(self) -> None:
         steps = self.cluster.world.steps
-        self._lines += [_describe(step) for step in steps[self._told :] if step.action in TOLD]
-        self._told = len(steps)
+        self._lines += [_describe(step) for step in steps[self._printed_steps :] if step.action in PRINTED_ACTIONS]
+        self._printed_steps = len(steps)
 
     # -- commands --------------------------------------------------------------------------------
 
     def _start(self, size: str, *words: str) -> None:
-        given = dict(word.split("=", 1) for word in words)
+        options = dict(word.split("=", 1) for word in words)
         settings = Settings(
             brokers=int(size),
-            partitions=int(given.pop("partitions", "3")),
+            partitions=int(options.pop("partitions", "3")),
             min_insync_replicas=1,
-            guards_off=tuple(filter(None, given.pop("guards_off", "").split(","))),
+            guards_off=tuple(filter(None, options.pop("guards_off", "").split(","))),
             spread_ms=SPREAD_MS,
-            broker_settings={"group_min_session_timeout_ms": 500} | {key: int(value) for key, value in given.items()},
+            broker_settings={"group_min_session_timeout_ms": 500} | {key: int(value) for key, value in options.items()},
         )
         self._cluster = GroupCluster(SEED, settings, tracing=True)
         self._cluster.start()
 
     def _join(self, name: str, *words: str) -> None:
-        given = dict(word.split("=", 1) for word in words)
-        assignors = tuple(given.pop("assignors", "range").split(","))
-        self.cluster.join(name, assignors=assignors, group_instance_id=given.pop("instance", None))
-        assert not given, f"join knows no {', '.join(given)}"
+        options = dict(word.split("=", 1) for word in words)
+        assignors = tuple(options.pop("assignors", "range").split(","))
+        self.cluster.join(name, assignors=assignors, group_instance_id=options.pop("instance", None))
+        assert not options, f"join has no option {', '.join(options)}"
 
     def _hold(self, name: str, *_: str) -> None:
         self._held[name] = broker_peer(self.cluster.coordinator)
@@ -118,14 +121,17 @@ class GroupScenario:
         known = len(application.committed)
         self.cluster.world.enter(name, lambda now: application.commit(now, {("t", int(number)): int(offset)}))
         self._run_until(lambda: len(application.committed) > known)
-        self._say(application.committed[-1].name)
+        self._print(application.committed[-1].name)
 
     def _crash(self, _: str) -> None:
-        self._say(f"coordinator is {self.cluster.coordinator}")
+        self._print(f"coordinator is {self.cluster.coordinator}")
         self.cluster.world.crash(broker_peer(self.cluster.coordinator), lose_unflushed=False)
 
-    def moments(self) -> dict[str, Callable[[], bool]]:
-        """The phases of a rebalance (kafka-0.8-principles, "Coordinator Failover"), as `until` names them."""
+    def phases(self) -> dict[str, Callable[[], bool]]:
+        """Return a condition for each phase of a rebalance that `until` accepts.
+
+        The phases are those of kafka-0.8-principles, "Coordinator Failover".
+        """
         preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
         return {
             "noticed": lambda: self._group_is(preparing),
@@ -151,9 +157,9 @@ class GroupScenario:
         partition = self.cluster.offsets_log
         return partition is not None and partition.log.log_end_offset > partition.high_watermark
 
-    def _until(self, moment: str) -> None:
-        if not self._run_until(self.moments()[moment]):
-            self._say("did not happen")
+    def _until(self, phase: str) -> None:
+        if not self._run_until(self.phases()[phase]):
+            self._print("did not happen")
 
     def _run_until(self, condition: Callable[[], bool]) -> bool:
         world = self.cluster.world
@@ -162,41 +168,41 @@ class GroupScenario:
             world.run_until(world.now_ms + 1)
         return condition()
 
-    def _settle(self) -> None:
+    def _run_until_stable(self) -> None:
         world = self.cluster.world
         end_ms = world.now_ms + PATIENCE_MS
-        calm_since_ms = world.now_ms
-        while world.now_ms - calm_since_ms < CALM_MS and world.now_ms < end_ms:
+        stable_since_ms = world.now_ms
+        while world.now_ms - stable_since_ms < STABLE_MS and world.now_ms < end_ms:
             world.run_until(world.now_ms + 10)
-            if not self._is_settled():
-                calm_since_ms = world.now_ms
-        if not self._is_settled():
-            self._say("not settled")
+            if not self._is_stable():
+                stable_since_ms = world.now_ms
+        if not self._is_stable():
+            self._print("not settled")
         self._owners()
 
-    def _is_settled(self) -> bool:
+    def _is_stable(self) -> bool:
         group, members = self.cluster.group, self.cluster.members.values()
-        owned = sorted(each for application in members for each in application.member.owned)
-        everything = [("t", number) for number in range(self.cluster.settings.partitions)]
+        owned = sorted(partition for application in members for partition in application.member.owned)
+        all_partitions = [("t", number) for number in range(self.cluster.settings.partitions)]
         ids = {application.member.member_id for application in members}
         return group is not None and group.state is GroupState.STABLE and set(group.members) == ids and (
-            owned == everything
+            owned == all_partitions
         )  # fmt: skip
 
     def _owners(self) -> None:
         for name, application in sorted(self.cluster.members.items()):
             member = application.member
             shown = " ".join(f"{topic}-{number}" for topic, number in sorted(member.owned)) or "nothing"
-            self._say(f"{name} {member.state} in {member.generation_id}: {shown}")
+            self._print(f"{name} {member.state} in {member.generation_id}: {shown}")
 
     def _offsets(self) -> None:
         group = self.cluster.group
         found = sorted((group.offsets if group else {}).items())
-        self._say(" ".join(f"{topic}-{number}: {each.offset}" for (topic, number), each in found) or "none")
+        self._print(" ".join(f"{topic}-{number}: {committed.offset}" for (topic, number), committed in found) or "none")
 
-    def _quarrels(self) -> None:
-        for each in self.cluster.ownership_conflicts or ["none"]:
-            self._say(each)
+    def _ownership_conflicts(self) -> None:
+        for conflict in self.cluster.ownership_conflicts or ["none"]:
+            self._print(conflict)
 
 
 def _describe(step: Step) -> str:
@@ -205,10 +211,11 @@ def _describe(step: Step) -> str:
 
 
 def run_file(path: Path) -> tuple[str, str]:
-    """(what it printed, what it should print)."""
+    """Run a scenario file; return its output and its golden output."""
     script, golden = split(path.read_text())
     return GroupScenario().run(script), golden
 
 
 def files() -> list[Path]:
+    """Return the scenario files, sorted by name."""
     return sorted((Path(__file__).parent / "groups").glob("*.txt"))

@@ -1,4 +1,4 @@
-"""What clients ask brokers and are answered, as events of a history: overheard on their links in the simulator."""
+"""Turn the requests and responses on the links of simulated clients into events of a history."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,97 +16,115 @@ from highwater.reference.wire.messages.transactions import EndTxnRequest, InitPr
 from highwater.reference.wire.records import batch_headers, decode_records
 
 TRANSACTIONAL: Final = "txn"
-Tell = Callable[..., None]
+WriteEvent = Callable[..., None]
 """Writes an event: process, type, f, and its other fields by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How a request is told. Where it is `own`, its client has one at a time, and is the process."""
+    """How a request becomes an operation `f`: its fields, the errors in the response, the fields of the response.
+
+    With `sequential` the client has one such request at a time, and the client is the process of the operation.
+    Otherwise each request is a separate process.
+    """
 
     f: str
-    asked: Callable[[Any], dict[str, Any]]
+    request_fields: Callable[[Any], dict[str, Any]]
     errors: Callable[[Any], Iterable[int]]
-    told: Callable[[Any], dict[str, Any]] = lambda body: {}
-    own: bool = False
+    response_fields: Callable[[Any], dict[str, Any]] = lambda body: {}
+    sequential: bool = False
 
 
-class Overheard:
-    """One process for each value that is sent and each request that is open, so that none has two at a time."""
+class LinkObserver:
+    """Writes an event for each request and response; each sent value and each request is one process.
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._asked: dict[tuple[str, int], tuple[str, Any, dict[str, Any]]] = {}
-        self._open: dict[str, int] = {}  # of who has one at a time, the request
+    So no process has two operations at a time, as the history format requires.
+    """
+
+    def __init__(self, write_event: WriteEvent) -> None:
+        self._write_event = write_event
+        self._requests: dict[tuple[str, int], tuple[str, Any, dict[str, Any]]] = {}
+        self._open: dict[str, int] = {}  # correlation id of the open request of a sequential process
         self._sent: set[tuple[int, str]] = set()
         self._answered: set[tuple[int, str]] = set()
-        self._transaction: dict[str, str] = {}  # which one each producer is in
+        self._transaction: dict[str, str] = {}  # name of the current transaction of each producer
 
-    def asks(self, source: str, target: str, message: Request) -> None:
+    def on_request(self, source: str, target: str, message: Request) -> None:
+        """Write the `invoke` events of a request that a client sends."""
         body, number = message.body, message.correlation_id
         if isinstance(body, ProduceRequest):
-            self._asked[source, number] = source, body, {}
-            self._sends(source, body)
+            self._requests[source, number] = source, body, {}
+            self._on_values_sent(source, body)
             return
         operation = OPERATIONS.get(type(body))
         if operation is None:
             return
-        fields = operation.asked(body) | ({"txn": self._transaction.get(source)} if operation.f == "end_txn" else {})
-        process = source if operation.own else f"{source} {number}"
-        if process in self._open:  # nobody waits for that answer any more
-            _, former, told = self._asked.pop((source, self._open[process]))
-            self._tell(process, "info", OPERATIONS[type(former)].f, **told)
-        if operation.own:
+        fields = operation.request_fields(body) | (
+            {"txn": self._transaction.get(source)} if operation.f == "end_txn" else {}
+        )
+        process = source if operation.sequential else f"{source} {number}"
+        if process in self._open:  # the client no longer waits for the former response
+            _, former, former_fields = self._requests.pop((source, self._open[process]))
+            self._write_event(process, "info", OPERATIONS[type(former)].f, **former_fields)
+        if operation.sequential:
             self._open[process] = number
-        self._asked[source, number] = process, body, fields
-        self._tell(process, "invoke", operation.f, node=_node(target), **fields)
+        self._requests[source, number] = process, body, fields
+        self._write_event(process, "invoke", operation.f, node=_node(target), **fields)
 
-    def answers(self, source: str, target: str, message: Response) -> None:
-        process, asked, fields = self._asked.pop((target, message.correlation_id), ("", None, {}))
-        if asked is None or message.body is None:
+    def on_response(self, source: str, target: str, message: Response) -> None:
+        """Write the `ok` or `info` events of a response that a client receives."""
+        process, request, fields = self._requests.pop((target, message.correlation_id), ("", None, {}))
+        if request is None or message.body is None:
             return
-        if isinstance(asked, ProduceRequest):
-            self._acknowledged(asked, message.body)
+        if isinstance(request, ProduceRequest):
+            self._on_acknowledged(request, message.body)
             return
-        operation = OPERATIONS[type(asked)]
+        operation = OPERATIONS[type(request)]
         self._open.pop(process, None)
         if set(operation.errors(message.body)) <= {ErrorCode.NONE}:
-            self._tell(process, "ok", operation.f, node=_node(source), **fields | operation.told(message.body))
+            self._write_event(
+                process, "ok", operation.f, node=_node(source), **fields | operation.response_fields(message.body)
+            )
         else:
-            self._tell(process, "info", operation.f, node=_node(source), **fields)
+            self._write_event(process, "info", operation.f, node=_node(source), **fields)
 
     # -- records -----------------------------------------------------------------------------------
 
-    def _sends(self, source: str, body: ProduceRequest) -> None:
+    def _on_values_sent(self, source: str, body: ProduceRequest) -> None:
         for partition, value in _values(body):
-            if (partition, value) in self._sent:  # it is sent again
+            if (partition, value) in self._sent:  # a retry of the producer
                 continue
             self._sent.add((partition, value))
-            self._tell(
-                f"send {value}", "invoke", "send", **_place(partition), value=value, **self._within(source, value)
+            self._write_event(
+                f"send {value}",
+                "invoke",
+                "send",
+                **_place(partition),
+                value=value,
+                **self._transaction_field(source, value),
             )
 
-    def _within(self, source: str, value: str) -> dict[str, Any]:
-        """The transaction of a value, `txn <producer> <transaction> <partition>`."""
+    def _transaction_field(self, source: str, value: str) -> dict[str, Any]:
+        """Return the transaction in `txn <producer> <transaction> <partition>` as a field, {} for other values."""
         if not value.startswith(TRANSACTIONAL):
             return {}
         name = value.rpartition(" ")[0]
         if self._transaction.get(source) != name:
             self._transaction[source] = name
-            self._tell(source, "info", "begin_txn", txn=name, value=source)
+            self._write_event(source, "info", "begin_txn", txn=name, value=source)
         return {"txn": name}
 
-    def _acknowledged(self, asked: ProduceRequest, body: Any) -> None:
+    def _on_acknowledged(self, request: ProduceRequest, body: Any) -> None:
         answers = {part.index: part for topic in body.responses for part in topic.partition_responses}
         places: dict[int, int] = {}
-        for partition, value in _values(asked):
+        for partition, value in _values(request):
             place = places.get(partition, 0)
             places[partition] = place + 1
             answer = answers[partition]
             if answer.error_code == ErrorCode.NONE and (partition, value) not in self._answered:
                 self._answered.add((partition, value))
                 offset = answer.base_offset + place if answer.base_offset >= 0 else -1
-                self._tell(f"send {value}", "ok", "send", **_place(partition), value=value, offset=offset)
+                self._write_event(f"send {value}", "ok", "send", **_place(partition), value=value, offset=offset)
 
 
 def _node(name: str) -> str:
@@ -138,8 +156,8 @@ def _commit(body: OffsetCommitRequest) -> dict[str, Any]:
         for topic in body.topics
         for part in topic.partitions
     }
-    told = {"member_id": body.member_id, "instance_id": body.group_instance_id}
-    return {"group": body.group_id, "generation_id": body.generation_id_or_member_epoch, "value": value, **told}
+    member = {"member_id": body.member_id, "instance_id": body.group_instance_id}
+    return {"group": body.group_id, "generation_id": body.generation_id_or_member_epoch, "value": value, **member}
 
 
 def _granted(body: Any) -> dict[str, Any]:
@@ -162,14 +180,14 @@ def _by_partition(body: Any) -> Iterable[int]:
 
 
 OPERATIONS: Final[dict[type, Operation]] = {
-    OffsetCommitRequest: Operation("commit", _commit, _by_partition, own=True),
+    OffsetCommitRequest: Operation("commit", _commit, _by_partition, sequential=True),
     SyncGroupRequest: Operation("sync", _member, _whole, _granted),
     InitProducerIdRequest: Operation(
         "init_producer", lambda body: {"value": body.transactional_id}, _whole,
-        lambda body: {"producer_id": body.producer_id, "producer_epoch": body.producer_epoch}, own=True,
+        lambda body: {"producer_id": body.producer_id, "producer_epoch": body.producer_epoch}, sequential=True,
     ),
     EndTxnRequest: Operation(
-        "end_txn", lambda body: {"value": "commit" if body.committed else "abort"}, _whole, own=True
+        "end_txn", lambda body: {"value": "commit" if body.committed else "abort"}, _whole, sequential=True
     ),
     MetadataRequest: Operation("metadata", lambda body: {}, lambda body: (), _leaders),
 }  # fmt: skip

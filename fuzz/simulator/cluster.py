@@ -1,10 +1,10 @@
-"""A cluster in the simulator: one metadata store, N brokers, and the clients of a run."""
+"""Set up a simulated cluster of one metadata store and N brokers, and read its state."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.fuzz.schedule import Fault
-from highwater.fuzz.simulator.clients.producers import Asker, topic_creator
+from highwater.fuzz.simulator.clients.producers import RetryingClient, topic_creator
 from highwater.reference.broker import Broker
 from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
 from highwater.reference.context import from_json
@@ -23,7 +23,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
 
-# Quick time-outs: a run of some virtual seconds sees sessions expire, ISRs shrink and leaders change.
+# Short time-outs, so that sessions expire, ISRs shrink and leaders change within a few virtual seconds.
 QUICK: dict[str, Any] = {
     "metadata_store_session_timeout_ms": 900,
     "replica_lag_time_max_ms": 600,
@@ -42,36 +42,43 @@ QUICK: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many clients of which kind; `members` each by their assignors; every `twins` of them share an instance id."""
+    """The clients of a run: how many of each kind.
+
+    `members` has the assignors of each group member, joined by `+`. Each `twins` members share a group.instance.id.
+    """
 
     producers: int = 2
     idempotent: int = 0
     transactional: int = 0
     members: tuple[str, ...] = ()
     twins: int = 0
-    commits: bool = True  # or the members keep offsets elsewhere
-    old_consumers: int = 0  # of 0.7: those of one group, over a store and no broker of today
+    commits: bool = True  # members commit offsets
+    old_consumers: int = 0  # consumers of Kafka 0.7 in one group; they use only the metadata store
     administrator: bool = False
-    deletes: bool = False  # the administrator makes and deletes a topic, too
-    moves_side: bool = False  # or makes, moves and deletes that one, in turn, and asks every broker
-    hurries: bool = False  # the administrator asks every broker, and soon the next thing
+    deletes: bool = False  # the administrator also creates and deletes the topic `side`
+    moves_side: bool = False  # it creates, reassigns and deletes `side` in turn, and sends each request to all brokers
+    hurries: bool = False  # it sends each request to all brokers and waits only a quarter of the time
 
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """Which faults are drawn. `kinds`: of those alone; `messages`: broken links are of these alone; `story`: of those
-    faults, each some hundreds of milliseconds later, and no others."""
+    """Restricts the faults that a seed draws.
+
+    `kinds`: only faults of these kinds. `messages`: link faults affect only messages of these types. `faults`: exactly
+    these faults, each up to 300 ms later.
+    """
 
     kinds: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
-    story: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one run is made of; everything else follows from the seed. `replication_factor` 0: one on every broker.
+    """The settings of one run; the seed draws the rest. `replication_factor` 0 means one replica on every broker.
 
-    `swarm`: the seed also draws the clients (unless `load` says), how an ISR is changed, and what may overtake what.
+    With `swarm` the seed also draws the clients (unless `load` is set), how a leader changes the ISR (ZooKeeper or
+    AlterPartition), and whether requests of different types may overtake each other.
     """
 
     swarm: bool = False
@@ -94,14 +101,21 @@ class Settings:
 
     @property
     def clients(self) -> Load:
+        """Return the clients of the run: `load`, or two producers if it is None."""
         return self.load or Load()
 
     @property
     def replicas(self) -> int:
+        """Return the number of replicas of each partition."""
         return self.replication_factor or self.brokers
 
 
 class SimulatedCluster:
+    """One metadata store and `Settings.brokers` brokers in a world of virtual time.
+
+    The methods below `reading the state` read the nodes directly, without messages.
+    """
+
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
         self.settings = settings
         self.world = World(
@@ -125,73 +139,80 @@ class SimulatedCluster:
                 offsets_topic_replication_factor=settings.replicas,
                 guards_off=settings.guards_off,
                 broker_rack=settings.racks[broker_id - 1] if settings.racks else None,
-                **{**QUICK, **settings.broker_settings, **self._of_node(broker_id)},
+                **{**QUICK, **settings.broker_settings, **self._node_settings(broker_id)},
             )
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=tracing))  # type: ignore[misc]
 
-    def _of_node(self, broker_id: int) -> dict[str, Any]:
+    def _node_settings(self, broker_id: int) -> dict[str, Any]:
         return self.settings.node_settings.get("*", {}) | self.settings.node_settings.get(str(broker_id), {})
 
     def start(self) -> None:
-        """Start everything and create the topic; ends when every broker knows its leaders."""
+        """Start the store and the brokers and create the topic.
+
+        Raises AssertionError if no broker confirms the topic within 20 virtual seconds.
+        """
         self.world.start(STORE)
         for broker_id in self.broker_ids:
             self.world.start(broker_peer(broker_id))
         self.world.run_until(self.world.now_ms + 300)
         if not self.broker_ids:
             return
-        wanted = self.settings
-        creator = topic_creator(self.broker_ids, TOPIC, wanted.partitions, wanted.replicas, wanted.assigned)
-        self.ask("client:admin", creator, patience_ms=20_000)
+        settings = self.settings
+        creator = topic_creator(self.broker_ids, TOPIC, settings.partitions, settings.replicas, settings.assigned)
+        self.run_client("client:admin", creator, patience_ms=20_000)
         if not creator.done:
-            raise AssertionError("the simulated cluster did not come up within 20 virtual seconds")
+            raise AssertionError("the simulated cluster did not create its topic within 20 virtual seconds")
 
-    def ask(self, name: str, client: Asker, *, patience_ms: int) -> None:
-        """Let a client ask until it has its answer, or for this long."""
+    def run_client(self, name: str, client: RetryingClient, *, patience_ms: int) -> None:
+        """Run the client until it is done, but not longer than `patience_ms` of virtual time."""
         self.world.add(name, lambda disk: client)
         self.world.start(name)
         end_ms = self.world.now_ms + patience_ms
         while not client.done and self.world.now_ms < end_ms:
             self.world.run_until(self.world.now_ms + 10)
 
-    # -- looking inside ----------------------------------------------------------------------------
+    # -- reading the state -------------------------------------------------------------------------
 
     def store(self) -> MetadataStore:
+        """Return the metadata store; raises AssertionError while it is down."""
         node = self.world.hosts[STORE].node
         assert isinstance(node, MetadataStore), "the store is down"
         return node
 
     def store_if_up(self) -> MetadataStore | None:
+        """Return the metadata store, None while it is down."""
         return self.store() if self.world.is_up(STORE) else None
 
     def broker(self, broker_id: int) -> Broker | None:
+        """Return the broker, None while it is down."""
         node = self.world.hosts[broker_peer(broker_id)].node
         return node if isinstance(node, Broker) else None
 
-    def is_settled(self, broker_id: int) -> bool:
-        """Running, and not about to leave every ISR: the controller has dealt with its unclean start, if it had one."""
+    def is_restart_handled(self, broker_id: int) -> bool:
+        """Return whether the broker runs and the controller has handled its unclean restart, if any (KIP-966)."""
         broker = self.broker(broker_id)
         return broker is not None and (broker.replicas.started_clean or UNCLEAN_LEAVES in self.settings.guards_off)
 
     def replica(self, broker_id: int, partition: int) -> Partition | None:
+        """Return the replica of a partition of topic `t` on a broker, None if there is none."""
         broker = self.broker(broker_id)
         return broker.replicas.partitions.get((TOPIC, partition)) if broker else None
 
     def stored(self, partition: int, topic: str = TOPIC) -> PartitionState | None:
-        """What the metadata store holds of a partition."""
+        """Return the partition state in the metadata store, None if there is none."""
         return self.store().peek(state_path(topic, partition), PartitionState.from_bytes)
 
     def assigned(self, partition: int) -> tuple[int, ...]:
-        """The replicas that the metadata store assigns; none when the topic is gone."""
+        """Return the replicas that the metadata store assigns, () if the topic does not exist."""
         topic = self.store().peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
         return topic.assignment[partition] if topic else ()
 
     def controller(self) -> int:
-        """The broker whose claim the store holds, or -1."""
+        """Return the id of the broker that the metadata store has as controller, or -1."""
         return self.store().peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
 
     def coordinator_of(self, group: str) -> int:
-        """The running broker that takes itself for the group's coordinator in the newest leader epoch, or -1."""
+        """Return the running broker that acts as coordinator of the group in the highest leader epoch, or -1."""
         found = {-1: -1}
         for broker_id in self.broker_ids:
             broker = self.broker(broker_id)
@@ -201,7 +222,7 @@ class SimulatedCluster:
         return found[max(found)]
 
     def leader(self, partition: int) -> int:
-        """The broker that acts as leader in the epoch that the store holds, or -1."""
+        """Return the broker that acts as leader in the leader epoch of the metadata store, or -1."""
         state = self.stored(partition)
         if state is None or state.leader < 0:
             return -1

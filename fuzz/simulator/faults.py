@@ -1,10 +1,10 @@
-"""Carries a fault schedule out on a simulated cluster, within the fault budget.
+"""Execute a fault schedule on a simulated cluster, within the fault budget.
 
-The budget is that of IsrCommit (MayCrash): of those who may be elected, the ISR and eligible leader replicas, fewer
-than min.insync.replicas may have lost a tail at once, and one that runs has all that was committed. To the protocol
-every unclean restart may have lost its tail, so who crashed or restarted is in doubt until the controller has dealt
-with that (KIP-966). Until a loser has caught up, a crash that would be one too many is spared. That somebody holds
-everything is not enough: while two that lost their tails are in the ISR on paper, the third may leave it.
+The budget is that of IsrCommit (MayCrash): of the replicas that may be elected (ISR and eligible leader replicas) fewer
+than min.insync.replicas may have lost their log tail at once, and a running one has all committed records. The protocol
+treats every unclean restart as a lost tail, so a restarted broker is in doubt until the controller has handled the
+restart (KIP-966). A crash beyond the budget is skipped until such a broker has caught up. One complete replica is not
+enough: while the ISR still contains two brokers that lost their tails, the complete third one may leave it.
 """
 
 import re
@@ -25,17 +25,17 @@ from highwater.reference.wire.records import HEADER_SIZE
 
 Undo = Callable[[], None]
 PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
-CRC_COVERS: Final = 21  # from the attributes of a batch on
-BATCH_OVERHEAD: Final = 12  # base offset and length, which the length does not count
+CRC_COVERS: Final = 21  # offset in a batch (the attributes) from which the CRC covers it
+BATCH_OVERHEAD: Final = 12  # bytes of base offset and length, which the length field does not count
 KEEP_ELIGIBLE: Final = "KeepEligible"
-LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer is cut short
+LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer ends with a crash
 
 
 class Injector:
-    """`log` tells what was done, line by line."""
+    """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped."""
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
-        self._cluster, self._invariants, self._seen = cluster, invariants, invariants.seen
+        self._cluster, self._invariants, self._situations = cluster, invariants, invariants.situations
         self._world = cluster.world
         self._undo: dict[int, list[Undo]] = {}
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
@@ -45,19 +45,21 @@ class Injector:
             "kill": self._kill,
             "bounce": self._bounce,
             "pause": self._pause,
-            "cut": lambda fault, node: self._spoil(fault, node, cut=1),
-            "clog": lambda fault, node: self._spoil(fault, node, clog=1),
-            "delay": lambda fault, node: self._spoil(
+            "cut": lambda fault, node: self._add_link_faults(fault, node, cut=1),
+            "clog": lambda fault, node: self._add_link_faults(fault, node, clog=1),
+            "delay": lambda fault, node: self._add_link_faults(
                 fault, node, delay_ms=fault.number("ms"), spread_ms=fault.number("spread_ms")
             ),
-            "loss": lambda fault, node: self._spoil(fault, node, loss_per_mille=fault.number("per_mille")),
-            "duplicate": lambda fault, node: self._spoil(fault, node, duplicate_per_mille=fault.number("per_mille")),
+            "loss": lambda fault, node: self._add_link_faults(fault, node, loss_per_mille=fault.number("per_mille")),
+            "duplicate": lambda fault, node: self._add_link_faults(
+                fault, node, duplicate_per_mille=fault.number("per_mille")
+            ),
             "disconnect": self._disconnect,
             "slow_flush": self._slow_flush,
-            "fail_flush": partial(self._spoil_disk, attribute="flush_fails"),
-            "full_disk": partial(self._spoil_disk, attribute="full"),
+            "fail_flush": partial(self._set_disk_fault, attribute="flush_fails"),
+            "full_disk": partial(self._set_disk_fault, attribute="full"),
             "rot": self._rot,
-            "clock": self._jump,
+            "clock": self._shift_clock,
             "expire": self._expire,
             "depose": self._depose,
             "stall": self._stall,
@@ -65,8 +67,8 @@ class Injector:
 
     # -- a schedule --------------------------------------------------------------------------------
 
-    def arrange(self, schedule: Schedule) -> None:
-        """All faults of it, counted from now; UsageError for one that the simulator has not, or a node it has not."""
+    def schedule_faults(self, schedule: Schedule) -> None:
+        """Schedule all faults, with times relative to now; raises UsageError for an unknown kind, option or node."""
         check(schedule, [self._id(name) for name in self._world.hosts])
         if any(fault.options.get("what", EVERYTHING) != EVERYTHING for fault in schedule.faults):
             self._world.network.separate_connections()
@@ -76,23 +78,23 @@ class Injector:
     def _inject(self, number: int, fault: Fault) -> None:
         begin = self._begin.get(fault.kind)
         if begin is None:
-            self._tell(f"{fault.kind}: unsupported, virtual messages have no size in time")
+            self._log(f"{fault.kind} is skipped: the simulator does not model bandwidth")
             return
         for node in self._resolve(fault.nodes):
-            self._tell(f"{fault.kind} {self._id(node)}")
+            self._log(f"{fault.kind} {self._id(node)}")
             undo = begin(fault, node)
             if undo is not None:
                 self._undo.setdefault(number, []).append(undo)
         if fault.for_ms:
             self._world.schedule(fault.for_ms, partial(self._end, number))
-        self._seen.add(fault.kind)
+        self._situations.add(fault.kind)
 
     def _end(self, number: int) -> None:
         for undo in self._undo.pop(number, []):
             undo()
 
     def heal(self) -> None:
-        """Every fault is over, and everything runs."""
+        """End all faults and start all nodes."""
         for number in list(self._undo):
             self._end(number)
         for host in self._world.hosts.values():
@@ -101,18 +103,18 @@ class Injector:
                 self._world.crash(host.name)  # a replica that met bad data is offline until the next start
             self._start(host.name)
         self._invariants.readable_again()
-        self._tell("all faults are over")
+        self._log("all faults have ended")
 
-    def _tell(self, what: str) -> None:
+    def _log(self, what: str) -> None:
         self.log.append(f"{self._world.now_ms:>6} ms  {what}")
 
-    # -- whom ----------------------------------------------------------------------------------------
+    # -- nodes and links -----------------------------------------------------------------------------
 
     def _id(self, host: str) -> str:
         return host.removeprefix("broker:")
 
     def _resolve(self, nodes: tuple[str, ...]) -> list[str]:
-        """Names of hosts; a role that nobody has right now is nobody."""
+        """Return the names of the hosts; a role that no broker has at this time yields none."""
         found: dict[str, None] = {}
         for node in nodes:
             found.update(dict.fromkeys(self._role(node)))
@@ -137,16 +139,16 @@ class Injector:
             yield broker_peer(int(node)) if node.isdigit() else node
 
     def _links(self, fault: Fault, node: str) -> Iterator[tuple[str, str]]:
-        mine = set(self._resolve(fault.nodes))
+        own = set(self._resolve(fault.nodes))
         of, direction = str(fault.option("of")), fault.option("direction")
         for other in self._world.hosts:
             is_broker = other.startswith("broker:")
-            wanted = {
-                "others": other not in mine,
-                "brokers": is_broker and other not in mine,
+            selected = {
+                "others": other not in own,
+                "brokers": is_broker and other not in own,
                 "clients": not is_broker and other != STORE,
             }.get(of, self._id(other) == of)
-            if not wanted or other == node:
+            if not selected or other == node:
                 continue
             if direction != "in":
                 yield node, other
@@ -167,17 +169,17 @@ class Injector:
         lose: Lose = fault.option("lose")  # type: ignore[assignment]  # checked by the table of kinds
         if node.startswith("broker:"):
             broker_id = int(self._id(node))
-            others_hold = self._others_hold(broker_id)
-            self._lost_tail.difference_update([other for other in self._lost_tail if self._holds_all(other)])
-            if (self._lost_tail - {broker_id} or broker_id in self._rotten) and not others_hold:
-                self._tell(f"{self._id(node)} is spared by the fault budget")
+            within_budget = self._is_within_budget(broker_id)
+            self._lost_tail.difference_update([other for other in self._lost_tail if self._holds_all_committed(other)])
+            if (self._lost_tail - {broker_id} or broker_id in self._rotten) and not within_budget:
+                self._log(f"skipped for {self._id(node)}: beyond the fault budget")
                 return None
-            lose = lose if others_hold and not self._failing_disk - {broker_id} else "nothing"
+            lose = lose if within_budget and not self._failing_disk - {broker_id} else "nothing"
             if lose != "nothing" or broker_id in self._rotten:
                 self._lost_tail.add(broker_id)
         if lose != "nothing":
-            self._seen.add("lost tail")
-            self._tell(f"{self._id(node)} loses what was not flushed ({lose})")
+            self._situations.add("lost tail")
+            self._log(f"{self._id(node)} loses its unflushed data ({lose})")
         self._world.crash(node, lose=lose)
         return lambda: self._start(node)
 
@@ -222,7 +224,7 @@ class Injector:
             self._world.enter(STORE, lambda now: self._cluster.store().expire(now, node))
 
     def _depose(self, fault: Fault, node: str) -> None:
-        """As an operator does who deletes the controller's node, through whatever broker has a session."""
+        """Delete the controller's node in the store, as an operator does, through any broker with a session."""
         brokers = map(self._cluster.broker, self._cluster.broker_ids)
         found = next((broker for broker in brokers if broker is not None and broker.store.connected), None)
         if found is None:
@@ -230,23 +232,23 @@ class Injector:
 
         def delete(now: Instant) -> list[Effect]:
             found.store.call(Delete(CONTROLLER))
-            return found.fire(now, "nobody's")
+            return found.fire(now, "no such timer")
 
         self._world.enter(broker_peer(found.config.broker_id), delete)
 
     # -- network -------------------------------------------------------------------------------------
 
-    def _spoil(self, fault: Fault, node: str, **more: int) -> Undo:
-        links, spoil = list(self._links(fault, node)), self._world.network.add_faults
+    def _add_link_faults(self, fault: Fault, node: str, **more: int) -> Undo:
+        links, add_faults = list(self._links(fault, node)), self._world.network.add_faults
         what = str(fault.option("what"))
         kind = "" if what == EVERYTHING else what
         for source, target in links:
-            spoil(source, target, kind, **more)
+            add_faults(source, target, kind, **more)
         less = {name: -amount for name, amount in more.items()}
 
         def undo() -> None:
             for source, target in links:
-                spoil(source, target, kind, **less)
+                add_faults(source, target, kind, **less)
 
         return undo
 
@@ -262,13 +264,16 @@ class Injector:
         before, disk.flush_ms = disk.flush_ms, fault.number("ms")
         return lambda: setattr(disk, "flush_ms", before)
 
-    def _spoil_disk(self, fault: Fault, node: str, attribute: str) -> Undo | None:
-        """It may end the process, or take replicas offline until the next start; nothing is lost by that."""
+    def _set_disk_fault(self, fault: Fault, node: str, attribute: str) -> Undo | None:
+        """Make the disk fail until the end of the fault, then restart the broker.
+
+        The broker may stop, or take replicas offline until then; it loses no flushed data.
+        """
         if not node.startswith("broker:"):
             return None
         broker_id = int(self._id(node))
-        if self._lost_tail or self._failing_disk or not self._others_hold(broker_id):
-            self._tell(f"{broker_id} is spared by the fault budget")
+        if self._lost_tail or self._failing_disk or not self._is_within_budget(broker_id):
+            self._log(f"skipped for {broker_id}: beyond the fault budget")
             return None
         host = self._world.hosts[node]
         setattr(host.disk, attribute, True)
@@ -284,10 +289,10 @@ class Injector:
         return undo
 
     def _rot(self, fault: Fault, node: str) -> Undo | None:
-        """Counts as a lost tail: recovery may cut the log there."""
+        """Crash the broker and flip a bit of its log; this counts as a lost tail, as recovery may truncate there."""
         broker_id = int(self._id(node)) if node.startswith("broker:") else 0
-        if not broker_id or self._lost_tail or self._failing_disk or not self._others_hold(broker_id):
-            self._tell(f"{self._id(node)} is spared by the fault budget")
+        if not broker_id or self._lost_tail or self._failing_disk or not self._is_within_budget(broker_id):
+            self._log(f"skipped for {self._id(node)}: beyond the fault budget")
             return None
         self._world.crash(node)
         self._lost_tail.add(broker_id)
@@ -295,7 +300,7 @@ class Injector:
             self._rotten.add(broker_id)
         return lambda: self._start(node)
 
-    def _jump(self, fault: Fault, node: str) -> Undo:
+    def _shift_clock(self, fault: Fault, node: str) -> Undo:
         host = self._world.hosts[node]
         by_ms = -fault.number("by_ms") if fault.option("back") else fault.number("by_ms")
         host.wall_offset_ms += by_ms
@@ -303,12 +308,12 @@ class Injector:
 
     # -- the budget ----------------------------------------------------------------------------------
 
-    def _holds_all(self, broker_id: int) -> bool:
-        """All that was committed of each partition of which it has a replica, and for the controller, too."""
+    def _holds_all_committed(self, broker_id: int) -> bool:
+        """Return whether the broker has all committed records of its replicas and its restart has been handled."""
         broker = self._cluster.broker(broker_id)
         return (
             broker is not None
-            and self._cluster.is_settled(broker_id)
+            and self._cluster.is_restart_handled(broker_id)
             and all(
                 self._invariants.holds_committed(broker_id, key)
                 for key in self._invariants.partitions
@@ -316,32 +321,35 @@ class Injector:
             )
         )
 
-    def _others_hold(self, broker_id: int) -> bool:
-        """May this broker be in doubt, too? (MayCrash of IsrCommit)
+    def _is_within_budget(self, broker_id: int) -> bool:
+        """Return whether the budget allows this broker to lose its tail (MayCrash of IsrCommit).
 
-        Of those that may be elected fewer than min.insync.replicas are in doubt at once, and another, settled and
-        sound, holds all that was committed. Where it is to be shown what the lack of `KeepEligible` does, those count
-        too whom the rule would keep.
+        Of the replicas that may be elected, fewer than min.insync.replicas may be in doubt, this broker included, and
+        another one that is not in doubt must have all committed records. With the guard `KeepEligible` off, replicas
+        that it would keep eligible count as well.
         """
         if not self._world.is_up(STORE):
             return False
-        unsettled = {other for other in self._cluster.broker_ids if not self._cluster.is_settled(other)}
-        doubted = self._lost_tail | self._failing_disk | unsettled
-        kept = KEEP_ELIGIBLE in self._cluster.settings.guards_off
+        restarting = {other for other in self._cluster.broker_ids if not self._cluster.is_restart_handled(other)}
+        in_doubt_now = self._lost_tail | self._failing_disk | restarting
+        counts_all_eligible = KEEP_ELIGIBLE in self._cluster.settings.guards_off
         for key, partition in self._invariants.partitions.items():
             state = self._cluster.stored(key[1], key[0])
             if state is None:
                 continue
-            others = (partition.eligible if kept else {*state.isr, *state.elr}) - {broker_id}
-            in_doubt = 1 + len(others & doubted)
-            sound = others - doubted - self._rotten
-            if in_doubt >= partition.enough or not any(self._invariants.holds_committed(each, key) for each in sound):
+            others = (partition.eligible if counts_all_eligible else {*state.isr, *state.elr}) - {broker_id}
+            in_doubt = 1 + len(others & in_doubt_now)
+            sound = others - in_doubt_now - self._rotten
+            if in_doubt >= partition.enough or not any(self._invariants.holds_committed(other, key) for other in sound):
                 return False
         return True
 
 
 def rot_newest_segment(disk: SimulatedDisk, folder: str, bit: int) -> bool:
-    """Flip a bit that a CRC covers; offsets and leader epochs have none that could tell, in Apache Kafka neither."""
+    """Flip a bit that a CRC covers in the newest segment; return False if it has no batch.
+
+    Base offset and leader epoch are not covered by the CRC of a batch, so such a change could not be detected.
+    """
     paths = [f"{folder}/{name}" for name in disk.names(folder) if name.endswith(".log")]
     covered: list[int] = []
     position, size = 0, disk.size(paths[-1]) if paths else 0

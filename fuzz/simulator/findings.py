@@ -1,4 +1,4 @@
-"""What is told of a run that broke an invariant: which, how to see it again, the fewest faults, and what happened."""
+"""Report a violation: the invariant, the command that repeats the run, the fewest faults, the last steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'H
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`result` is of the shrunk schedule, traced; its violation is of the same invariant as the first one's."""
+    """A violation after shrinking. `result` is the traced run of the shrunk schedule."""
 
     result: SeedResult
     schedule: Schedule
@@ -28,16 +28,17 @@ class Finding:
 
     @property
     def violation(self) -> Violation:
+        """Return the violation of the traced run."""
         assert self.result.violation is not None
         return self.result.violation
 
-    def keep(self, folder: Path) -> None:
-        """`schedule.json` and `trace.ndjson` in a folder."""
+    def save(self, folder: Path) -> None:
+        """Write `schedule.json` and `trace.ndjson` in the folder."""
         write_schedule(folder / "schedule.json", self.schedule)
         write_trace(folder / "trace.ndjson", self.result.steps)
 
     def lines(self, folder: Path) -> list[str]:
-        """Verdict, command, schedule, events, trace: in this order."""
+        """Return the lines to print: verdict, command, faults, the last `SHOWN_EVENTS` steps, path of the trace."""
         return [
             f"{self.violation.operator} is broken at {self.violation.at_ms} ms by {self.violation.node}: "
             f"{self.violation.message}",
@@ -51,18 +52,18 @@ class Finding:
 
 
 def find_smallest(seed: int, settings: Settings, schedule: Schedule, invariant: str) -> Finding:
-    """The fewest faults of a run that still break the invariant, played once more for its trace."""
+    """Shrink the schedule while the run still violates the invariant, then run the shrunk schedule with a trace."""
 
-    def breaks(fewer: Schedule) -> bool:
-        violation = run_seed(seed, settings, schedule=fewer).violation
+    def still_violates(candidate: Schedule) -> bool:
+        violation = run_seed(seed, settings, schedule=candidate).violation
         return violation is not None and violation.invariant == invariant
 
-    smallest = shrink(schedule, breaks)
+    smallest = shrink(schedule, still_violates)
     return Finding(run_seed(seed, settings, schedule=smallest, tracing=True), smallest, settings)
 
 
 def options(settings: Settings) -> str:
-    """The options of `highwater simulate` that make these settings."""
+    """Return the options of `highwater simulate` for these settings, each after a space."""
     off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
     rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
     members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
@@ -70,7 +71,7 @@ def options(settings: Settings) -> str:
 
 
 def event_table(steps: list[Step]) -> list[str]:
-    """One line of fixed width for each step: what the node is and has after it."""
+    """Return a line with columns of fixed width for each step: role, epoch, log and ISR of the node after the step."""
     return list(_rows(steps))
 
 
@@ -92,9 +93,7 @@ def _rows(steps: list[Step]) -> Iterator[str]:
         )
 
 
-# --------------------------------------------------------------------------------------------------
-# The table at the end of a sweep: which situations came up, in how many seeds, and which never did.
-
+# -- the table at the end of a sweep: which situations occurred, in how many seeds, and which never did --
 
 SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
     "faults": (*dict.fromkeys(KINDS), "lost tail"),
@@ -112,26 +111,31 @@ SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "producers": ("commit marker", "abort marker", "fenced producer", "sequence gap"),
 }  # fmt: skip
-"""What a long sweep should meet, by whom it happens to."""
+"""Situations that should occur in a long sweep, by component."""
 
-AMOUNTS: Final = {"records truncated"}  # counted in something else than seeds
-ENOUGH_SEEDS: Final = 100  # fewer miss much by chance
-IN_A_ROW: Final = 3
+AMOUNTS: Final = {"records truncated"}  # not a situation: the value is a number of records
+ENOUGH_SEEDS: Final = 100  # with fewer seeds a situation may be missing by chance
+CELLS_IN_A_ROW: Final = 3
 
 
-def coverage_lines(seen: Mapping[str, int], seeds: int) -> Iterator[str]:
-    """`seen`: of each situation the number of seeds that met it. The most frequent of a kind comes first."""
-    yield f"met in so many of {seeds:,} {'seed' if seeds == 1 else 'seeds'}:"
+def coverage_lines(counts: Mapping[str, int], seeds: int) -> Iterator[str]:
+    """Yield the lines of the table; `counts` has for each situation the number of seeds in which it occurred.
+
+    From `ENOUGH_SEEDS` seeds on the last line lists the situations that never occurred.
+    """
+    yield f"situations, with the number of seeds (of {seeds:,}) in which they occurred:"
     known = {situation for group in SITUATIONS.values() for situation in group} | AMOUNTS
-    others = tuple(situation for situation in seen if situation not in known)
+    others = tuple(situation for situation in counts if situation not in known)
     for name, group in {**SITUATIONS, "others": others}.items():
-        met = sorted((situation for situation in group if seen.get(situation)), key=lambda each: (-seen[each], each))
-        yield from _coverage_rows(name, [f"{situation:<26}{seen[situation]:>7,}" for situation in met])
-    never = [situation for group in SITUATIONS.values() for situation in group if not seen.get(situation)]
+        met = sorted(
+            (situation for situation in group if counts.get(situation)), key=lambda name: (-counts[name], name)
+        )
+        yield from _coverage_rows(name, [f"{situation:<26}{counts[situation]:>7,}" for situation in met])
+    never = [situation for group in SITUATIONS.values() for situation in group if not counts.get(situation)]
     if seeds >= ENOUGH_SEEDS:
-        yield f"  never met: {', '.join(never) or 'nothing of what is looked for'}"
+        yield f"  never occurred: {', '.join(never) or 'none'}"
 
 
 def _coverage_rows(name: str, cells: Sequence[str]) -> Iterator[str]:
-    for start in range(0, len(cells), IN_A_ROW):
-        yield f"  {'' if start else name:<12}" + "   ".join(cells[start : start + IN_A_ROW])
+    for start in range(0, len(cells), CELLS_IN_A_ROW):
+        yield f"  {'' if start else name:<12}" + "   ".join(cells[start : start + CELLS_IN_A_ROW])

@@ -1,4 +1,4 @@
-"""Which clients, settings and faults show the absence of a guard; a guard that is not listed needs nothing special."""
+"""Clients, settings and faults that make the absence of a guard visible; a guard that is not listed needs none."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -6,73 +6,77 @@ from typing import Any, Final
 from highwater.fuzz.schedule import Fault
 from highwater.fuzz.simulator.cluster import Focus, Load, Settings
 
-EVERYTHING: Final = Focus()
+ANY_FAULT: Final = Focus()
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`also_off`: guards that would mask the one. What is left out is drawn from the seed."""
+    """What a run without the guard needs; the seed draws the rest. `also_off` are guards that would mask it."""
 
     load: Load | None = None
-    focus: Focus = EVERYTHING
+    focus: Focus = ANY_FAULT
     also_off: tuple[str, ...] = ()
     min_insync_replicas: int = 2
     broker_settings: dict[str, Any] = field(default_factory=dict)
     assigned: tuple[int, ...] = ()
 
 
-OLD: Final = Needs(Load(producers=0, old_consumers=3), Focus(("kill", "pause", "cut", "clog", "delay", "expire")))
-ASKED: Final = {"isr_update": "alter_partition"}
+OLD_CONSUMERS: Final = Needs(
+    Load(producers=0, old_consumers=3), Focus(("kill", "pause", "cut", "clog", "delay", "expire"))
+)
+BY_ALTER_PARTITION: Final = {"isr_update": "alter_partition"}
 BY_ZOOKEEPER: Final = {"isr_update": "zookeeper"}
 COOPERATIVE: Final = Load(members=("cooperative-sticky",) * 3)
 EAGER: Final = Load(members=("range",) * 3)
-BOTH: Final = Load(members=("cooperative-sticky+range", "range", "range+cooperative-sticky"))
-TWINS: Final = Load(members=("range",) * 4, twins=2)
+MIXED_ASSIGNORS: Final = Load(members=("cooperative-sticky+range", "range", "range+cooperative-sticky"))
+STATIC_TWINS: Final = Load(members=("range",) * 4, twins=2)
 STATIC: Final = Load(members=("range",) * 3, twins=1)
-STATIC_QUIET: Final = replace(STATIC, commits=False)
+STATIC_NO_COMMITS: Final = replace(STATIC, commits=False)
 SWARM: Final = Settings(swarm=True)
 LED_BY_2: Final = (2, 3, 4)
 ALL_FOUR: Final = (1, 2, 3, 4)
-MOVES: Final = Load(administrator=True)
-DELETES: Final = Load(producers=1, administrator=True, deletes=True)
+ADMINISTRATOR: Final = Load(administrator=True)
+ADMINISTRATOR_DELETES: Final = Load(producers=1, administrator=True, deletes=True)
 
 
 def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -> Fault:
+    """Return a fault of one node."""
     return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,), options=options)
 
 
-MEMBERS_RESTART: Final = Focus(story=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
-CONTROLLERS_CHANGE: Final = Focus(story=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
-SAID_AGAIN: Final = tuple(
-    fault(500, 5_500, "duplicate", f"member:{each}", direction="out", of="brokers", per_mille=900) for each in range(3)
+MEMBERS_RESTART: Final = Focus(faults=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
+CONTROLLERS_CHANGE: Final = Focus(faults=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
+DUPLICATES: Final = tuple(
+    fault(500, 5_500, "duplicate", f"member:{number}", direction="out", of="brokers", per_mille=900)
+    for number in range(3)
 )
-"""Whatever members ask arrives again later."""
+"""Nine of ten requests of each member are delivered twice."""
 
 
 NEEDS: Final[dict[str, Needs]] = {
     # ISR
     "KeepEligible": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(800, 3_000, "cut", "leader(t,0)", direction="in", of="brokers", what="FetchRequest"),
             fault(2_200, 1_000, "kill", "leader(t,0)", lose="unflushed"),
         )),
-        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+        broker_settings=BY_ALTER_PARTITION | {"log_flush_interval_ms": 10_000},
     ),
     "UncleanLeavesEligible": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(200, 5_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
             fault(1_600, 1_000, "kill", "3", lose="unflushed"),
             fault(1_700, 4_000, "cut", "3", direction="out", of="brokers", what="FetchRequest"),
             fault(3_400, 0, "expire", "leader(t,0)"),
         )),
-        broker_settings=ASKED | {"log_flush_interval_ms": 10_000},
+        broker_settings=BY_ALTER_PARTITION | {"log_flush_interval_ms": 10_000},
         assigned=LED_BY_2,
     ),
     "ExpandAfterEpochStart": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(300, 4_000, "delay", "2", direction="out", of="3", what="FetchResponse", ms=400),
             fault(800, 3_000, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
             fault(1_500, 3_000, "kill", "2"),
@@ -81,28 +85,28 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "RefuseFenced": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(200, 5_300, "cut", "4", of="store"),
             fault(250, 3_900, "pause", "4"),
             fault(300, 5_300, "clog", "controller", of="2", what="UpdateMetadataRequest", direction="out"),
         )),
-        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        broker_settings=BY_ALTER_PARTITION | {"replica_lag_time_max_ms": 300},
         assigned=LED_BY_2,
     ),
     "DeferToNewerLeader": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(300, 3_000, "clog", "controller", of="store"),
             fault(400, 3_500, "clog", "all", of="3", what="UpdateMetadataRequest", direction="out"),
             fault(500, 1_800, "cut", "2", of="store"),
             fault(1_500, 1_300, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
         )),
-        broker_settings=ASKED,
+        broker_settings=BY_ALTER_PARTITION,
         assigned=LED_BY_2,
     ),
     "PreferOnlyInSync": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(400, 1_200, "kill", "2"),
             fault(500, 4_000, "cut", "2", direction="out", of="brokers", what="FetchRequest"),
         )),
@@ -111,7 +115,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "FenceStaleController": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(300, 5_000, "duplicate", "controller", of="brokers", direction="out", per_mille=900),
             fault(600, 400, "kill", "4"),
             fault(1_200, 0, "depose", "store"),
@@ -121,8 +125,8 @@ NEEDS: Final[dict[str, Needs]] = {
         assigned=LED_BY_2,
     ),
     "ControllerEpochCas": Needs(
-        MOVES,
-        Focus(story=(
+        ADMINISTRATOR,
+        Focus(faults=(
             fault(300, 600, "kill", "leader(t,0)"),
             fault(1_500, 2_500, "clog", "controller", of="store", direction="in"),
             fault(1_900, 0, "depose", "store"),
@@ -130,7 +134,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "AwaitStateAfterConflict": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(100, 6_000, "cut", "5", direction="out", of="brokers", what="FetchRequest"),
             fault(100, 1_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
             fault(1_300, 2_000, "cut", "controller", direction="out", of="2", what="AlterPartitionResponse"),
@@ -138,22 +142,22 @@ NEEDS: Final[dict[str, Needs]] = {
             fault(2_500, 3_000, "clog", "controller", direction="out", of="3", what="LeaderAndIsrRequest"),
             fault(2_700, 200, "kill", "5"),
         )),
-        broker_settings=ASKED | {"replica_lag_time_max_ms": 300},
+        broker_settings=BY_ALTER_PARTITION | {"replica_lag_time_max_ms": 300},
         assigned=(2, 3, 4, 5),
     ),
     "PersistAssignmentLast": Needs(
         Load(administrator=True, hurries=True),
-        Focus(story=tuple(fault(at_ms, 400, "kill", "controller") for at_ms in (700, 2_200, 3_700, 5_200))),
+        Focus(faults=tuple(fault(at_ms, 400, "kill", "controller") for at_ms in (700, 2_200, 3_700, 5_200))),
     ),
     "FenceStaleStopReplica": Needs(
         Load(administrator=True, hurries=True),
-        Focus(story=(
+        Focus(faults=(
             fault(0, 6_000, "duplicate", "controller", direction="out", what="StopReplicaRequest", per_mille=900),
         )),
     ),
     "DeletionAwaitsReplicas": Needs(
-        DELETES,
-        Focus(story=(
+        ADMINISTRATOR_DELETES,
+        Focus(faults=(
             fault(500, 1_500, "kill", "2"),
             fault(2_400, 1_500, "kill", "3"),
             fault(4_300, 1_500, "kill", "4"),
@@ -161,18 +165,18 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "DeletionWaitsForReassignment": Needs(
         Load(producers=1, administrator=True, moves_side=True),
-        Focus(story=(fault(1_500, 4_500, "delay", "store", direction="out", of="brokers", ms=300),)),
+        Focus(faults=(fault(1_500, 4_500, "delay", "store", direction="out", of="brokers", ms=300),)),
     ),
     "FenceStaleFetch": Needs(
         Load(administrator=True, hurries=True),
-        Focus(story=(
+        Focus(faults=(
             fault(300, 5_500, "delay", "controller", direction="out", of="3", what="LeaderAndIsrRequest", ms=300),
         )),
         assigned=ALL_FOUR,
     ),
     "TruncateToCommonEpoch": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(1_000, 600, "cut", "3", direction="out", of="2", what="FetchRequest"),
             fault(1_300, 4_000, "kill", "2"),
             fault(1_600, 2_600, "cut", "4", direction="out", of="brokers", what="FetchRequest"),
@@ -183,7 +187,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "TruncateBeforeHw": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(1_000, 700, "cut", "2", direction="in", of="brokers", what="FetchRequest"),
             fault(1_200, 2_000, "kill", "2"),
         )),
@@ -191,7 +195,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "ForgetTruncatedEpochs": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(600, 2_600, "cut", "producer:0", of="brokers"),
             fault(600, 2_600, "cut", "producer:1", of="brokers"),
             fault(1_000, 4_500, "kill", "2"),
@@ -201,14 +205,14 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "MatchReplies": Needs(
         EAGER,
-        Focus(story=(
+        Focus(faults=(
             fault(0, 700, "kill", "member:2"),
             fault(200, 8_200, "clog", "member:0", direction="in", of="brokers", what="SyncGroupResponse"),
         )),
     ),
     "MembersCommitOnly": Needs(
         EAGER,
-        Focus(story=(
+        Focus(faults=(
             fault(400, 4_000, "cut", "member:1", direction="in", of="brokers", what="HeartbeatResponse"),
             fault(500, 2_500, "clog", "member:0", direction="out", of="brokers", what="HeartbeatRequest"),
             fault(500, 2_200, "clog", "member:0", direction="out", of="brokers", what="OffsetCommitRequest"),
@@ -216,7 +220,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "RevokeBeforeRejoin": Needs(
         COOPERATIVE,
-        Focus(story=(
+        Focus(faults=(
             fault(0, 1_200, "cut", "member:2", of="brokers"),
             fault(1_100, 900, "stall", "member:1"),
             fault(1_800, 1_500, "stall", "member:0"),
@@ -224,31 +228,31 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "OneProtocolForAll": Needs(
         Load(members=("cooperative-sticky", "cooperative-sticky", "range")),
-        Focus(story=(
+        Focus(faults=(
             fault(1_500, 2_000, "kill", "member:0"),
             fault(4_000, 1_500, "kill", "member:1"),
         )),
     ),
     "ElectFromIsr": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(500, 4_500, "cut", "2", of="brokers"),
             fault(2_500, 3_000, "kill", "3"),
             fault(2_500, 3_000, "kill", "1"),
         )),
     ),
     "ExpandOnlyCaughtUp": Needs(
-        Load(), Focus(story=(fault(500, 2_500, "kill", "2"), fault(4_500, 1_500, "pause", "3")))
+        Load(), Focus(faults=(fault(500, 2_500, "kill", "2"), fault(4_500, 1_500, "pause", "3")))
     ),
     "IsrCas": Needs(
         Load(),
-        Focus(story=(fault(500, 1_500, "pause", "leader(t,0)"), fault(1_600, 3_000, "kill", "2"))),
+        Focus(faults=(fault(500, 1_500, "pause", "leader(t,0)"), fault(1_600, 3_000, "kill", "2"))),
         broker_settings=BY_ZOOKEEPER,
     ),
     # controller
     "ClaimCas": Needs(
         Load(),
-        Focus(story=(
+        Focus(faults=(
             fault(300, 5_500, "delay", "2", of="store", ms=150),
             fault(600, 0, "expire", "controller"),
             fault(910, 0, "expire", "controller"),
@@ -256,31 +260,31 @@ NEEDS: Final[dict[str, Needs]] = {
         )),
     ),
     "VersionCas": Needs(
-        MOVES,
-        Focus(story=tuple(fault(600 + 800 * n, 700, "pause", f"{2 + n % 3}") for n in range(6))),
+        ADMINISTRATOR,
+        Focus(faults=tuple(fault(600 + 800 * n, 700, "pause", f"{2 + n % 3}") for n in range(6))),
         broker_settings=BY_ZOOKEEPER,
     ),
-    **dict.fromkeys(("BumpLeaderEpoch", "MoveLeaderToTarget", "ShrinkBeforeDelete"), Needs(MOVES)),
-    **dict.fromkeys(("PersistAssignmentLast", "PersistBeforeSend"), Needs(MOVES, CONTROLLERS_CHANGE)),
-    "FencedLeavesIsr": Needs(Load(), Focus(story=(fault(500, 5_300, "cut", "2", of="store"),))),
+    **dict.fromkeys(("BumpLeaderEpoch", "MoveLeaderToTarget", "ShrinkBeforeDelete"), Needs(ADMINISTRATOR)),
+    **dict.fromkeys(("PersistAssignmentLast", "PersistBeforeSend"), Needs(ADMINISTRATOR, CONTROLLERS_CHANGE)),
+    "FencedLeavesIsr": Needs(Load(), Focus(faults=(fault(500, 5_300, "cut", "2", of="store"),))),
     # groups
     **dict.fromkeys(
         ("AwaitAllMembers", "LeaderAssignsMembersOnly", "RejoinOnRebalance", "RequireMemberId", "RevokeBeforeJoin"),
         Needs(EAGER, MEMBERS_RESTART),
     ),
     **dict.fromkeys(("UnaffectedKeep", "WithholdClaimed"), Needs(COOPERATIVE, MEMBERS_RESTART)),
-    "RejoinAfterRevoke": Needs(COOPERATIVE, Focus(story=(fault(600, 2_000, "kill", "member:1"),))),
-    **dict.fromkeys(("FenceInstance", "NewMemberIdOnStaticRejoin"), Needs(TWINS, MEMBERS_RESTART)),
-    "EagerMembersRevokeAll": Needs(BOTH, MEMBERS_RESTART),
-    "DropOnLost": Needs(EAGER, Focus(story=(fault(1_000, 1_600, "pause", "member:1"),))),
+    "RejoinAfterRevoke": Needs(COOPERATIVE, Focus(faults=(fault(600, 2_000, "kill", "member:1"),))),
+    **dict.fromkeys(("FenceInstance", "NewMemberIdOnStaticRejoin"), Needs(STATIC_TWINS, MEMBERS_RESTART)),
+    "EagerMembersRevokeAll": Needs(MIXED_ASSIGNORS, MEMBERS_RESTART),
+    "DropOnLost": Needs(EAGER, Focus(faults=(fault(1_000, 1_600, "pause", "member:1"),))),
     "FenceStaleGeneration": Needs(
         EAGER,
-        Focus(story=(*SAID_AGAIN, fault(1_000, 200, "kill", "member:2"), fault(1_900, 200, "kill", "member:2"))),
+        Focus(faults=(*DUPLICATES, fault(1_000, 200, "kill", "member:2"), fault(1_900, 200, "kill", "member:2"))),
     ),
     "FenceStaleSync": Needs(
         EAGER,
-        Focus(story=(
-            *SAID_AGAIN,
+        Focus(faults=(
+            *DUPLICATES,
             fault(900, 60, "kill", "member:2"),
             fault(1_130, 60, "kill", "member:2"),
             fault(1_360, 60, "kill", "member:2"),
@@ -288,7 +292,7 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "PersistBeforeSyncReply": Needs(
         EAGER,
-        Focus(story=(
+        Focus(faults=(
             fault(1_000, 1_000, "kill", "member:0"),
             fault(1_000, 4_000, "delay", "2", of="brokers", ms=150),
             fault(1_000, 4_000, "delay", "3", of="brokers", ms=150),
@@ -297,20 +301,20 @@ NEEDS: Final[dict[str, Needs]] = {
     ),
     "EndTxnBumpsEpoch": Needs(
         Load(producers=1, transactional=1),
-        Focus(story=(
+        Focus(faults=(
             fault(0, 6_000, "duplicate", "transactional:0", direction="out", of="brokers", per_mille=500),
         )),
     ),
     "FenceStaleHeartbeat": Needs(
-        STATIC_QUIET,
-        Focus(story=(
+        STATIC_NO_COMMITS,
+        Focus(faults=(
             fault(0, 1_200, "cut", "member:2", of="brokers"),
             fault(500, 4_200, "cut", "member:0", direction="in", of="brokers", what="HeartbeatResponse"),
         )),
     ),
     "PersistStaticRejoin": Needs(
         STATIC,
-        Focus(story=(
+        Focus(faults=(
             fault(2_500, 200, "kill", "member:0"),
             fault(3_400, 2_000, "kill", "coordinator(g)"),
         )),
@@ -330,13 +334,13 @@ NEEDS: Final[dict[str, Needs]] = {
             "EphemeralOwners", "ClaimIfFree", "ReleaseBeforeClaim", "StopBeforeRelease", "RetryRebalance",
             "RewatchOnRead", "SameViewOrder", "StopFetchingOnExpiry",
         ),
-        OLD,
+        OLD_CONSUMERS,
     ),
 }  # fmt: skip
 
 
-def directed(guard: str, base: Settings = SWARM) -> Settings:
-    """Those of a run without this guard."""
+def settings_without_guard(guard: str, base: Settings = SWARM) -> Settings:
+    """Return `base` with the guard off and with the clients, settings and faults that the guard needs."""
     needs = NEEDS.get(guard)
     if needs is None:
         return replace(base, guards_off=(guard,))

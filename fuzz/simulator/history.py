@@ -1,8 +1,8 @@
-"""A run of the simulator as its clients saw it: `history.ndjson` for the auditor, which is told nothing else.
+"""Record a simulated run as its clients see it: `history.ndjson`, the only input of the auditor.
 
-What clients ask and are answered is overheard on their links (`client_events.py`), and members tell what they may process.
-A reader beside them reads what leaders have and what the group's coordinator answers; in the end, once all faults are
-over, it reads every partition from its start, and what each replica holds. No violation ends the run.
+`client_events.py` records requests and responses on the links of the clients; the assignment of each member is recorded
+when it changes. A reader records the committed records of the leaders and the state of the group. After all faults have
+ended it reads every partition from its start, and the log of every replica. No violation ends the run.
 """
 
 import re
@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.fuzz.simulator.client_events import Overheard
+from highwater.fuzz.simulator.client_events import LinkObserver
 from highwater.fuzz.simulator.clients.load import GROUP, Clients, Consumer
 from highwater.fuzz.simulator.clients.transactions import TRANSACTION_TIMEOUT_MS
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import ViolationError
-from highwater.fuzz.simulator.kept_seeds import Kept
+from highwater.fuzz.simulator.kept_seeds import KeptSeed
 from highwater.fuzz.simulator.search import HEAL_MS
 from highwater.fuzz.simulator.swarm import settings_of
 from highwater.reference.broker import Broker
@@ -32,7 +32,7 @@ from highwater.spec.formats.history import Config, Event, HistoryWriter
 READ_EVERY_MS: Final = 100
 WINDOW: Final = 200
 RECENT: Final = 10
-"""How far back from the end a reader looks while the run goes on: every so often, and whenever a replica moves."""
+"""How many offsets a read covers: `WINDOW` every `READ_EVERY_MS`, `RECENT` when a replica changes."""
 EVERYTHING: Final = 1 << 26
 AFTER_PATIENCE_MS: Final = 500
 AWAY_MS: Final = 2_500
@@ -40,10 +40,10 @@ CANDIDATE: Final = re.compile(r"(\d+) may be elected")
 Records = list[tuple[int, str]]
 
 
-def record(kept: Kept, path: Path, *, off: bool = True) -> Path:
-    """Play a kept seed, with its guard off, and write what was seen."""
-    settings = settings_of(kept.schedule.seed, kept.settings(off=off))
-    cluster = SimulatedCluster(kept.schedule.seed, settings)
+def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
+    """Run a kept seed and write its history to `path`, which is returned; with `off` False the guard stays on."""
+    settings = settings_of(seed.schedule.seed, seed.settings(off=off))
+    cluster = SimulatedCluster(seed.schedule.seed, settings)
     clients = Clients()
     invariants = Invariants(cluster, clients)
     world = cluster.world
@@ -53,29 +53,35 @@ def record(kept: Kept, path: Path, *, off: bool = True) -> Path:
         patience_ms=HEAL_MS, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, source="simulator",
     )  # fmt: skip
     with path.open("wb") as sink:
-        # A copy of a commit that comes late counts again, so nothing follows from what is committed then.
-        commits_once = all(fault.kind != "duplicate" for fault in kept.schedule.faults)
+        # A late copy of a commit takes effect again, so committed offsets prove nothing if messages are duplicated.
+        commits_once = all(fault.kind != "duplicate" for fault in seed.schedule.faults)
         recorder = Recorder(cluster, invariants, HistoryWriter(sink, config), commits_once=commits_once)
         cluster.start()
-        clients.start(cluster, recorder.unheeded(invariants.acknowledged), recorder.unheeded(invariants.committed))
-        began_ms = world.now_ms
+        clients.start(
+            cluster,
+            recorder.without_violations(invariants.acknowledged),
+            recorder.without_violations(invariants.committed),
+        )
+        start_ms = world.now_ms
         injector = Injector(cluster, invariants)
-        injector.arrange(kept.schedule)
-        recorder.watch_until(began_ms + kept.schedule.duration_ms)
+        injector.schedule_faults(seed.schedule)
+        recorder.run_until(start_ms + seed.schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()
         if clients.administrator is not None:
             clients.administrator.stopped = True
         recorder.nemesis("phase", "heal")
         recorder.nemesis("faults over")
-        recorder.watch_until(world.now_ms + HEAL_MS + AFTER_PATIENCE_MS)
+        recorder.run_until(world.now_ms + HEAL_MS + AFTER_PATIENCE_MS)
         recorder.nemesis("phase", "final")
-        recorder.look(EVERYTHING)
+        recorder.read_leaders(EVERYTHING)
         recorder.dump_all()
     return path
 
 
 class Recorder:
+    """Writes the events of a run. It wraps `send`, `hand_over` and `crash` of the world and sets its `after_event`."""
+
     def __init__(
         self, cluster: SimulatedCluster, invariants: Invariants, writer: HistoryWriter, *,
         commits_once: bool,
@@ -84,28 +90,28 @@ class Recorder:
         self._commits_once = commits_once
         self._world = world = cluster.world
         self._elected = False
-        self._has: dict[str, frozenset[tuple[str, int]]] = {}  # what each member may process
-        self._stands: dict[tuple[int, int], tuple[Role, int, int]] = {}  # of each replica, when it was read last
-        self._overheard = Overheard(self._event)
+        self._fetchable: dict[str, frozenset[tuple[str, int]]] = {}  # partitions that each member may process
+        self._replica_states: dict[tuple[int, int], tuple[Role, int, int]] = {}  # at the last read of each replica
+        self._links = LinkObserver(self._event)
         send, hand_over, crash = world.network.send, world.hand_over, world.crash
 
-        def overheard_send(source: str, target: str, message: Any) -> None:
+        def recorded_send(source: str, target: str, message: Any) -> None:
             if isinstance(message, Request) and not source.startswith(("broker", "store")):
-                self._overheard.asks(source, target, message)
+                self._links.on_request(source, target, message)
             send(source, target, message)
 
-        def overheard_answer(source: str, target: str, message: Any) -> None:
+        def recorded_delivery(source: str, target: str, message: Any) -> None:
             if isinstance(message, Response):
-                self._overheard.answers(source, target, message)
+                self._links.on_response(source, target, message)
             hand_over(source, target, message)
 
-        def told_crash(name: str, **how: Any) -> None:
+        def recorded_crash(name: str, **how: Any) -> None:
             self._crashed(name)
             crash(name, **how)
 
-        world.network.send = overheard_send  # type: ignore[method-assign]
-        world.hand_over = overheard_answer  # type: ignore[method-assign]
-        world.crash = told_crash  # type: ignore[method-assign]
+        world.network.send = recorded_send  # type: ignore[method-assign]
+        world.hand_over = recorded_delivery  # type: ignore[method-assign]
+        world.crash = recorded_crash  # type: ignore[method-assign]
         world.after_event = self._after_event
 
     def _event(self, process: str, kind: str, f: str, **fields: Any) -> None:
@@ -113,28 +119,35 @@ class Recorder:
         self._writer.append(Event(index=0, time_ns=now_ns, process=process, type=kind, f=f, **fields))  # type: ignore[arg-type]
 
     def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
+        """Write an event of the process `nemesis`: a fault or a phase of the run."""
         self._event("nemesis", "info", f, value=value, node=node)
 
     # -- invariants --------------------------------------------------------------------------------
 
-    def unheeded(self, watch: Callable[..., None]) -> Callable[..., None]:
-        """The invariants go on watching, since the fault budget follows from what they saw."""
+    def without_violations(self, check: Callable[..., None]) -> Callable[..., None]:
+        """Return `check` without its ViolationError; the run continues, and the fault budget uses the checked state.
 
-        def watched(*given: Any) -> None:
+        The first violation that names a broker without all committed records makes that broker leader (`_elect`).
+        """
+
+        def checked(*arguments: Any) -> None:
             try:
-                watch(*given)
+                check(*arguments)
             except ViolationError as error:
                 candidate = CANDIDATE.match(error.violation.message)
                 if candidate is not None and not self._elected:
                     self._elected = True
                     self._world.schedule(0, partial(self._elect, broker_peer(int(candidate[1]))))
 
-        return watched
+        return checked
 
     def _elect(self, candidate: str) -> None:
-        """Who may be elected and lacks what is committed is harmless until it is: the others go away for a while."""
+        """Crash all other brokers for `AWAY_MS`, so that the candidate is elected.
+
+        The history shows that it lacks committed records only after it is leader.
+        """
         self._start(candidate)
-        others = [broker_peer(each) for each in self._cluster.broker_ids if broker_peer(each) != candidate]
+        others = [broker_peer(number) for number in self._cluster.broker_ids if broker_peer(number) != candidate]
         for other in filter(self._world.is_up, others):
             self._world.crash(other)
             self._world.schedule(AWAY_MS, partial(self._start, other))
@@ -147,53 +160,54 @@ class Recorder:
 
     def _crashed(self, name: str) -> None:
         self.nemesis("kill", node=name.removeprefix("broker:"))
-        if self._has.pop(name, None) is not None:
+        if self._fetchable.pop(name, None) is not None:
             self._event(name, "info", "crash")
 
     def _after_event(self, host: Host) -> None:
-        self.unheeded(self._invariants.after_event)(host)
+        self.without_violations(self._invariants.after_event)(host)
         if isinstance(host.node, Broker):
-            self._broker_moved(host.node)
+            self._broker_changed(host.node)
         elif isinstance(host.node, Consumer):
-            self._member_moved(host.name, host.node)
+            self._member_changed(host.name, host.node)
 
-    def _broker_moved(self, broker: Broker) -> None:
-        """Followers are read, too: what they show must be what leaders show (KIP-392)."""
+    def _broker_changed(self, broker: Broker) -> None:
+        """Read each changed replica, followers too: a consumer that fetches there must see the same (KIP-392)."""
         for number in range(self._cluster.settings.partitions):
             replica = broker.replicas.partitions.get((TOPIC, number))
             if replica is None:
                 continue
             where = broker.config.broker_id, number
-            stands = replica.role, replica.leader_epoch, replica.high_watermark
-            if self._stands.get(where) != stands:
-                self._stands[where] = stands
+            state = replica.role, replica.leader_epoch, replica.high_watermark
+            if self._replica_states.get(where) != state:
+                self._replica_states[where] = state
                 self._read(broker.config.broker_id, replica, RECENT)
 
-    def _member_moved(self, name: str, application: Consumer) -> None:
-        member, before = application.member, self._has.get(name, frozenset())
+    def _member_changed(self, name: str, application: Consumer) -> None:
+        member, before = application.member, self._fetchable.get(name, frozenset())
         if member.fetchable == before:
             return
-        self._has[name] = member.fetchable
-        who = {"group": GROUP, "generation_id": member.generation_id, "member_id": member.member_id}
+        self._fetchable[name] = member.fetchable
+        generation = {"group": GROUP, "generation_id": member.generation_id, "member_id": member.member_id}
         if before - member.fetchable:
-            self._event(name, "info", "revoke", value=_named(before - member.fetchable), **who)
+            self._event(name, "info", "revoke", value=_named(before - member.fetchable), **generation)
         if member.fetchable - before:
-            self._event(name, "ok", "assign", value=_named(member.fetchable), **who)
+            self._event(name, "ok", "assign", value=_named(member.fetchable), **generation)
 
     # -- readers -----------------------------------------------------------------------------------
 
-    def watch_until(self, end_ms: int) -> None:
+    def run_until(self, end_ms: int) -> None:
+        """Run the world until `end_ms` and read every `READ_EVERY_MS`."""
         while self._world.now_ms < end_ms:
             self._world.run_until(min(end_ms, self._world.now_ms + READ_EVERY_MS))
-            self.look(WINDOW)
+            self.read_leaders(WINDOW)
 
-    def look(self, window: int) -> None:
-        """At each partition, at each broker that takes itself for its leader, and at the group."""
+    def read_leaders(self, window: int) -> None:
+        """Read the last `window` offsets from each broker that acts as leader, and the state of the group."""
         for broker_id, replica in self._replicas():
             if replica.role is Role.LEADER:
                 self._read(broker_id, replica, window)
         if self._cluster.settings.clients.members:
-            self._ask_for_group()
+            self._read_group()
 
     def _replicas(self) -> Iterator[tuple[int, Partition]]:
         for broker_id in self._cluster.broker_ids:
@@ -202,9 +216,9 @@ class Recorder:
                 if replica is not None:
                     yield broker_id, replica
 
-    def _ask(self, f: str, asked: dict[str, Any], **told: Any) -> None:
-        self._event("reader", "invoke", f, **asked)
-        self._event("reader", "ok", f, **asked | told)
+    def _operation(self, f: str, request: dict[str, Any], **response: Any) -> None:
+        self._event("reader", "invoke", f, **request)
+        self._event("reader", "ok", f, **request | response)
 
     def _read(self, broker_id: int, replica: Partition, window: int) -> None:
         end, log = replica.high_watermark, replica.log
@@ -213,33 +227,39 @@ class Recorder:
         leads = replica.role is Role.LEADER
         where |= {"position": start} | ({"leader_epoch": replica.leader_epoch} if leads else {})
         batches = list(_batches(replica, start, end))
-        told = {"high_watermark": end, "value": _data(batches)}
-        self._ask("fetch", where | {"isolation": "read_uncommitted"}, **told)
+        response = {"high_watermark": end, "value": _data(batches)}
+        self._operation("fetch", where | {"isolation": "read_uncommitted"}, **response)
         if self._cluster.settings.clients.transactional:
-            stable = log.producers.last_stable_offset(end)
-            told |= {"last_stable_offset": stable, "value": _not_aborted(batches, stable)}
-            self._ask("fetch", where | {"isolation": "read_committed"}, **told)
+            last_stable_offset = log.producers.last_stable_offset(end)
+            response |= {
+                "last_stable_offset": last_stable_offset,
+                "value": _read_committed(batches, last_stable_offset),
+            }
+            self._operation("fetch", where | {"isolation": "read_committed"}, **response)
         if leads:
-            self._ask("metadata", {}, value={f"{TOPIC}-{replica.partition}": [broker_id, replica.leader_epoch]})
+            self._operation("metadata", {}, value={f"{TOPIC}-{replica.partition}": [broker_id, replica.leader_epoch]})
 
-    def _ask_for_group(self) -> None:
+    def _read_group(self) -> None:
         broker_id = self._cluster.coordinator_of(GROUP)
         broker = self._cluster.broker(broker_id) if broker_id >= 0 else None
         group = broker.groups.groups.get(GROUP) if broker is not None else None
         if group is None:
             return
-        asked = {"group": GROUP, "node": str(broker_id)}
-        self._ask("group", asked, value={"state": str(group.state.value), "members": sorted(group.members)})
+        request = {"group": GROUP, "node": str(broker_id)}
+        self._operation("group", request, value={"state": str(group.state.value), "members": sorted(group.members)})
         if self._commits_once:
-            offsets = {f"{topic}-{number}": each.offset for (topic, number), each in sorted(group.offsets.items())}
-            self._ask("committed", asked, value=offsets)
+            offsets = {
+                f"{topic}-{number}": committed.offset for (topic, number), committed in sorted(group.offsets.items())
+            }
+            self._operation("committed", request, value=offsets)
 
     def dump_all(self) -> None:
+        """Write the whole log of each replica."""
         for broker_id, replica in self._replicas():
             start, end = replica.log.log_start_offset, replica.log.log_end_offset
             where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
-            told = {"value": _data(list(_batches(replica, start, end))), "high_watermark": replica.high_watermark}
-            self._ask("log_dump", where, position=start, **told)
+            response = {"value": _data(list(_batches(replica, start, end))), "high_watermark": replica.high_watermark}
+            self._operation("log_dump", where, position=start, **response)
 
 
 def _named(partitions: frozenset[tuple[str, int]]) -> list[str]:
@@ -265,18 +285,18 @@ def _data(batches: list[tuple[BatchHeader, bytes]]) -> Records:
     ]
 
 
-def _not_aborted(batches: list[tuple[BatchHeader, bytes]], stable: int) -> Records:
-    """What a client keeps of a read_committed answer: all below the last stable offset but what was aborted."""
-    kept: Records = []
+def _read_committed(batches: list[tuple[BatchHeader, bytes]], last_stable_offset: int) -> Records:
+    """Return what a read_committed consumer delivers: records below the last stable offset, except aborted ones."""
+    delivered: Records = []
     undecided: dict[int, Records] = {}
     for header, batch in batches:
         marker = read_marker(batch) if header.is_control else None
         if marker is not None:
             decided = undecided.pop(header.producer_id, [])
-            kept += decided if marker.committed else []
+            delivered += decided if marker.committed else []
         elif header.is_transactional and not header.is_control:
             undecided.setdefault(header.producer_id, []).extend(_data([(header, batch)]))
         else:
-            kept += _data([(header, batch)])
-    shown = [*kept, *(pair for waiting in undecided.values() for pair in waiting)]
-    return sorted(pair for pair in shown if pair[0] < stable)
+            delivered += _data([(header, batch)])
+    shown = [*delivered, *(pair for records in undecided.values() for pair in records)]
+    return sorted(pair for pair in shown if pair[0] < last_stable_offset)

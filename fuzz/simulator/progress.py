@@ -1,4 +1,4 @@
-"""What must have happened some time after the last fault."""
+"""Check the liveness invariants some time after the last fault."""
 
 from highwater.fuzz.simulator.clients.load import SIDE_TOPIC, Clients
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
@@ -11,77 +11,84 @@ PATIENCE_MS = 1_500
 GROUP_PATIENCE_MS = 8_000
 
 
-def demand_progress(cluster: SimulatedCluster, invariants: Invariants, clients: Clients) -> None:
-    """Writes are acknowledged, replicas are in the ISR, moves and deletions have ended, the group is settled."""
+def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: Clients) -> None:
+    """Check that producers, replication, reassignments, deletions and the group have made progress.
+
+    Runs the world for at least 3 s of virtual time; raises ViolationError.
+    """
     world = cluster.world
     if cluster.settings.clients.old_consumers:
-        _all_claimed(cluster, invariants)
+        _check_all_claimed(cluster, invariants)
         return
     before = [writer.acked for writer in clients.writers]
     world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
     if any(writer.acked == count for writer, count in zip(clients.writers, before, strict=True)):
-        invariants.violated("LeaderCommits", "a producer got nothing acknowledged in 1.5 s, 6 s after the last fault")
+        invariants.violated(
+            "LeaderCommits", "no record of a producer was acknowledged in 1.5 s, 6 s after the last fault"
+        )
     for writer in clients.writers:
         writer.stopped = True
     world.run_until(world.now_ms + PATIENCE_MS)
-    _moved(cluster, invariants)
+    _check_reassignment(cluster, invariants)
     for partition in range(cluster.settings.partitions):
         state, assigned = cluster.stored(partition), cluster.assigned(partition)
         if state is None or set(state.isr) != set(assigned):
             invariants.violated(
                 "FollowersConverge",
-                f"of {assigned} the ISR has {state.isr if state else None} 7.5 s after the last fault",
+                f"the ISR of {assigned} is {state.isr if state else None} 7.5 s after the last fault",
             )
-    _nothing_left(cluster, invariants)
-    _settled(cluster, invariants)
-    _written_once(cluster, invariants)
-    for torn in torn_transactions(cluster) if cluster.settings.clients.transactional else ():
-        invariants.violated("TransactionsAreAtomic", torn)
-    for wrong in wrong_stable_offsets(cluster):
-        invariants.violated("LastStableOffset", wrong)
+    _check_deletion(cluster, invariants)
+    _check_group_is_stable(cluster, invariants)
+    _check_written_once(cluster, invariants)
+    for message in torn_transactions(cluster) if cluster.settings.clients.transactional else ():
+        invariants.violated("TransactionsAreAtomic", message)
+    for message in wrong_stable_offsets(cluster):
+        invariants.violated("LastStableOffset", message)
 
 
-def _moved(cluster: SimulatedCluster, invariants: Invariants) -> None:
+def _check_reassignment(cluster: SimulatedCluster, invariants: Invariants) -> None:
     topic = cluster.store().peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
     if topic is None or topic.adding or topic.removing:
-        invariants.violated("MovedInTheEnd", f"replicas still move: {topic}")
+        invariants.violated("MovedInTheEnd", f"a reassignment has not ended: {topic}")
     for partition in range(cluster.settings.partitions):
         state, assigned = cluster.stored(partition), cluster.assigned(partition)
         if state is not None and state.leader not in assigned:
-            invariants.violated("LeaderIsAssigned", f"leader {state.leader} is none of {assigned}")
+            invariants.violated(
+                "LeaderIsAssigned", f"leader {state.leader} is not one of the assigned replicas {assigned}"
+            )
         orphans = [b for b in cluster.broker_ids if b not in assigned and cluster.replica(b, partition) is not None]
         if orphans:
-            invariants.violated("NoOrphans", f"{orphans} have a replica, and {assigned} are assigned")
+            invariants.violated("NoOrphans", f"brokers {orphans} have a replica, and only {assigned} are assigned")
 
 
-def _nothing_left(cluster: SimulatedCluster, invariants: Invariants) -> None:
+def _check_deletion(cluster: SimulatedCluster, invariants: Invariants) -> None:
     if cluster.store().peek(f"/admin/delete_topics/{SIDE_TOPIC}", lambda data, version: True):
-        invariants.violated("DeletedInTheEnd", f"{SIDE_TOPIC} is still to be deleted")
+        invariants.violated("DeletedInTheEnd", f"the deletion of topic {SIDE_TOPIC} has not ended")
     if cluster.store().peek(f"{TOPICS}/{SIDE_TOPIC}", lambda data, version: True) is None:
         left = [b for b in cluster.broker_ids if (broker := cluster.broker(b)) is not None
                 and (SIDE_TOPIC, 0) in broker.replicas.partitions]  # fmt: skip
         if left:
-            invariants.violated("NothingLeft", f"{SIDE_TOPIC} is gone, and {left} have a replica")
+            invariants.violated("NothingLeft", f"topic {SIDE_TOPIC} is deleted, and brokers {left} have a replica")
 
 
-def _all_claimed(cluster: SimulatedCluster, invariants: Invariants) -> None:
+def _check_all_claimed(cluster: SimulatedCluster, invariants: Invariants) -> None:
     if missing := invariants.old.all_claimed():
         invariants.violated("EventuallyAllClaimed", f"{missing}, 6 s after the last fault")
 
 
-def _settled(cluster: SimulatedCluster, invariants: Invariants) -> None:
+def _check_group_is_stable(cluster: SimulatedCluster, invariants: Invariants) -> None:
     if invariants.group is None:
         return
     end_ms = cluster.world.now_ms + GROUP_PATIENCE_MS
-    while invariants.group.settled() and cluster.world.now_ms < end_ms:
+    while invariants.group.unsettled_reason() and cluster.world.now_ms < end_ms:
         cluster.world.run_until(cluster.world.now_ms + 100)
-    missing = invariants.group.settled()
+    missing = invariants.group.unsettled_reason()
     if missing:
-        invariants.violated("EventuallySettled", f"{missing}, {GROUP_PATIENCE_MS} ms after all was well")
+        invariants.violated("EventuallySettled", f"{missing}, {GROUP_PATIENCE_MS} ms after the other checks passed")
 
 
-def _written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
-    """An idempotent producer writes nothing twice, and in order."""
+def _check_written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
+    """Check that the records of each idempotent producer are in the log once and in order (KIP-98)."""
     for partition in range(cluster.settings.partitions if cluster.settings.clients.idempotent else 0):
         leader = cluster.leader(partition)
         replica = cluster.replica(leader, partition) if leader > 0 else None
@@ -91,9 +98,10 @@ def _written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
         records = [record for _, batch in committed_batches(replica) for record in decode_records(batch)[1]]
         for record in records:
             if record.value is not None and record.value.startswith(b"once"):
-                _, who, number = record.value.split()
-                if int(number) <= last.get(who, 0):
+                _, producer, number = record.value.split()
+                if int(number) <= last.get(producer, 0):
                     invariants.violated(
-                        "WrittenOnce", f"{record.value.decode()} is at {record.offset} after {last[who]}"
+                        "WrittenOnce",
+                        f"{record.value.decode()} is at offset {record.offset} after number {last[producer]}",
                     )
-                last[who] = int(number)
+                last[producer] = int(number)

@@ -1,4 +1,27 @@
-"""Seeds in virtual time: each is a cluster, a load, a fault schedule, and a demand for progress at the end."""
+"""Run seeds of the simulator in virtual time, check invariants after every event, and collect the results.
+
+A run goes through five states. *Set up*: `settings_of` draws the network and, with `Settings.swarm`, the clients of the
+seed; `draw_schedule` draws the faults unless the caller passes a schedule. *Start*: `SimulatedCluster.start` starts the
+store and the brokers and creates the topic; then the clients start. *Load*: the world runs for `Schedule.duration_ms`
+while `Injector` starts and ends faults. *Heal*: message loss is set to 0, all faults end, stopped nodes are started,
+and the world runs for another `HEAL_MS`. *Progress*: `check_progress` requires acknowledged writes, a complete ISR,
+finished reassignments and deletions, and a stable group.
+
+`World` calls `Invariants.after_event` after every event, and clients report acknowledged records and commits to
+`Invariants`. The first violation raises ViolationError, which ends the run; no later state is entered. Any other
+exception of a node is the violation NodeGoesOn, except UsageError (a schedule that does not fit the cluster), which is
+raised to the caller. `sweep_parallel` calls `run_seed` in worker processes.
+
+What holds for every run:
+
+- A run depends only on its seed, its settings and its schedule. It reads no clock, file or global random generator, so
+  the same arguments give the same `fingerprint` in any process and order, with `tracing` or without.
+- Runs share no state. A worker process returns only a `SeedResult`, never a world.
+- `sweep_parallel` returns results in the order of the seeds, for any number of processes.
+
+Deliberately absent: a search guided by coverage (`steered.py` has written scenarios, `highwater.soak` a search with
+Hypothesis), shrinking (`findings.find_smallest`), and a time limit (virtual time ends every run).
+"""
 
 import gc
 import os
@@ -22,8 +45,8 @@ from highwater.fuzz.simulator.clients.load import Clients
 from highwater.fuzz.simulator.cluster import Settings, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.invariants.all import Invariants
-from highwater.fuzz.simulator.invariants.violations import Seen, Violation, ViolationError
-from highwater.fuzz.simulator.progress import demand_progress
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.progress import check_progress
 from highwater.fuzz.simulator.swarm import draw_schedule, settings_of
 from highwater.reference.drivers.simulation.world import World
 from highwater.spec.formats.trace import Step
@@ -33,7 +56,11 @@ HEAL_MS = 6_000
 
 @dataclass(slots=True)
 class SeedResult:
-    """`fingerprint` of all events; `steps` only of a traced run."""
+    """The outcome of one run. `fingerprint` is a hash of all events.
+
+    `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
+    the run was traced. `faults` are the lines of the injector's log.
+    """
 
     seed: int
     events: int
@@ -43,11 +70,12 @@ class SeedResult:
     schedule: Schedule
     violation: Violation | None = None
     faults: list[str] = field(default_factory=list)
-    seen: Seen = field(default_factory=Seen)
+    situations: SituationCounts = field(default_factory=SituationCounts)
     steps: list[Step] = field(default_factory=list)
 
     @property
     def trace_hash(self) -> str:
+        """Return the SHA-256 of the steps as lines of JSON."""
         encoder = msgspec.json.Encoder()
         return sha256(b"\n".join(map(encoder.encode, self.steps))).hexdigest()
 
@@ -55,29 +83,33 @@ class SeedResult:
 def run_seed(
     seed: int, base: Settings | None = None, *, schedule: Schedule | None = None, tracing: bool = False
 ) -> SeedResult:
-    """One run: load with faults, then heal and demand that writing goes on and all replicas agree."""
+    """Run one seed: load with faults, then heal and check progress; return the result, with any violation in it.
+
+    `schedule` replaces the schedule that the seed draws. Raises UsageError if it names an unknown fault or node.
+    """
     collecting = gc.isenabled()
-    gc.disable()  # a world is all alive until it is all garbage: looking for the dead in between is a tenth of the time
+    gc.disable()  # nothing is freed before the run ends, and collections would take a tenth of its time
     try:
         result, world = _run_seed(seed, base, schedule=schedule, tracing=tracing)
     finally:
         if collecting:
             gc.enable()
-    told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    previous_hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
-        # A world that ends in the middle leaves procedures that wait for each other: what they say when they are
-        # closed, in whatever order, concerns nobody.
+        # A violation leaves coroutines that wait for each other. Closing them in garbage-collection order may raise,
+        # and Python would print these exceptions although they say nothing about the run.
         del world
         if result.violation is not None:
             gc.collect()
     finally:
-        sys.unraisablehook = told
+        sys.unraisablehook = previous_hook
     return result
 
 
 def _run_seed(
     seed: int, base: Settings | None, *, schedule: Schedule | None, tracing: bool
 ) -> tuple[SeedResult, World]:
+    """Run one seed; return its world too, so that the caller controls when it is freed."""
     settings = settings_of(seed, base or Settings())
     cluster = SimulatedCluster(seed, settings, tracing=tracing)
     clients = Clients()
@@ -90,59 +122,62 @@ def _run_seed(
     try:
         cluster.start()
         clients.start(cluster, invariants.acknowledged, invariants.committed)
-        began_ms = world.now_ms
-        injector.arrange(schedule)
-        world.run_until(began_ms + schedule.duration_ms)
+        start_ms = world.now_ms
+        injector.schedule_faults(schedule)
+        world.run_until(start_ms + schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()
         if clients.administrator is not None:
             clients.administrator.stopped = True
         world.run_until(world.now_ms + HEAL_MS)
-        demand_progress(cluster, invariants, clients)
+        check_progress(cluster, invariants, clients)
     except ViolationError as error:
         violation = error.violation
     except UsageError:
         raise
-    except Exception as error:  # whatever a node was given, it must go on
+    except Exception as error:  # no message and no disk content may make a node raise
         message = f"{type(error).__name__}: {error} ({error_place(error)})"
-        violation = Violation("NodeGoesOn", world.now_ms, world.events, invariants.last_moved, message)
+        violation = Violation("NodeGoesOn", world.now_ms, world.events, invariants.last_node, message)
     result = SeedResult(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
-        schedule, violation, injector.log, invariants.seen, world.steps,
+        schedule, violation, injector.log, invariants.situations, world.steps,
     )  # fmt: skip
     return result, world
 
 
 def error_place(error: Exception) -> str:
-    """File and line where it was raised."""
+    """Return the file name and line where the exception was raised, e.g. `log.py:120`."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 @dataclass(slots=True)
 class Sweep:
-    """What many seeds found. `events_per_second` is of wall time."""
+    """The results of many seeds; `seconds` is wall time."""
 
     results: list[SeedResult] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def findings(self) -> list[SeedResult]:
+        """Return the results with a violation."""
         return [result for result in self.results if result.violation is not None]
 
     @property
     def events(self) -> int:
+        """Return the number of events of all runs."""
         return sum(result.events for result in self.results)
 
     def coverage(self) -> dict[str, int]:
-        """Of each interesting situation, the number of seeds that saw it; the most frequent first."""
+        """Return for each situation the number of seeds in which it occurred, the most frequent first."""
         seeds: Counter[str] = Counter()
         for result in self.results:
-            seeds.update(result.seen.keys())
+            seeds.update(result.situations.keys())
         return dict(sorted(seeds.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def events_per_second(self) -> float:
+        """Return the events per second of wall time, 0.0 before the first result."""
         return self.events / self.seconds if self.seconds else 0.0
 
 
@@ -150,7 +185,10 @@ def sweep_parallel(
     seeds: Sequence[int], base: Settings, *, schedule: Schedule | None = None, jobs: int = 0,
     on_result: Callable[[SeedResult], None] | None = None, until_found: bool = False,
 ) -> Sweep:  # fmt: skip
-    """Seeds over processes (0: one for each core); results in the order of the seeds, at most to the first finding."""
+    """Run the seeds in `jobs` processes (0: one for each core) and return the results in the order of the seeds.
+
+    Calls `on_result` in the parent process after each result. With `until_found` the first violation ends the sweep.
+    """
     workers = min(jobs or os.cpu_count() or 1, len(seeds))
     found = Sweep()
     started = time.perf_counter()

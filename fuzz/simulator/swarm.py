@@ -1,7 +1,7 @@
-"""What a seed is: a cluster, a load, a network and a fault schedule.
+"""Draw the network, the clients and the fault schedule of a run from its seed.
 
-Swarm testing: first which kinds of fault a run has at all, then when and whom they hit. Every draw is keyed by its
-purpose and number, so that leaving one fault out changes no other.
+Swarm testing: first draw which kinds of fault a run may have, then the time and the node of each fault. Every draw is
+keyed by its purpose and number, so removing one fault changes no other.
 """
 
 from dataclasses import replace
@@ -16,14 +16,14 @@ from highwater.reference.drivers.simulation.chance import Chance
 
 LOAD_MS: Final = 6_000
 MAX_FAULTS: Final = 8
-STORY_AT_MS: Final = 300
+SHIFT_MS: Final = 300
 LASTS_MS: Final = (40, 150, 700, 2_000)
 
 KINDS: Final = (
     "kill", "kill", "kill", "pause", "bounce", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
     "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
 )  # fmt: skip
-"""Kill thrice, as most of what breaks needs it."""
+"""The kinds that a schedule draws from; `kill` has three entries because most violations need it."""
 
 ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky+range")
 
@@ -34,7 +34,7 @@ ROLES: Final = ("leader(t,0)", "followers(t,0)", "controller", "store")
 
 
 def settings_of(seed: int, base: Settings) -> Settings:
-    """Each seed has its own network; under `swarm` its own clients, too, and its own way to change an ISR."""
+    """Return `base` with the network that the seed draws; with `swarm` also its clients and its kind of ISR update."""
     chance = Chance(seed)
     settings = replace(
         base,
@@ -61,7 +61,10 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
 
 
 def draw_load(chance: Chance) -> Load:
-    """A third of the runs has producers alone, a third a group as well, the others an administrator."""
+    """Draw the clients of a run: only producers, producers and a group, or producers and an administrator.
+
+    One run in sixteen has only consumers of Kafka 0.7.
+    """
     if chance.draw("old consumers", 0, 16) == 0:
         return Load(producers=0, old_consumers=3)
     idempotent, transactional = chance.draw("idempotent", 0, 2), int(chance.draw("transactional", 0, 3) == 0)
@@ -77,29 +80,32 @@ def draw_load(chance: Chance) -> Load:
 
 
 def draw_schedule(seed: int, settings: Settings) -> Schedule:
-    """At most eight faults, or those of the story that the settings tell."""
+    """Draw one to eight faults, or draw only the times of the faults in `Focus.faults` if there are any."""
     chance, focus = Chance(seed), settings.focus
-    if focus.story:
-        faults = [_draw_moment(chance, n, fault) for n, fault in enumerate(focus.story)]
+    if focus.faults:
+        faults = [_shift_fault(chance, n, fault) for n, fault in enumerate(focus.faults)]
     else:
         known = focus.kinds or KINDS
         kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
         faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
-    duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)]) if focus.story else LOAD_MS
+    duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)]) if focus.faults else LOAD_MS
     return Schedule(seed=seed, duration_ms=duration_ms, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
 
 
-def _draw_moment(chance: Chance, n: int, fault: Fault) -> Fault:
-    """Later and longer, as how long things take depends on the seed, too; what is there from the start stays so."""
+def _shift_fault(chance: Chance, n: int, fault: Fault) -> Fault:
+    """Return the fault delayed and prolonged by up to `SHIFT_MS`, as message delays also depend on the seed.
+
+    A fault at 0 ms stays there, and a fault without duration gets none.
+    """
     return structs.replace(
         fault,
-        at_ms=fault.at_ms + chance.draw("at", n, STORY_AT_MS) if fault.at_ms else 0,
-        for_ms=fault.for_ms + chance.draw("lasts more", n, STORY_AT_MS) if fault.for_ms else 0,
+        at_ms=fault.at_ms + chance.draw("at", n, SHIFT_MS) if fault.at_ms else 0,
+        for_ms=fault.for_ms + chance.draw("lasts more", n, SHIFT_MS) if fault.for_ms else 0,
     )
 
 
 def client_names(load: Load) -> tuple[str, ...]:
-    """Those that may stall, or be cut off."""
+    """Return the names of the group members and 0.7 consumers, which faults may stop or disconnect."""
     members = tuple(f"member:{number}" for number in range(len(load.members)))
     return (*members, *(f"old:{number}" for number in range(load.old_consumers)))
 
@@ -134,8 +140,8 @@ def _draw_node(chance: Chance, n: int, kind: str, settings: Settings, clients: t
 def _draw_options(chance: Chance, n: int, kind: str, settings: Settings) -> dict[str, Option]:
     options: dict[str, Option] = {}
     if kind in OF_LINKS:
-        ends = ("others", "others", "brokers", "store", *map(str, range(1, settings.brokers + 1)))
-        options["of"] = ends[chance.draw("of", n, len(ends))]
+        peers = ("others", "others", "brokers", "store", *map(str, range(1, settings.brokers + 1)))
+        options["of"] = peers[chance.draw("of", n, len(peers))]
         options["direction"] = ("both", "both", "out", "in")[chance.draw("direction", n, 4)]
         if settings.focus.messages:
             options["what"] = settings.focus.messages[chance.draw("what", n, len(settings.focus.messages))]

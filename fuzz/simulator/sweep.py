@@ -1,4 +1,4 @@
-"""What `highwater simulate` does on this machine: play seeds, shrink what breaks, tell what came up."""
+"""Run seeds for `highwater simulate` on this machine, shrink the violations, and print a summary."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,13 @@ SHRUNK: Final = 3
 def simulate(
     seeds: range, settings: Any, *, schedule: Any = None, jobs: int = 0, quiet: bool = False, keep: Path | None = None
 ) -> dict[str, Any]:
-    """Run the seeds and shrink what was found; the object that `--json` prints (design.md, section 4)."""
+    """Run the seeds and shrink the first violations; return the object that `--json` prints.
+
+    Saves schedule and trace of the first `SHRUNK` violations in a new folder each. With `keep` and a guard off it also
+    saves them there as kept seeds.
+    """
     from highwater.fuzz.simulator.findings import find_smallest, options
-    from highwater.fuzz.simulator.kept_seeds import Kept, write_kept
+    from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
     from highwater.fuzz.simulator.search import sweep_parallel
     from highwater.results import new_folder, progress
 
@@ -37,12 +41,12 @@ def simulate(
         if len(findings) < SHRUNK:
             folder = new_folder("simulate", seed=result.seed)
             smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant)
-            smallest.keep(folder)
+            smallest.save(folder)
             finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
             finding["lines"] = smallest.lines(folder)
             if keep is not None and settings.guards_off:
                 guard, invariant = settings.guards_off[0], smallest.violation.invariant
-                write_kept(Kept.of(guard, settings, invariant, smallest.schedule), keep)
+                write_kept_seed(KeptSeed.from_run(guard, settings, invariant, smallest.schedule), keep)
         findings.append(finding)
     return {
         "seeds": len(found.results),
@@ -56,6 +60,7 @@ def simulate(
 
 
 def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
+    """Print the object of `simulate` as JSON, or as findings, a table of situations and a last line with totals."""
     if as_json:
         typer.echo(msgspec.json.encode(summary).decode())
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from highwater.fuzz.scenarios.runner import Scenario
-from highwater.fuzz.simulator.clients.producers import Asker, Producer
+from highwater.fuzz.simulator.clients.producers import Producer, RetryingClient
 from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
 from highwater.reference.effects import STORE, Effect, Instant, broker_peer
 from highwater.reference.store.messages import Delete
@@ -96,8 +96,8 @@ def run(cluster: SimulatedCluster, wait_ms: int) -> None:
 
 def ask_for_preferred(cluster: SimulatedCluster) -> None:
     """Of broker 1, whoever the controller is by now; it takes what it believes for true."""
-    asker = Asker([1], ElectLeadersRequest(election_type=0, topic_partitions=None), 2, lambda reply: True)
-    cluster.ask("client:elects", asker, patience_ms=200)
+    asker = RetryingClient([1], ElectLeadersRequest(election_type=0, topic_partitions=None), 2, lambda reply: True)
+    cluster.run_client("client:elects", asker, patience_ms=200)
 
 
 @pytest.mark.parametrize("guard", ["", "ControllerEpochCas"])

@@ -12,7 +12,7 @@ MUST_NOT_HAPPEN = {"unclean election"}
 def test_every_situation_that_is_noted_has_its_place() -> None:
     code = "".join(path.read_text() for path in (SIMULATOR / "faults.py", *SIMULATOR.glob("invariants/*.py")))
     noted = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
-    for line in re.findall(r"seen(?:\.add\(|\[)(.*)", code):
+    for line in re.findall(r"situations(?:\.add\(|\[)(.*)", code):
         noted |= set(re.findall(r'(?<!f)"([a-zA-Z0-9. ]+)"', line))
     placed = {situation for group in SITUATIONS.values() for situation in group}
     assert noted - {"duplicate"} <= placed | AMOUNTS | MUST_NOT_HAPPEN
@@ -23,14 +23,14 @@ def test_every_situation_that_is_noted_has_its_place() -> None:
 def test_the_most_frequent_comes_first_and_what_never_came_up_is_named() -> None:
     lines = list(coverage_lines({"kill": 90, "lost tail": 120, "strange": 3, "records truncated": 7}, 1_200))
     assert lines[:3] == [
-        "met in so many of 1,200 seeds:",
+        "situations, with the number of seeds (of 1,200) in which they occurred:",
         "  faults      lost tail                     120   kill                           90",
         "  others      strange                         3",
     ]
-    assert lines[3].startswith("  never met: pause, bounce, ")
+    assert lines[3].startswith("  never occurred: pause, bounce, ")
     assert "kill" not in lines[3]
     assert len(lines) == 4
 
 
 def test_few_seeds_are_not_asked_for_everything() -> None:
-    assert list(coverage_lines({}, 1)) == ["met in so many of 1 seed:"]
+    assert list(coverage_lines({}, 1)) == ["situations, with the number of seeds (of 1) in which they occurred:"]

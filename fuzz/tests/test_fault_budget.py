@@ -32,8 +32,8 @@ def test_a_second_tail_is_not_lost_though_the_leader_has_everything() -> None:
     faults = (kill(406, 204, "followers(t,0)", "unflushed"), bounce)
     result = run_seed(671, Settings(swarm=True), schedule=Schedule(seed=671, duration_ms=1500, faults=faults))
     assert str(result.violation) == "None"
-    assert sum("loses what was not flushed" in line for line in result.faults) == 1, result.faults
-    assert sum("is spared by the fault budget" in line for line in result.faults) == 2, result.faults
+    assert sum("loses its unflushed data" in line for line in result.faults) == 1, result.faults
+    assert sum("beyond the fault budget" in line for line in result.faults) == 2, result.faults
 
 
 def test_the_leader_counts_what_a_follower_had_stored_until_it_hears_of_the_crash() -> None:
@@ -42,7 +42,7 @@ def test_the_leader_counts_what_a_follower_had_stored_until_it_hears_of_the_cras
     settings = Settings(broker_settings={"log_flush_interval_ms": 10_000})
     result = run_seed(1, settings, schedule=Schedule(seed=1, duration_ms=4000, faults=faults))
     assert str(result.violation) == "None"
-    assert {"lost tail", "isr shrink"} <= result.seen.keys()
+    assert {"lost tail", "isr shrink"} <= result.situations.keys()
 
 
 def test_an_eligible_replica_leads_and_not_the_last_member_that_lost_its_tail() -> None:
@@ -51,7 +51,7 @@ def test_an_eligible_replica_leads_and_not_the_last_member_that_lost_its_tail() 
     settings = Settings(broker_settings={"isr_update": "alter_partition", "log_flush_interval_ms": 10_000})
     result = run_seed(4, settings, schedule=Schedule(seed=4, duration_ms=4000, faults=faults))
     assert str(result.violation) == "None"
-    assert {"lost tail", "isr of one", "controller change"} <= result.seen.keys()
+    assert {"lost tail", "isr of one", "controller change"} <= result.situations.keys()
 
 
 def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_with_it() -> None:
@@ -65,7 +65,7 @@ def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_wi
     )
     result = run_seed(5, DELETES, schedule=Schedule(seed=5, duration_ms=6000, faults=faults))
     assert str(result.violation) == "None"
-    assert "2 is spared by the fault budget" in result.faults[-2], result.faults
+    assert "skipped for 2: beyond the fault budget" in result.faults[-2], result.faults
 
 
 def test_one_that_is_let_in_by_what_its_former_life_fetched_goes_again() -> None:
@@ -78,7 +78,7 @@ def test_one_that_is_let_in_by_what_its_former_life_fetched_goes_again() -> None
     )
     result = run_seed(49, DELETES, schedule=Schedule(seed=49, duration_ms=6000, faults=faults))
     assert str(result.violation) == "None"
-    assert sum("loses what was not flushed" in line for line in result.faults) == 5, result.faults
+    assert sum("loses its unflushed data" in line for line in result.faults) == 5, result.faults
 
 
 @pytest.mark.parametrize(("seed", "node", "at_ms"), [(4, "1", 448), (12, "1", 744)])
@@ -87,7 +87,7 @@ def test_a_broker_that_lost_its_session_drops_what_was_moved_away_meanwhile(seed
     pause = Fault(at_ms=at_ms, for_ms=2000, kind="pause", nodes=(node,))
     result = run_seed(seed, MOVES, schedule=Schedule(seed=seed, duration_ms=4000, faults=(pause,)))
     assert str(result.violation) == "None"
-    assert {"pause", "isr expansion"} <= result.seen.keys()
+    assert {"pause", "isr expansion"} <= result.situations.keys()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from highwater.errors import UsageError
 from highwater.fuzz.schedule import read_schedule
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import event_table, find_smallest
-from highwater.fuzz.simulator.kept_seeds import Kept, kept_seeds, read_kept, write_kept
+from highwater.fuzz.simulator.kept_seeds import KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
 from highwater.fuzz.simulator.search import run_seed
 from highwater.spec.formats.trace import read_trace
 from highwater.spec.guards import NONE_BECAUSE, find_guard, load_guards
@@ -20,7 +20,7 @@ def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
     result = run_seed(0, NO_GUARD)
     assert result.violation is not None
     finding = find_smallest(0, NO_GUARD, result.schedule, result.violation.invariant)
-    finding.keep(tmp_path)
+    finding.save(tmp_path)
     lines = finding.lines(tmp_path)
     assert lines[0].startswith("CommittedOnEligible (IsrCommit; CommittedOnIsr of HwTruncation) is broken at ")
     assert (
@@ -37,7 +37,7 @@ def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", kept_seeds(), ids=lambda path: path.stem)
 def test_a_kept_seed_shows_what_the_guard_is_for(path: Path) -> None:
-    kept = read_kept(path)
+    kept = read_kept_seed(path)
     violation = kept.run().violation
     assert violation is not None
     assert violation.invariant == kept.invariant
@@ -53,8 +53,8 @@ def test_every_guard_has_a_seed_or_the_reason_why_it_has_none() -> None:
 
 def test_a_kept_seed_is_written_and_read(tmp_path: Path) -> None:
     result = run_seed(0, NO_GUARD)
-    kept = Kept(guard="AckAfterCommit", invariant="CommittedOnEligible", schedule=result.schedule)
-    assert read_kept(write_kept(kept, tmp_path)) == kept
+    kept = KeptSeed(guard="AckAfterCommit", invariant="CommittedOnEligible", schedule=result.schedule)
+    assert read_kept_seed(write_kept_seed(kept, tmp_path)) == kept
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"other\.json: not a kept seed"):
-        read_kept(tmp_path / "other.json")
+    with pytest.raises(UsageError, match=r"other\.json: this is not a kept seed"):
+        read_kept_seed(tmp_path / "other.json")

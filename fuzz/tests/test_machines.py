@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase
 
-from highwater.fuzz.machines.all import MACHINES, run_machine, tallied
+from highwater.fuzz.machines.all import MACHINES, count_events, run_machine
 from highwater.fuzz.machines.groups import GroupMachine
 from highwater.reference.replication.fetch_sessions import CachedPartition, Session
 from highwater.reference.storage import cleaner
@@ -22,13 +22,13 @@ HAPPENS = {
     "metadata store": {"session expired", "fenced store write", "nothing of a multi"},
     "group coordinator": {"coordinator restart", "rebalance", "fenced instance", "fenced generation"},
     "transaction coordinator": {"fenced producer", "coordinator restart"},
-    "fetch sessions": {"partial news"},
+    "fetch sessions": {"partial response"},
 }
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_machine_holds(name: str) -> None:
-    with tallied() as tally:
+    with count_events() as tally:
         run_machine(name, seed=SEED)
     assert tally.keys() >= HAPPENS[name]
 
@@ -59,8 +59,8 @@ PLANTED = [
         id="LastStableOffset"),
     pytest.param("transaction coordinator", markers, "_marker", _always_a_commit, id="an abort is a commit"),
     pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records),
-        id="news without a record"),
-    pytest.param("fetch sessions", Session, "update", _forgets_nothing, id="what is forgotten is still told"),
+        id="an update without a record"),
+    pytest.param("fetch sessions", Session, "update", _forgets_nothing, id="a forgotten partition is still reported"),
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from highwater.fuzz.simulator.clients.producers import Asker, Producer
+from highwater.fuzz.simulator.clients.producers import Producer, RetryingClient
 from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -35,9 +35,9 @@ def fetch(cluster: SimulatedCluster, broker: int, rack: str) -> Any:
         replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, rack_id=rack,
         topics=(FetchTopic(topic=TOPIC, partitions=(asked,)),),
     )  # fmt: skip
-    asker = Asker([broker], request, 12, lambda reply: True)
-    cluster.ask(f"client:{broker}{rack}", asker, patience_ms=2_000)
-    return asker.answer.responses[0].partitions[0]
+    asker = RetryingClient([broker], request, 12, lambda reply: True)
+    cluster.run_client(f"client:{broker}{rack}", asker, patience_ms=2_000)
+    return asker.response.responses[0].partitions[0]
 
 
 def test_the_leader_sends_a_reader_to_its_rack_and_the_follower_serves_it(cluster: SimulatedCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
 from highwater.fuzz.simulator.swarm import draw_load, draw_schedule, settings_of
 from highwater.reference.drivers.simulation.chance import Chance
@@ -20,8 +20,16 @@ GROUP = Settings(partitions=3, load=Load(producers=1, members=("range", "range")
 def test_seeds_are_clean_with_all_guards_on() -> None:
     found = sweep_parallel(range(10), Settings(swarm=True), jobs=1)
     assert [str(result.violation) for result in found.findings] == []
-    seen = sum((result.seen for result in found.results), Seen())
-    assert {"kill", "lost tail", "pause", "leader change", "truncation", "isr shrink", "group Stable"} <= seen.keys()
+    situations = sum((result.situations for result in found.results), SituationCounts())
+    assert {
+        "kill",
+        "lost tail",
+        "pause",
+        "leader change",
+        "truncation",
+        "isr shrink",
+        "group Stable",
+    } <= situations.keys()
 
 
 def test_a_refused_stop_is_no_deletion() -> None:

@@ -49,7 +49,7 @@ def row_of(seed: int, settings: Settings) -> Row:
     result = run_seed(seed, settings, tracing=True)
     row: Row = dict.fromkeys(ROW.names) | {
         "seed": seed, "verdict": "violated" if result.violation else "held", "events": result.events,
-        "simulated_ms": result.simulated_ms, "acknowledged": result.acked, "seen": sorted(result.seen),
+        "simulated_ms": result.simulated_ms, "acknowledged": result.acked, "seen": sorted(result.situations),
         "trace_hash": result.trace_hash, "worker": f"{socket.gethostname()}:{os.getppid()}",
     }  # fmt: skip
     if result.violation is not None:

@@ -46,7 +46,7 @@ def simulate_command(
     from highwater.fuzz.chaos.settings import of_simulator
     from highwater.fuzz.schedule import read_schedule
     from highwater.fuzz.simulator.cluster import Settings
-    from highwater.fuzz.simulator.guard_focus import directed
+    from highwater.fuzz.simulator.guard_focus import settings_without_guard
     from highwater.fuzz.simulator.sweep import print_summary, simulate
 
     given_schedule = read_schedule(schedule) if schedule is not None else None
@@ -56,7 +56,7 @@ def simulate_command(
         node_settings=of_simulator(given_schedule) if given_schedule is not None else {},
     )  # fmt: skip
     if len(settings.guards_off) == 1:
-        settings = directed(settings.guards_off[0], settings)
+        settings = settings_without_guard(settings.guards_off[0], settings)
     chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
         (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from highwater.fuzz.schedule import KINDS, Choices, Fault, Option, Schedule
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import Finding
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import KINDS as DRAWN_KINDS
 from highwater.fuzz.simulator.swarm import LOAD_MS, OF_CLIENTS, OF_ONE_BROKER, ROLES, settings_of
@@ -96,7 +96,7 @@ def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str,
     @given(schedules(base, of))
     def every_run_holds(schedule: Schedule) -> None:
         result = run_seed(schedule.seed, base, schedule=schedule)
-        _report_situations(result.seen)
+        _report_situations(result.situations)
         if result.violation is not None:
             raise BrokenError(result)
 
@@ -108,8 +108,8 @@ def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str,
     return None
 
 
-def _report_situations(seen: Seen) -> None:
-    for situation in seen:
+def _report_situations(situations: SituationCounts) -> None:
+    for situation in situations:
         event(situation)
     for name in TARGETS:
-        target(float(seen[name]), label=name)
+        target(float(situations[name]), label=name)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from highwater.errors import ExitCode
 from highwater.fuzz.simulator.history import record
-from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
+from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.reports.audit import audit
 from highwater.results import progress
 from highwater.spec.guards import load_guards
@@ -34,7 +34,7 @@ def rows() -> dict[str, "re.Match[str]"]:
 
 def mismatch(guard: str, row: "re.Match[str]", folder: Path) -> str:
     """Describe how the audit differs from the row; empty if it does not."""
-    kept = read_kept(FOLDER / f"{row['seed']}.json")
+    kept = read_kept_seed(FOLDER / f"{row['seed']}.json")
     if kept.guard != guard:
         return f"{guard}: the seed belongs to {kept.guard}"
     off, on = (audit(record(kept, folder / f"{guard}-{off}.ndjson", off=off)) for off in (True, False))

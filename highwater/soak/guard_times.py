@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from highwater.errors import ExitCode
-from highwater.fuzz.simulator.guard_focus import directed
+from highwater.fuzz.simulator.guard_focus import settings_without_guard
 from highwater.fuzz.simulator.kept_seeds import kept_seeds
 from highwater.fuzz.simulator.search import run_seed
 from highwater.results import progress
@@ -22,7 +22,7 @@ APART: Final = 100_000
 
 def seconds_to_find(guard: str, first: int) -> float:
     """Return the seconds to a violation from seed `first` on; `LIMIT_S` if there is none by then."""
-    settings, began = directed(guard), time.process_time()
+    settings, began = settings_without_guard(guard), time.process_time()
     seed = first
     while (spent := time.process_time() - began) < LIMIT_S:
         if run_seed(seed, settings).violation is not None:

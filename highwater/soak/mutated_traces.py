@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from highwater.errors import Verdict
-from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
+from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.spec.formats.trace import Step, renumber, write_trace
 from highwater.spec.trace import EntityVerdict, Layout, read_layout, validate_trace
 
@@ -33,7 +33,7 @@ Mutation = Callable[[random.Random, Layout, list[Step]], str]
 @cache
 def traced(guard: str, entity: str, *, off: bool = False) -> tuple[Step, ...]:
     """Return the steps of a kept seed's run that concern an entity, renumbered."""
-    steps = read_kept(FOLDER / f"{guard}.json").run(off=off, tracing=True).steps
+    steps = read_kept_seed(FOLDER / f"{guard}.json").run(off=off, tracing=True).steps
     return tuple(renumber(step for step in steps if step.entity in {"", entity}))
 
 

@@ -14,10 +14,10 @@ from typing import Annotated, Final
 import typer
 
 from highwater.errors import ExitCode
-from highwater.fuzz.machines.all import MACHINES, run_machine, tallied
+from highwater.fuzz.machines.all import MACHINES, count_events, run_machine
 from highwater.fuzz.simulator.findings import Finding, find_smallest
 from highwater.fuzz.simulator.guard_focus import SWARM
-from highwater.fuzz.simulator.steered import STORIES, steered_runs
+from highwater.fuzz.simulator.steered import STEERED_SCENARIOS, steered_runs
 from highwater.results import new_folder
 from highwater.soak.drawn_schedules import search_for_violation
 
@@ -34,18 +34,18 @@ LEAST_ROUNDS: Final = 6
 MUST_HAPPEN: Final = {
     "log": ("truncation", "lost tail", "compaction", "retention"),
     "metadata store": (
-        "session expired", "session began anew", "fenced store write", "nothing of a multi", "lost write",
+        "session expired", "session began again", "fenced store write", "nothing of a multi", "lost write",
     ),
     "group coordinator": (
         "rebalance", "coordinator restart", "fenced generation", "fenced instance", "forgotten member",
     ),
     "transaction coordinator": ("fenced producer", "aborted transaction", "coordinator restart"),
-    "fetch sessions": ("partial news", "news of all"),
+    "fetch sessions": ("partial response", "full response"),
     WHOLE_RUNS: (
         "truncation", "leader change", "controller change", "isr shrink", "isr of one", "fenced write", "fenced fetch",
         "fenced store write", "write below min ISR",
     ),
-    STEERED_RUNS: (*STORIES, "abort marker", "commit marker", "group Stable"),
+    STEERED_RUNS: (*STEERED_SCENARIOS, "abort marker", "commit marker", "group Stable"),
 }  # fmt: skip
 """Situations of each part that every run must cover; without them a clean run says little."""
 
@@ -97,7 +97,7 @@ def _never_happened(name: str, tallies: Tallies) -> list[str]:
 
 def _machine(name: str, seed: int) -> tuple[Counter[str], list[str]]:
     failures: list[str] = []
-    with tallied() as situations:
+    with count_events() as situations:
         try:
             run_machine(name, seed=seed)
         except Exception as error:  # any exception is a failure; the steps that lead to it are in its notes
@@ -106,16 +106,16 @@ def _machine(name: str, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 def _drawn(name: str, seed: int) -> tuple[Counter[str], list[str]]:
-    with tallied() as situations:
+    with count_events() as situations:
         finding = search_for_violation(SWARM, seed=seed, runs=DRAWN_A_ROUND)
     return situations, _save(finding) if finding is not None else []
 
 
 def _steered(name: str, seed: int) -> tuple[Counter[str], list[str]]:
     situations: Counter[str] = Counter()
-    for scenario in STORIES:
+    for scenario in STEERED_SCENARIOS:
         for result in steered_runs(scenario, seed * APART, STEERED_A_ROUND):
-            situations.update(result.seen.keys())
+            situations.update(result.situations.keys())
             if result.violation is not None:
                 return situations, _save(find_smallest(result.seed, SWARM, result.schedule, result.violation.invariant))
     return situations, []
@@ -123,7 +123,7 @@ def _steered(name: str, seed: int) -> tuple[Counter[str], list[str]]:
 
 def _save(finding: Finding) -> list[str]:
     folder = new_folder("nightly", seed=finding.schedule.seed)
-    finding.keep(folder)
+    finding.save(folder)
     return finding.lines(folder)
 
 

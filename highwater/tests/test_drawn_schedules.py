@@ -5,7 +5,7 @@ from pathlib import Path
 import hypothesis
 from hypothesis import HealthCheck, Phase, given
 
-from highwater.fuzz.machines.all import tallied
+from highwater.fuzz.machines.all import count_events
 from highwater.fuzz.schedule import Schedule, check, read_schedule
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.search import run_seed
@@ -15,7 +15,7 @@ SWARM = Settings(swarm=True)
 
 
 def test_drawn_runs_hold() -> None:
-    with tallied() as tally:
+    with count_events() as tally:
         assert search_for_violation(SWARM, seed=3, runs=6) is None
     assert tally["first leader"] == 6
 
@@ -32,7 +32,7 @@ def test_a_guard_that_is_off_is_found_and_shrunk(tmp_path: Path) -> None:
     found = search_for_violation(Settings(swarm=True, guards_off=(guard,)), seed=1, runs=60)
     assert found is not None
     assert len(found.schedule.faults) <= 2
-    found.keep(tmp_path)
+    found.save(tmp_path)
     lines = found.lines(tmp_path)
     assert lines[1].strip() == f"again:  highwater simulate --schedule {tmp_path}/schedule.json --guard-off {guard}"
     again = run_seed(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept
+from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.reports.anomalies import anomalies
 from highwater.soak.guard_histories import ROW, mismatch, rows
 from highwater.spec.guards import load_guards
@@ -46,6 +46,6 @@ def test_another_anomaly_or_seed_than_the_row_names_is_told(tmp_path: Path) -> N
     strange = ROW.fullmatch("lost-write (rule 4), in the history of fuzz/seeds/ElectFromIsr.json")
     assert other is not None
     assert strange is not None
-    assert read_kept(FOLDER / f"{guard}.json").guard == guard
+    assert read_kept_seed(FOLDER / f"{guard}.json").guard == guard
     assert "not lost-write" in mismatch(guard, other, tmp_path)
     assert "the seed belongs to ElectFromIsr" in mismatch(guard, strange, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from highwater.errors import ExitCode
 from highwater.fuzz.machines.store import StoreMachine
-from highwater.fuzz.simulator.steered import STORIES, steered_runs
+from highwater.fuzz.simulator.steered import STEERED_SCENARIOS, steered_runs
 from highwater.soak import nightly
 
 
@@ -40,8 +40,8 @@ def test_what_broke_is_told_with_its_steps(monkeypatch: pytest.MonkeyPatch, caps
     assert "to repeat: python -m highwater.soak.nightly --minutes 0.1 --seed 1" in told
 
 
-@pytest.mark.parametrize("situation", STORIES)
+@pytest.mark.parametrize("situation", STEERED_SCENARIOS)
 def test_a_story_leads_where_it_should(situation: str) -> None:
     """A night has two runs a round of each, and plays more rounds while something is missing."""
     runs = steered_runs(situation, nightly.APART, 4 * nightly.STEERED_A_ROUND)
-    assert any(situation in result.seen for result in runs if result.violation is None)
+    assert any(situation in result.situations for result in runs if result.violation is None)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from highwater.commands.simulate import simulate_command
 from highwater.errors import ExitCode, UsageError
-from highwater.fuzz.simulator.kept_seeds import read_kept
+from highwater.fuzz.simulator.kept_seeds import read_kept_seed
 
 app = typer.Typer()
 app.command()(simulate_command)
@@ -30,7 +30,7 @@ def test_a_guard_that_is_off_is_found_told_and_kept(tmp_path: Path) -> None:
     lines = result.output.splitlines()
     assert lines[0].startswith("CommittedOnEligible (IsrCommit; ")
     again = lines[1].split("highwater simulate ")[1].split()
-    assert read_kept(tmp_path / "AckAfterCommit.json").invariant == "CommittedOnEligible"
+    assert read_kept_seed(tmp_path / "AckAfterCommit.json").invariant == "CommittedOnEligible"
     assert simulate(*again).output.splitlines()[0] == lines[0], "the printed command shows the same"
 
 

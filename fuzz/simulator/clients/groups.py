@@ -1,4 +1,4 @@
-"""A simulated cluster with the members of one group, and the judge that watches every event."""
+"""A simulated cluster with the members of one group, which checks the owners of partitions after every event."""
 
 from typing import Any
 
@@ -17,15 +17,19 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class GroupCluster(SimulatedCluster):
-    """`ownership_conflicts` lists every pair of owners of a partition once; members have the guards of the brokers."""
+    """A cluster with group members. `ownership_conflicts` lists each pair of owners of one partition once.
+
+    Members have the same guards off as the brokers.
+    """
 
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
         super().__init__(seed, settings, tracing=tracing)
         self.members: dict[str, Application] = {}
         self.ownership_conflicts: list[str] = []
-        self.world.after_event = self._judge
+        self.world.after_event = self._check_owners
 
     def join(self, name: str, **config: Any) -> None:
+        """Start a member; `config` are further fields of MemberConfig."""
         guards = Guards().without(*self.settings.guards_off)
         settings = MemberConfig(
             GROUP, frozenset({TOPIC}), session_timeout_ms=1_500, heartbeat_interval_ms=200, max_poll_interval_ms=4_000,
@@ -36,16 +40,17 @@ class GroupCluster(SimulatedCluster):
         self.world.start(name)
 
     def leave(self, name: str) -> None:
+        """Let a member leave the group."""
         self.world.enter(name, self.members.pop(name).leave)
 
     def kill(self, name: str) -> None:
-        """Without a word: its session has to expire."""
+        """Crash a member without LeaveGroup: its session has to expire."""
         self.world.crash(name, lose_unflushed=False)
         del self.members[name]
 
     @property
     def offsets_log(self) -> Partition | None:
-        """The group's partition at the coordinator: the broker that the newest leader epoch made that."""
+        """Return the replica of the group's partition on the coordinator, the broker with the highest leader epoch."""
         found = []
         for broker_id in self.broker_ids:
             broker = self.broker(broker_id)
@@ -55,6 +60,7 @@ class GroupCluster(SimulatedCluster):
 
     @property
     def coordinator(self) -> int:
+        """Return the id of the group's coordinator, or -1."""
         partition = self.offsets_log
         return -1 if partition is None else next(b for b in self.broker_ids if self._has(b, partition))
 
@@ -64,11 +70,11 @@ class GroupCluster(SimulatedCluster):
 
     @property
     def group(self) -> Group | None:
-        """As its coordinator has it."""
+        """Return the group in the memory of its coordinator, None if there is none."""
         broker = self.broker(self.coordinator) if self.coordinator > 0 else None
         return broker.groups.groups.get(GROUP) if broker else None
 
-    def _judge(self, host: Host) -> None:
+    def _check_owners(self, host: Host) -> None:
         if host.name in self.members and self.group is not None:
             found = ownership_conflicts(self.members, self.group)
             self.ownership_conflicts += [conflict for conflict in found if conflict not in self.ownership_conflicts]

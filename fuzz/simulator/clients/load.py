@@ -1,4 +1,4 @@
-"""The clients of a run: producers of every kind, group members of both protocols, an administrator."""
+"""The clients of a run: producers of every kind, eager and cooperative group members, an administrator."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,19 +34,21 @@ GROUP: Final = "g"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4
-HURRY: Final = 4  # times as fast
-WHO: Final = 16
-GENERATION: Final = 10_000_000 * WHO
-"""A commit is its generation, its time and the number of its member, in this order: what is committed later, or in a
-later generation, is more."""
+HURRY: Final = 4  # the pause is divided by this when `Load.hurries`
+MEMBER_NUMBERS: Final = 16
+GENERATION_STEP: Final = 10_000_000 * MEMBER_NUMBERS
+"""A committed offset encodes generation, time in ms and member number, in this order of weight.
 
-Asked = tuple[object, int]  # a request, and its version
+So an offset that is committed later, or in a later generation, is greater.
+"""
+
+VersionedRequest = tuple[object, int]  # request body, API version
 OnAck = Callable[[int, int, int], None]
 OnCommitted = Callable[[frozenset[Partition], int], None]
 
 
 class Writer:
-    """A reference producer and what gives it records: one each `pause_ms`."""
+    """An idempotent reference producer with an application that sends one record every `pause_ms`."""
 
     def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck) -> None:
         self._number, self._pause_ms, self._on_ack = number, pause_ms, on_ack
@@ -82,7 +84,7 @@ class Writer:
 
 
 class Consumer(Application):
-    """A member that commits as it goes, for whatever it may process."""
+    """A group member that regularly commits offsets of all partitions that it may process."""
 
     def __init__(
         self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted, *, commits: bool
@@ -90,11 +92,11 @@ class Consumer(Application):
         super().__init__(name, bootstrap, config)
         self.assignors = config.assignors
         self._number = int(name.partition(":")[2])
-        self._polls, self._commits_ever = 0, commits
-        self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # under way, by correlation id
+        self._polls, self._commits_offsets = 0, commits
+        self._commits: dict[int, tuple[frozenset[Partition], int]] = {}  # open requests, by correlation id
         self._on_committed = on_committed
-        self._eager = not all(ASSIGNORS[each].is_cooperative for each in config.assignors)
-        self.disturbed: frozenset[Partition] = frozenset()  # given up, though nobody had taken it away
+        self._eager = not all(ASSIGNORS[assignor].is_cooperative for assignor in config.assignors)
+        self.disturbed: frozenset[Partition] = frozenset()  # revoked although no assignment took it away
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
         commit, body = self._commits.pop(message.correlation_id, None), message.body
@@ -105,6 +107,7 @@ class Consumer(Application):
         return super().receive(now, source, message)
 
     def revoked(self, partitions: frozenset[Partition]) -> None:
+        """Record in `disturbed` the partitions that a cooperative member revokes although it may still process them."""
         super().revoked(partitions)
         if not self._eager:
             self.disturbed |= partitions & self.member.fetchable
@@ -114,9 +117,9 @@ class Consumer(Application):
         if timer == POLL and self.polling:
             self._polls += 1
             owned = self.member.fetchable
-            if owned and self._commits_ever and self._polls % POLLS_A_COMMIT == 0:
-                when = now.monotonic_ms * WHO + self._number
-                effects += self._commit(now, owned, self.member.generation_id * GENERATION + when)
+            if owned and self._commits_offsets and self._polls % POLLS_A_COMMIT == 0:
+                time_and_member = now.monotonic_ms * MEMBER_NUMBERS + self._number
+                effects += self._commit(now, owned, self.member.generation_id * GENERATION_STEP + time_and_member)
         return effects
 
     def _commit(self, now: Instant, owned: frozenset[Partition], offset: int) -> list[Effect]:
@@ -128,56 +131,56 @@ class Consumer(Application):
 
 
 class Administrator(Client):
-    """Moves replicas, elects preferred leaders, makes a topic and deletes it: one of these every so often.
+    """Reassigns replicas, elects preferred leaders, creates and deletes `side`: one request every 200 to 800 ms.
 
-    It asks one broker after the other, of which one is the controller; when it insists, all of them.
+    It sends to one broker after the other, as it does not know the controller; with `hurries` or `moves_side` to all.
     """
 
     def __init__(self, brokers: list[int], chance: Chance, replicas: int, load: Load) -> None:
         super().__init__(brokers)
         self._chance, self._replicas, self._load = chance, replicas, load
-        self._works = [self._reassign, self._elect, *([self._create, self._delete] if load.deletes else [])]
+        self._actions = [self._reassign, self._elect, *([self._create, self._delete] if load.deletes else [])]
         if load.moves_side:
-            self._works = [self._create, partial(self._reassign, SIDE_TOPIC), self._delete]
-        self._turns = 0
+            self._actions = [self._create, partial(self._reassign, SIDE_TOPIC), self._delete]
+        self._requests_sent = 0
         self.stopped = False
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         if self.stopped:
             return
-        self._turns += 1
-        drawn = self._chance.draw("work", self._turns, len(self._works))
-        body, version = self._works[self._turns % len(self._works) if self._load.moves_side else drawn]()
-        insists = self._load.hurries or self._load.moves_side
-        for broker_id in self._brokers if insists else [self._next_broker()]:
-            self._ask(broker_id, body, version)
-        pause_ms = 200 + self._chance.draw("pause", self._turns, 600)
-        self._wake(pause_ms // HURRY if self._load.hurries else pause_ms)
+        self._requests_sent += 1
+        drawn = self._chance.draw("work", self._requests_sent, len(self._actions))
+        body, version = self._actions[self._requests_sent % len(self._actions) if self._load.moves_side else drawn]()
+        sends_to_all = self._load.hurries or self._load.moves_side
+        for broker_id in self._brokers if sends_to_all else [self._next_broker()]:
+            self._send_request(broker_id, body, version)
+        pause_ms = 200 + self._chance.draw("pause", self._requests_sent, 600)
+        self._set_timer(pause_ms // HURRY if self._load.hurries else pause_ms)
 
-    def _answered(self, body: object) -> None:
-        """Whatever it is: there will be another turn."""
+    def _handle_reply(self, body: object) -> None:
+        """Ignore the reply: the next request follows in any case."""
 
-    def _reassign(self, name: str = TOPIC) -> Asked:
-        first = self._chance.draw("move", self._turns, len(self._brokers))
+    def _reassign(self, name: str = TOPIC) -> VersionedRequest:
+        first = self._chance.draw("move", self._requests_sent, len(self._brokers))
         target = tuple(self._brokers[(first + n) % len(self._brokers)] for n in range(self._replicas))
         partition = ReassignablePartition(partition_index=0, replicas=target)
         topic = ReassignableTopic(name=name, partitions=(partition,))
         return AlterPartitionReassignmentsRequest(topics=(topic,)), 0
 
-    def _elect(self) -> Asked:
+    def _elect(self) -> VersionedRequest:
         return ElectLeadersRequest(election_type=0, topic_partitions=None), 2
 
-    def _create(self) -> Asked:
+    def _create(self) -> VersionedRequest:
         topic = CreatableTopic(name=SIDE_TOPIC, num_partitions=1, replication_factor=self._replicas)
         return CreateTopicsRequest(topics=(topic,), timeout_ms=500), 5
 
-    def _delete(self) -> Asked:
+    def _delete(self) -> VersionedRequest:
         return DeleteTopicsRequest(topic_names=(SIDE_TOPIC,), timeout_ms=500), 3
 
 
 @dataclass(slots=True)
 class Clients:
-    """Those of one run, by what is asked of them in the end; a member that is killed is another when it starts."""
+    """The clients of one run. `members` has the newest process of each name: a restart creates a new object."""
 
     writers: list[Producer | Writer | TransactionalProducer] = field(default_factory=list)
     members: dict[str, Consumer] = field(default_factory=dict)
@@ -185,7 +188,10 @@ class Clients:
     old: OldConsumers = field(default_factory=OldConsumers)
 
     def start(self, cluster: SimulatedCluster, on_ack: OnAck, on_committed: OnCommitted) -> None:
-        """Start what `Settings.load` asks for."""
+        """Start the clients of `Settings.load`.
+
+        Calls `on_ack(partition, offset, value)` for each record, `on_committed(partitions, offset)` for each commit.
+        """
         load, brokers = cluster.settings.clients, cluster.broker_ids
         for number in range(load.producers):
             producer = Producer(

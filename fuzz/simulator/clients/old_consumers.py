@@ -1,4 +1,4 @@
-"""Consumers of 0.7, which share out partitions by what they read in ZooKeeper, and the brokers that register there."""
+"""Consumers of Kafka 0.7, which divide the partitions in ZooKeeper, and the brokers that register there."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from highwater.reference.store.messages import Create
 
 OLD_TOPIC: Final = "old"
 BROKERS: Final = {1: 2, 2: 1}
-"""Partitions of each: three consumers have one each, and two do not share evenly."""
+"""Partitions on each broker: three in all, so three consumers get one each, and two get different numbers."""
 PATHS: Final = GroupPaths("old-group")
 PARTITIONS: Final = frozenset((OLD_TOPIC, (broker, number)) for broker in BROKERS for number in range(BROKERS[broker]))
 
 
 class Registrar(GroupConsumer):
-    """A broker as far as the registries go; its nodes stay, so that the partitions do."""
+    """A client that registers a broker and its partitions in the store; the registration is not ephemeral."""
 
     def __init__(self, context: Context, broker_id: int) -> None:
         super().__init__(context, "brokers", f"broker{broker_id}", {})
@@ -36,24 +36,25 @@ class Registrar(GroupConsumer):
 
 @dataclass(slots=True)
 class OldConsumers:
-    """By the name of their host; a process that is started anew has another id, so `lives` counts them."""
+    """The consumers by host name. A restarted process gets a new consumer id, so `starts` counts them."""
 
     consumers: dict[str, GroupConsumer] = field(default_factory=dict)
-    lives: Counter[str] = field(default_factory=Counter)
+    starts: Counter[str] = field(default_factory=Counter)
 
     def start(self, cluster: SimulatedCluster, number: int) -> None:
+        """Register the brokers, then start `number` consumers."""
         for broker_id in BROKERS:
             registrar = Registrar(_context(cluster), broker_id)
             cluster.world.add(f"registrar:{broker_id}", lambda disk, r=registrar: r)  # type: ignore[misc]
             cluster.world.start(f"registrar:{broker_id}")
         cluster.world.run_until(cluster.world.now_ms + 200)
-        for each in range(number):
-            self._start(cluster, f"old:{each}", each)
+        for index in range(number):
+            self._start(cluster, f"old:{index}", index)
 
     def _start(self, cluster: SimulatedCluster, name: str, number: int) -> None:
         def make(_: object) -> GroupConsumer:
-            self.lives[name] += 1
-            consumer_id = f"c{self.lives[name]}-{number}"
+            self.starts[name] += 1
+            consumer_id = f"c{self.starts[name]}-{number}"
             self.consumers[name] = GroupConsumer(_context(cluster), "old-group", consumer_id, {OLD_TOPIC: 1})
             return self.consumers[name]
 

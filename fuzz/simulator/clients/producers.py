@@ -1,4 +1,4 @@
-"""Clients inside the simulation: one that creates the topic, and producers that write unique values one by one."""
+"""Simulated clients: one that repeats a request until it succeeds, and producers of unique values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,7 +17,7 @@ RETRY_MS = 100
 
 
 class Client(ABC):
-    """What both share: one request at a time, the next broker after an error or a silence."""
+    """Base class: has one request open at a time, and sends to the next broker after an error or a time-out."""
 
     def __init__(self, brokers: list[int], timeout_ms: int = 800) -> None:
         self._brokers, self._timeout_ms = brokers, timeout_ms
@@ -27,13 +27,13 @@ class Client(ABC):
         self._out: list[Effect] = []
         self.now = Instant(0, 0)
 
-    def _ask(self, broker_id: int, body: Any, version: int) -> None:
+    def _send_request(self, broker_id: int, body: Any, version: int) -> None:
         self._correlation_id += 1
         self._waiting = True
         self._out.append(Send(broker_peer(broker_id), Request(self._correlation_id, version, body, "simulated")))
-        self._wake(self._timeout_ms)
+        self._set_timer(self._timeout_ms)
 
-    def _wake(self, delay_ms: int) -> None:
+    def _set_timer(self, delay_ms: int) -> None:
         self._out.append(SetTimer(TICK, self.now.monotonic_ms + delay_ms))
 
     def _next_broker(self) -> int:
@@ -41,15 +41,15 @@ class Client(ABC):
         return self._brokers[self._turn % len(self._brokers)]
 
     @abstractmethod
-    def _answered(self, body: Any) -> None:
-        """The reply to the one request that is open."""
+    def _handle_reply(self, body: Any) -> None:
+        """Handle the response to the open request."""
 
     @abstractmethod
-    def _go_on(self) -> None:
-        """Ask the next thing."""
+    def _send_next(self) -> None:
+        """Send the next request."""
 
     def _timed_out(self) -> None:  # noqa: B027 - most clients need to do nothing
-        """Nobody answered in time."""
+        """Handle a missing response."""
 
     def _drain(self) -> list[Effect]:
         effects, self._out = self._out, []
@@ -57,23 +57,23 @@ class Client(ABC):
 
     def start(self, now: Instant) -> list[Effect]:
         self.now = now
-        self._go_on()
+        self._send_next()
         return self._drain()
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
         self.now = now
-        if self._waiting and message.correlation_id == self._correlation_id:  # a doubled request has two answers
+        if self._waiting and message.correlation_id == self._correlation_id:  # a duplicated request has two responses
             self._waiting = False
-            self._answered(message.body)
+            self._handle_reply(message.body)
         return self._drain()
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
-        """The time for the answer is over, or the pause after an error."""
+        """Send the next request: the open one timed out, or the pause after an error has ended."""
         self.now = now
         if self._waiting:
-            self._correlation_id += 1  # a late answer counts no more
+            self._correlation_id += 1  # so that a late response is ignored
             self._timed_out()
-        self._go_on()
+        self._send_next()
         return self._drain()
 
     def complete(self, now: Instant, token: str) -> list[Effect]:
@@ -83,42 +83,45 @@ class Client(ABC):
         return []
 
 
-class Asker(Client):
-    """Asks one thing of one broker after the other, until `settled` says that this is the answer."""
+class RetryingClient(Client):
+    """Sends the same request to one broker after the other until `is_final(response)` is true."""
 
-    def __init__(self, brokers: list[int], request: Any, version: int, settled: Callable[[Any], bool]) -> None:
+    def __init__(self, brokers: list[int], request: Any, version: int, is_final: Callable[[Any], bool]) -> None:
         super().__init__(brokers, timeout_ms=3_000)
-        self._request, self._version, self._settled = request, version, settled
-        self.answer: Any = None
+        self._request, self._version, self._is_final = request, version, is_final
+        self.response: Any = None
 
     @property
     def done(self) -> bool:
-        return self.answer is not None
+        """Return whether the final response has arrived."""
+        return self.response is not None
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         if not self.done:
-            self._ask(self._next_broker(), self._request, self._version)
+            self._send_request(self._next_broker(), self._request, self._version)
 
-    def _answered(self, body: Any) -> None:
-        if self._settled(body):
-            self.answer = body
+    def _handle_reply(self, body: Any) -> None:
+        if self._is_final(body):
+            self.response = body
         else:
-            self._wake(RETRY_MS)
+            self._set_timer(RETRY_MS)
 
 
-def topic_creator(brokers: list[int], topic: str, partitions: int, replicas: int, assigned: tuple[int, ...]) -> Asker:
-    """Creates a topic; `assigned`, if not empty, are the replicas of its only partition."""
-    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
+def topic_creator(
+    brokers: list[int], topic: str, partitions: int, replicas: int, assigned: tuple[int, ...]
+) -> RetryingClient:
+    """Return a client that creates a topic; `assigned`, if not empty, are the replicas of its only partition."""
+    creatable = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
     if assigned:
         place = CreatableReplicaAssignment(partition_index=0, broker_ids=assigned)
-        wanted = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=(place,))
-    made = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
-    request = CreateTopicsRequest(topics=(wanted,), timeout_ms=2_000)
-    return Asker(brokers, request, CREATE_VERSION, lambda reply: reply.topics[0].error_code in made)
+        creatable = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=(place,))
+    accepted = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+    request = CreateTopicsRequest(topics=(creatable,), timeout_ms=2_000)
+    return RetryingClient(brokers, request, CREATE_VERSION, lambda reply: reply.topics[0].error_code in accepted)
 
 
 class Producer(Client):
-    """Writes 0, 1, 2 ... times `stride` plus `first` with acks=all; tells `on_ack(partition, offset, value)`."""
+    """Writes `first` plus 1, 2, 3 ... times `stride` with acks=all; calls `on_ack(partition, offset, value)`."""
 
     def __init__(
         self, brokers: list[int], topic: str, partition: int, *, first: int, stride: int, pause_ms: int,
@@ -128,16 +131,16 @@ class Producer(Client):
         self._topic, self._partition = topic, partition
         self._value, self._stride, self._pause_ms = first, stride, pause_ms
         self._on_ack = on_ack
-        self._leader = leader  # believed; -1 asks who it is
+        self._leader = leader  # broker id; -1: request metadata first
         self.acked = 0
         self.stopped = False
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         if self.stopped:
             return
         if self._leader < 0:
             topic = MetadataRequestTopic(name=self._topic)
-            self._ask(self._next_broker(), MetadataRequest(topics=(topic,)), METADATA_VERSION)
+            self._send_request(self._next_broker(), MetadataRequest(topics=(topic,)), METADATA_VERSION)
         else:
             self._produce()
 
@@ -146,22 +149,22 @@ class Producer(Client):
         batch = build_batch([(self.now.wall_ms, None, b"%d" % self._value, ())])
         data = PartitionProduceData(index=self._partition, records=batch)
         topic = TopicProduceData(name=self._topic, partition_data=(data,))
-        self._ask(self._leader, ProduceRequest(acks=-1, timeout_ms=600, topic_data=(topic,)), PRODUCE_VERSION)
+        self._send_request(self._leader, ProduceRequest(acks=-1, timeout_ms=600, topic_data=(topic,)), PRODUCE_VERSION)
 
     def _timed_out(self) -> None:
-        self._leader = -1  # whoever was asked does not answer: find out who leads now
+        self._leader = -1  # the broker did not respond: request metadata for the current leader
 
-    def _answered(self, body: Any) -> None:
+    def _handle_reply(self, body: Any) -> None:
         if hasattr(body, "brokers"):
             found = [p for t in body.topics for p in t.partitions if p.partition_index == self._partition]
             self._leader = found[0].leader_id if found else -1
-            self._wake(0 if self._leader >= 0 else RETRY_MS)
+            self._set_timer(0 if self._leader >= 0 else RETRY_MS)
             return
-        answer = body.responses[0].partition_responses[0]
-        if answer.error_code == ErrorCode.NONE:
+        response = body.responses[0].partition_responses[0]
+        if response.error_code == ErrorCode.NONE:
             self.acked += 1
-            self._on_ack(self._partition, answer.base_offset, self._value)
-            self._wake(self._pause_ms)
+            self._on_ack(self._partition, response.base_offset, self._value)
+            self._set_timer(self._pause_ms)
         else:
             self._leader = -1
-            self._wake(RETRY_MS)
+            self._set_timer(RETRY_MS)

@@ -1,4 +1,4 @@
-"""A transactional producer inside the simulation: one transaction after the other, each over all partitions."""
+"""A simulated transactional producer: one transaction after the other, each with one record for every partition."""
 
 from typing import Any, Final
 
@@ -35,10 +35,11 @@ TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 class TransactionalProducer(Client):
-    """Values are `txn <producer> <transaction> <partition>`. Of three transactions it aborts one.
+    """Writes values `txn <producer> <transaction> <partition>` and aborts every third transaction.
 
-    `classic`: AddPartitionsToTxn, and an EndTxn that leaves the epoch as it is; otherwise transaction version 2
-    (KIP-890). Whatever goes wrong, it begins anew with InitProducerId, which ends what was open one way or the other.
+    With `classic` it sends AddPartitionsToTxn, and EndTxn does not change the producer epoch; otherwise it uses
+    transaction version 2 (KIP-890). After an error or a time-out it sends InitProducerId again, which ends the open
+    transaction.
     """
 
     def __init__(self, brokers: list[int], number: int, partitions: int, *, classic: bool) -> None:
@@ -49,28 +50,28 @@ class TransactionalProducer(Client):
         self._producer = (-1, -1)
         self._leaders: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
-        self._written = 0  # partitions of this transaction
+        self._written = 0  # partitions with a record of this transaction
         self._added = False
         self.transaction = 0
-        self.acked = 0  # transactions whose end was confirmed
+        self.acked = 0  # transactions with a successful EndTxn response
         self.stopped = False
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         if self.stopped and not self._written and not self._added:
             return
         if self._coordinator < 0:
-            self._ask(self._next_broker(), FindCoordinatorRequest(key=self._name, key_type=TRANSACTION), 2)
+            self._send_request(self._next_broker(), FindCoordinatorRequest(key=self._name, key_type=TRANSACTION), 2)
         elif self._producer[0] < 0:
-            self._ask(
+            self._send_request(
                 self._coordinator,
                 InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS),
                 4,
             )
         elif len(self._leaders) < self._partitions:
             topic = MetadataRequestTopic(name=TOPIC)
-            self._ask(self._next_broker(), MetadataRequest(topics=(topic,)), METADATA_VERSION)
+            self._send_request(self._next_broker(), MetadataRequest(topics=(topic,)), METADATA_VERSION)
         elif self._classic and not self._added:
-            self._add()
+            self._add_partitions()
         elif self._written < self._partitions:
             self._produce(self._written)
         else:
@@ -79,15 +80,15 @@ class TransactionalProducer(Client):
                 transactional_id=self._name, producer_id=producer_id, producer_epoch=epoch,
                 committed=self.transaction % 3 > 0,
             )  # fmt: skip
-            self._ask(self._coordinator, body, 3 if self._classic else 5)
+            self._send_request(self._coordinator, body, 3 if self._classic else 5)
 
-    def _add(self) -> None:
+    def _add_partitions(self) -> None:
         topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=tuple(range(self._partitions)))
         body = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._name, v3_and_below_producer_id=self._producer[0],
             v3_and_below_producer_epoch=self._producer[1], v3_and_below_topics=(topic,),
         )  # fmt: skip
-        self._ask(self._coordinator, body, 3)
+        self._send_request(self._coordinator, body, 3)
 
     def _produce(self, number: int) -> None:
         value = b"txn %d %d %d" % (self._number, self.transaction, number)
@@ -97,32 +98,32 @@ class TransactionalProducer(Client):
         )  # fmt: skip
         data = TopicProduceData(name=TOPIC, partition_data=(PartitionProduceData(index=number, records=batch),))
         body = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=600, topic_data=(data,))
-        self._ask(self._leaders[number], body, 9 if self._classic else 12)
+        self._send_request(self._leaders[number], body, 9 if self._classic else 12)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def _timed_out(self) -> None:
-        self._begin_anew()
+        self._restart()
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._coordinator, self._producer = -1, (-1, -1)
         self._leaders.clear()
-        self._next()
+        self._next_transaction()
 
-    def _next(self) -> None:
+    def _next_transaction(self) -> None:
         self.transaction += 1
         self._written, self._added = 0, False
 
-    def _answered(self, body: Any) -> None:
-        error = self._take(body)
+    def _handle_reply(self, body: Any) -> None:
+        error = self._handle_body(body)
         if error is ErrorCode.NONE:
-            self._wake(PAUSE_MS)
+            self._set_timer(PAUSE_MS)
             return
         if error not in BUSY:
-            self._begin_anew()
-        self._wake(RETRY_MS)
+            self._restart()
+        self._set_timer(RETRY_MS)
 
-    def _take(self, body: Any) -> ErrorCode:
+    def _handle_body(self, body: Any) -> ErrorCode:
         if isinstance(body, MetadataResponse):
             self._leaders = {
                 p.partition_index: p.leader_id for t in body.topics for p in t.partitions if p.leader_id > 0
@@ -141,16 +142,16 @@ class TransactionalProducer(Client):
             return error
         error = ErrorCode(body.error_code)
         if error is ErrorCode.NONE:
-            self._took(body)
+            self._handle_success(body)
         return error
 
-    def _took(self, body: FindCoordinatorResponse | InitProducerIdResponse | EndTxnResponse) -> None:
+    def _handle_success(self, body: FindCoordinatorResponse | InitProducerIdResponse | EndTxnResponse) -> None:
         if isinstance(body, FindCoordinatorResponse):
             self._coordinator = body.node_id
             return
         if isinstance(body, EndTxnResponse):
             self.acked += 1
-            self._next()
+            self._next_transaction()
         if isinstance(body, InitProducerIdResponse) or not self._classic:
             self._producer = body.producer_id, body.producer_epoch
             self._sequences.clear()

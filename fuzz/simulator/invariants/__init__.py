@@ -1,4 +1,4 @@
-"""What must hold after every event of a simulation. Each look is at the node that just moved, and at what is new.
+"""Invariants that are checked after every event of a simulation, on the node of that event and only where it changed.
 
-Every invariant bears the name of the TLA+ operator that says the same, and names its module.
+Every invariant has the name of the TLA+ operator that states the same property; `violations.py` names the module.
 """

@@ -1,11 +1,11 @@
-"""A consumer group as its coordinator has it, and what its members have."""
+"""Invariants of a consumer group: the state of its coordinator against the state of its members."""
 
 from collections.abc import Mapping
 
-from highwater.fuzz.simulator.clients.load import GENERATION, GROUP, WHO, Consumer
+from highwater.fuzz.simulator.clients.load import GENERATION_STEP, GROUP, MEMBER_NUMBERS, Consumer
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.replication import Violated
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.reference.broker import Broker
 from highwater.reference.clients.assignors import ASSIGNORS
 from highwater.reference.clients.judge import ownership_conflicts
@@ -19,22 +19,26 @@ OFFSETS_STATE = state_path(OFFSETS_TOPIC, 0)
 
 
 class ObservedGroup:
-    """The coordinator is whom the store says; what a former one still believes commits nobody to anything."""
+    """A group and its members. Only the coordinator that the metadata store names counts; former ones are ignored."""
 
     def __init__(
-        self, cluster: SimulatedCluster, members: Mapping[str, Consumer], seen: Seen, violated: Violated
+        self,
+        cluster: SimulatedCluster,
+        members: Mapping[str, Consumer],
+        situations: SituationCounts,
+        violated: Violated,
     ) -> None:
-        self._cluster, self._members, self._seen, self._violated = cluster, members, seen, violated
+        self._cluster, self._members, self._situations, self._violated = cluster, members, situations, violated
         self._raw: object = None
         self._coordinator = -1
         self._last: Group | None = None
         self._state = GroupState.EMPTY
         self._generation = 0
         self._stable_generation = 0
-        self._known: set[str] = set()  # the ids that processes ever had
+        self._known: set[str] = set()  # all member ids that members ever had
         self._acknowledged: dict[Partition, int] = {}
-        self._recorded: dict[Partition, int] = {}  # what the coordinator had last
-        self._out_since: dict[str, int] = {}  # processes of no member of the group, since so many milliseconds
+        self._recorded: dict[Partition, int] = {}  # committed offsets at the last check
+        self._removed_at_ms: dict[str, int] = {}  # member process -> time in ms at which the group removed it
         self._ids: frozenset[str] = frozenset()
         self._topic = {(TOPIC, number) for number in range(cluster.settings.partitions)}
 
@@ -47,47 +51,50 @@ class ObservedGroup:
                 self._coordinator = PartitionState.from_bytes(*raw).leader if raw else -1
         return broker.config.broker_id == self._coordinator
 
-    def broker_moved(self, broker: Broker) -> None:
+    def broker_changed(self, broker: Broker) -> None:
+        """Check the group on the broker, if this is the coordinator."""
         group = broker.groups.groups.get(GROUP)
         if group is None or not self._coordinates(broker):
             return
         if group is not self._last:
             if self._last is not None:
-                self._seen.add("coordinator change")
-                self._look_for_forgotten(group)
+                self._situations.add("coordinator change")
+                self._check_forgotten(group)
             self._last, self._state, self._generation = group, GroupState.EMPTY, -1
         if group.members.keys() != self._ids:
-            self._members_changed(group)
-        self._look_at_offsets(group)
+            self._update_members(group)
+        self._check_offsets(group)
         if group.generation_id < self._generation:
-            self._violated("OwnershipKept", f"generation {self._generation} to {group.generation_id}")
+            self._violated("OwnershipKept", f"the generation falls from {self._generation} to {group.generation_id}")
         self._generation = group.generation_id
         if group.state is not self._state:
             self._state = group.state
-            self._moved(group)
-        self._look_for_ghosts(group)
+            self._state_changed(group)
+        self._check_ghosts(group)
 
     def committed(self, partitions: frozenset[Partition], offset: int) -> None:
-        """A member was told that its commit counts."""
+        """Record a commit that the coordinator acknowledged."""
         for key in partitions:
             self._acknowledged[key] = max(offset, self._acknowledged.get(key, -1))
 
-    def member_moved(self) -> None:
-        """Undisturbed: who keeps a partition keeps it. OneOwner: no two of one generation have the same partition."""
+    def member_changed(self) -> None:
+        """Check Undisturbed (a member revokes only what was reassigned) and OneOwner (one owner in each generation)."""
         for name, application in self._members.items():
             if application.member.member_id in self._ids:
-                self._out_since.pop(name, None)
+                self._removed_at_ms.pop(name, None)
             if application.disturbed:
-                self._violated("Undisturbed", f"{name} gives up {sorted(application.disturbed)}, which nobody took")
+                self._violated(
+                    "Undisturbed", f"{name} revokes {sorted(application.disturbed)}, which no assignment took away"
+                )
         self._known.update(application.member.member_id for application in self._members.values())
         if self._last is not None:
-            for each in ownership_conflicts(self._members, self._last):
-                self._violated("OneOwner", each)
+            for conflict in ownership_conflicts(self._members, self._last):
+                self._violated("OneOwner", conflict)
 
-    def _moved(self, group: Group) -> None:
-        self._seen.add(f"group {group.state}")
+    def _state_changed(self, group: Group) -> None:
+        self._situations.add(f"group {group.state}")
         if group.state is GroupState.PREPARING_REBALANCE and self._is_failing_over():
-            self._seen.add("rebalance during failover")
+            self._situations.add("rebalance during failover")
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._check_barrier(group)
             self._check_claims(group)
@@ -100,52 +107,66 @@ class ObservedGroup:
             self._check_assignment(group)
 
     def _is_failing_over(self) -> bool:
-        """Some partition has nobody yet who acts as its leader."""
+        """Return whether some partition has no acting leader."""
         partitions = range(self._cluster.settings.partitions)
-        return self._cluster.store_if_up() is not None and any(self._cluster.leader(each) < 0 for each in partitions)
+        return self._cluster.store_if_up() is not None and any(
+            self._cluster.leader(number) < 0 for number in partitions
+        )
 
-    def _look_at_offsets(self, group: Group) -> None:
-        """A commit that was acknowledged counts until a later one does: nobody but the holder may undo it.
+    def _check_offsets(self, group: Group) -> None:
+        """Check that the committed offset of a partition is not below the highest acknowledged commit.
 
-        The holder itself may, by a copy of an older commit that comes late: commits have no sequence.
+        If messages are duplicated, a late copy of an older commit may lower it within a generation: an OffsetCommit has
+        no sequence number.
         """
-        unit = GENERATION if self._seen["duplicate"] else 1
+        unit = GENERATION_STEP if self._situations["duplicate"] else 1
         for key, recorded in group.offsets.items():
             if self._recorded.get(key) != recorded.offset:
-                self._look_at_commit(key, recorded.offset)
+                self._check_commit(key, recorded.offset)
         for key, acknowledged in self._acknowledged.items():
             committed = group.offsets.get(key)
             if committed is None or committed.offset // unit < acknowledged // unit:
-                told = committed.offset if committed else "none"
-                self._violated("OwnershipKept", f"{key[0]}-{key[1]} is committed at {told}, after {acknowledged}")
+                found = committed.offset if committed else "none"
+                self._violated("OwnershipKept", f"{key[0]}-{key[1]} is committed at {found}, after {acknowledged}")
 
-    def _members_changed(self, group: Group) -> None:
+    def _update_members(self, group: Group) -> None:
         self._ids = frozenset(group.members)
         for name, application in self._members.items():
             if application.member.member_id in self._ids:
-                self._out_since.pop(name, None)
+                self._removed_at_ms.pop(name, None)
             else:
-                self._out_since.setdefault(name, self._cluster.world.now_ms)
+                self._removed_at_ms.setdefault(name, self._cluster.world.now_ms)
 
-    def _look_for_forgotten(self, group: Group) -> None:
-        """A fail-over loses no member who was told its place in the generation that is stored."""
+    def _check_forgotten(self, group: Group) -> None:
+        """Check that a failover of the coordinator loses no member that is stable in the stored generation."""
         for name, application in self._members.items():
             member = application.member
-            told = member.state is MemberState.STABLE and member.generation_id == group.generation_id
-            if told and group.members and name not in self._out_since and member.member_id not in group.members:
-                self._violated("OwnershipKept", f"{member.member_id} of {name} is a stranger after a fail-over")
+            is_stable = member.state is MemberState.STABLE and member.generation_id == group.generation_id
+            if (
+                is_stable
+                and group.members
+                and name not in self._removed_at_ms
+                and member.member_id not in group.members
+            ):
+                self._violated(
+                    "OwnershipKept", f"{member.member_id} of {name} is unknown after a failover of the coordinator"
+                )
 
-    def _look_at_commit(self, key: Partition, offset: int) -> None:
-        """What counts was sent by a member: who was thrown out commits nothing."""
+    def _check_commit(self, key: Partition, offset: int) -> None:
+        """Check that a new commit was sent while its sender was a member: a removed member commits nothing."""
         self._recorded[key] = offset
-        name, sent_ms = f"member:{offset % WHO}", offset % GENERATION // WHO
-        if sent_ms > self._out_since.get(name, sent_ms):
+        name, sent_ms = f"member:{offset % MEMBER_NUMBERS}", offset % GENERATION_STEP // MEMBER_NUMBERS
+        if sent_ms > self._removed_at_ms.get(name, sent_ms):
             self._violated(
-                "OwnershipKept", f"{name} commits {key[0]}-{key[1]}, and is no member since {self._out_since[name]} ms"
+                "OwnershipKept",
+                f"{name} commits {key[0]}-{key[1]}, and has not been a member since {self._removed_at_ms[name]} ms",
             )
 
     def _check_claims(self, group: Group) -> None:
-        """ClaimsAgree: no two members claim one partition, unless it is to be seen what becomes of such claims."""
+        """ClaimsAgree: no two members claim one partition.
+
+        Not checked when `ResetClaimOnLost` is off together with another guard: that run needs conflicting claims.
+        """
         guards_off = self._cluster.settings.guards_off
         if len(guards_off) > 1 and "ResetClaimOnLost" in guards_off:
             return
@@ -155,13 +176,13 @@ class ObservedGroup:
                 claim = Subscription.decode(member.metadata(group.protocol or ""))
             except DecodeError:
                 continue
-            for each in claim.owned:
-                other = claimed.setdefault(each, member.member_id)
+            for topic, number in claim.owned:
+                other = claimed.setdefault((topic, number), member.member_id)
                 if other != member.member_id:
-                    self._violated("ClaimsAgree", f"{other} and {member.member_id} claim {each[0]}-{each[1]}")
+                    self._violated("ClaimsAgree", f"{other} and {member.member_id} claim {topic}-{number}")
 
     def _check_barrier(self, group: Group) -> None:
-        """When a generation is complete, none of its dynamic members owns anything (eager)."""
+        """Barrier: with an eager assignor no dynamic member owns a partition when a generation begins."""
         if ASSIGNORS[group.protocol or "range"].is_cooperative:
             return
         for name, application in self._members.items():
@@ -170,37 +191,41 @@ class ObservedGroup:
                 self._violated("Barrier", f"generation {group.generation_id} begins while {name} owns partitions")
 
     def _check_assignment(self, group: Group) -> None:
-        """AllAssigned: every partition is given to a member."""
-        given: set[tuple[str, int]] = set()
+        """AllAssigned: every partition is assigned to a member."""
+        assigned: set[tuple[str, int]] = set()
         for member in group.members.values():
             try:
-                given |= unpack_assignment(member.assignment)
+                assigned |= unpack_assignment(member.assignment)
             except DecodeError:
                 continue
         cooperative = ASSIGNORS[group.protocol or "range"].is_cooperative
-        if self._topic - given and not cooperative:  # a cooperative one withholds what is still to be revoked
-            self._violated("AllAssigned", f"generation {group.generation_id} leaves {sorted(self._topic - given)} out")
+        if (
+            self._topic - assigned and not cooperative
+        ):  # a cooperative assignor withholds partitions until they are revoked
+            self._violated(
+                "AllAssigned", f"generation {group.generation_id} leaves {sorted(self._topic - assigned)} unassigned"
+            )
 
-    def _look_for_ghosts(self, group: Group) -> None:
-        """No member of which its process never heard."""
+    def _check_ghosts(self, group: Group) -> None:
+        """NoGhosts: every dynamic member id was received by a member process."""
         for member in group.members.values():
             if member.instance_id is None and member.member_id not in self._known:
-                self._violated("NoGhosts", f"{member.member_id} is a member, and nobody knows it")
+                self._violated("NoGhosts", f"{member.member_id} is in the group, and no process received this id")
 
-    def settled(self) -> str:
-        """What is missing before the group is Stable and each partition owned by one; empty when nothing is."""
+    def unsettled_reason(self) -> str:
+        """Return why the group is not Stable with one owner for each partition; empty if it is."""
         group = self._last
         applications = [
-            each
-            for each in self._members.values()
-            if each.member.state is not MemberState.CLOSED
-            and (group is None or group.protocol in {None, *each.assignors})  # others are refused, and ask again
+            application
+            for application in self._members.values()
+            if application.member.state is not MemberState.CLOSED
+            and (group is None or group.protocol in {None, *application.assignors})  # the others cannot join
         ]
-        owned = sorted(each for application in applications for each in application.member.owned)
+        owned = sorted(partition for application in applications for partition in application.member.owned)
         if group is None or group.state is not GroupState.STABLE:
             return f"the group is {group.state if group else 'unknown'}"
         if owned != sorted(self._topic):
-            return f"owned are {owned}"
+            return f"the members own {owned}"
         if set(group.members) != {application.member.member_id for application in applications}:
-            return f"the coordinator's members are {sorted(group.members)}"
+            return f"the coordinator has the members {sorted(group.members)}"
         return ""

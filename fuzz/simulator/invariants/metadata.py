@@ -1,56 +1,60 @@
-"""What the metadata store holds of controllers and partitions, and what may never become of it."""
+"""Invariants of the controller and the partition states in the metadata store."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from highwater.fuzz.simulator.cluster import SimulatedCluster
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.reference.controller.cluster import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from highwater.reference.replication.states import PartitionState, state_path
 
 FENCED_TOO_LONG_MS = 3_000
-"""A controller of so many milliseconds has had the time to take a broker without a session out of every ISR."""
+"""Within this time a controller removes a broker without a session from every ISR."""
 
 Key = tuple[str, int]
 Violated = Callable[[str, str], None]
 
 
 class StoredState:
-    """Follows the store. `states` holds the newest state of each partition, `tell(partition, before)` each change."""
+    """Checks every change of the store. `states` has the newest state of each partition.
+
+    Calls `on_change(partition, previous state)` after each change of a partition state.
+    """
 
     def __init__(
-        self, cluster: SimulatedCluster, keys: Iterable[Key], seen: Seen, violated: Violated,
-        tell: Callable[[Key, PartitionState | None], None],
+        self, cluster: SimulatedCluster, keys: Iterable[Key], situations: SituationCounts, violated: Violated,
+        on_change: Callable[[Key, PartitionState | None], None],
     ) -> None:  # fmt: skip
-        self._cluster, self._world, self._seen, self._violated, self._tell = (
+        self._cluster, self._world, self._situations, self._violated, self._on_change = (
             cluster,
             cluster.world,
-            seen,
+            situations,
             violated,
-            tell,
+            on_change,
         )
         self.states: dict[Key, PartitionState] = {}
         self._paths = {key: state_path(*key) for key in keys}
         self._raw: dict[str, Any] = {}
-        self._terms: dict[int, int] = {}  # controller epoch -> who claimed it
-        self._leaders: dict[tuple[Key, int], int] = {}  # (partition, leader epoch) -> who was elected
+        self._terms: dict[int, int] = {}  # controller epoch -> its controller
+        self._leaders: dict[tuple[Key, int], int] = {}  # (partition, leader epoch) -> its leader
         self._claim: tuple[bytes, int] | None = None
-        self._since_ms = 0  # the present controller
-        self._unregistered: dict[int, int] = {}  # broker without a registration -> since when
+        self._since_ms = 0  # when the current controller was elected
+        self._unregistered: dict[int, int] = {}  # broker without a session -> when it was first missing (ms)
 
     def after_event(self) -> None:
+        """Check the store after one of its events."""
         store = self._cluster.store()
-        self._look_at_controller()
+        self._check_controller()
         for key, path in self._paths.items():
             raw = store.peek(path, lambda data, version: (data, version))
             if raw != self._raw.get(path):
                 self._raw[path] = raw
                 if raw is not None:
                     self._changed(key, PartitionState.from_bytes(*raw))
-        self._look_for_fenced()
+        self._check_fenced()
 
-    def _look_at_controller(self) -> None:
-        """OneControllerPerEpoch: every claim has a controller epoch of its own."""
+    def _check_controller(self) -> None:
+        """OneControllerPerEpoch: no two elections have the same controller epoch."""
         claim = self._cluster.store().peek(CONTROLLER, lambda data, version: data)
         if claim is None:
             self._claim = None
@@ -59,16 +63,18 @@ class StoredState:
         if claimed == self._claim:
             return
         self._claim, self._since_ms = claimed, self._world.now_ms
-        self._seen.add("controller change" if self._terms else "first controller")
+        self._situations.add("controller change" if self._terms else "first controller")
         holder = self._cluster.controller()
         if claimed[1] in self._terms:
             self._violated(
-                "OneControllerPerEpoch", f"{holder} claims epoch {claimed[1]}, which {self._terms[claimed[1]]} had"
+                "OneControllerPerEpoch",
+                f"{holder} claims controller epoch {claimed[1]}, which {self._terms[claimed[1]]} had",
             )
         self._terms[claimed[1]] = holder
 
     @property
     def controller_epoch(self) -> int:
+        """Return the controller epoch in the store, 0 before the first election."""
         return self._cluster.store().peek(CONTROLLER_EPOCH, lambda data, version: int(data)) or 0
 
     def _changed(self, key: Key, state: PartitionState) -> None:
@@ -89,21 +95,21 @@ class StoredState:
                 f"while the store holds {self.controller_epoch}",
             )
         if before is not None and len(state.isr) != len(before.isr):
-            self._seen.add("isr shrink" if len(state.isr) < len(before.isr) else "isr expansion")
+            self._situations.add("isr shrink" if len(state.isr) < len(before.isr) else "isr expansion")
         if before is not None:
-            self._look_at_election(before, state, elected=elected)
-        self._tell(key, before)
+            self._count_election(before, state, elected=elected)
+        self._on_change(key, before)
 
-    def _look_at_election(self, before: PartitionState, state: PartitionState, *, elected: bool) -> None:
+    def _count_election(self, before: PartitionState, state: PartitionState, *, elected: bool) -> None:
         if len(state.isr) == 1 < len(before.isr):
-            self._seen.add("isr of one")
+            self._situations.add("isr of one")
         if elected and state.leader < 0:
-            self._seen.add("no leader")
+            self._situations.add("no leader")
         if elected and state.leader >= 0 and state.leader not in (*before.isr, *before.elr):
-            self._seen.add("unclean election")
+            self._situations.add("unclean election")
 
-    def _look_for_fenced(self) -> None:
-        """NoFencedMember: whoever lost its session leaves the ISR, once a controller has had the time to notice."""
+    def _check_fenced(self) -> None:
+        """NoFencedMember: a broker without a session is in no ISR after `FENCED_TOO_LONG_MS`."""
         now_ms, store = self._world.now_ms, self._cluster.store()
         for broker_id in self._cluster.broker_ids:
             if store.peek(f"{BROKERS}/{broker_id}", lambda data, version: True):

@@ -1,17 +1,19 @@
-"""Consumers of 0.7: what each fetches is what it has claimed, and nobody else fetches it."""
+"""Invariants of consumers of Kafka 0.7: each fetches the partitions that it has claimed, and no other consumer does."""
 
 from highwater.fuzz.simulator.clients.old_consumers import OLD_TOPIC, PARTITIONS, PATHS, OldConsumers
 from highwater.fuzz.simulator.cluster import SimulatedCluster
 from highwater.fuzz.simulator.invariants.replication import Violated
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.reference.legacy.consumer import GroupConsumer, Owned
 
 
 class ObservedOldConsumers:
-    """Who has lost its session may fetch on until it hears of that: nothing fences it (ZkRebalance, `Live`)."""
+    """Checks only consumers with a session, as nothing fences one without until it notices (ZkRebalance, `Live`)."""
 
-    def __init__(self, cluster: SimulatedCluster, old: OldConsumers, seen: Seen, violated: Violated) -> None:
-        self._cluster, self._world, self._old, self._seen = cluster, cluster.world, old, seen
+    def __init__(
+        self, cluster: SimulatedCluster, old: OldConsumers, situations: SituationCounts, violated: Violated
+    ) -> None:
+        self._cluster, self._world, self._old, self._situations = cluster, cluster.world, old, situations
         self._violated = violated
 
     def _live(self) -> dict[str, GroupConsumer]:
@@ -33,28 +35,28 @@ class ObservedOldConsumers:
         return found
 
     def after_event(self) -> None:
-        """OneFetcher; OwnRangeOnly, of whoever has come to the end of a rebalance."""
+        """Check OneFetcher, and OwnRangeOnly for consumers that are not in a rebalance."""
         live = self._live()
         fetchers: dict[Owned, str] = {}
         for name, consumer in live.items():
-            for each in consumer.fetching:
-                other = fetchers.setdefault(each, name)
+            for partition in consumer.fetching:
+                other = fetchers.setdefault(partition, name)
                 if other != name:
-                    self._violated("OneFetcher", f"{name} and {other} fetch partition {each[1]} of {OLD_TOPIC}")
+                    self._violated("OneFetcher", f"{name} and {other} fetch partition {partition[1]} of {OLD_TOPIC}")
         owners = self._owners() if live else {}
         for name, consumer in live.items():
             if consumer.idle:
-                claimed = {each for each, owner in owners.items() if owner == consumer.consumer_id}
+                claimed = {partition for partition, owner in owners.items() if owner == consumer.consumer_id}
                 if claimed != set(consumer.fetching):
                     self._violated(
                         "OwnRangeOnly",
-                        f"{name} has come to fetch {sorted(consumer.fetching)}, and has claimed {sorted(claimed)}",
+                        f"{name} fetches {sorted(consumer.fetching)}, and has claimed {sorted(claimed)}",
                     )
-                self._seen.add("rebalance as in 0.7")
+                self._situations.add("rebalance as in 0.7")
 
     def all_claimed(self) -> str:
-        """What is missing before each partition is fetched by who has claimed it; empty when nothing is."""
-        fetched = [each for consumer in self._live().values() for each in consumer.fetching]
+        """Return which partitions are not fetched by their owner; empty if all are."""
+        fetched = [partition for consumer in self._live().values() for partition in consumer.fetching]
         if sorted(fetched) != sorted(PARTITIONS):
-            return f"fetched are {sorted(fetched)} of {sorted(PARTITIONS)}; claimed: {self._owners()}"
+            return f"{sorted(fetched)} are fetched, of {sorted(PARTITIONS)}; the owners are {self._owners()}"
         return ""

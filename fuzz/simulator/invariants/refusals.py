@@ -1,9 +1,9 @@
-"""What nodes refuse each other: situations that no state shows, overheard from what they say."""
+"""Count refused requests as situations, from the error codes in the responses: no node state shows them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.reference.effects import Request
 from highwater.reference.store.messages import StoreReply
 from highwater.reference.wire.errors import ErrorCode
@@ -23,18 +23,18 @@ from highwater.reference.wire.messages.transactions import (
 )
 
 Errors = Callable[[Any], Iterable[int]]
-Named = Mapping[int, str]
+Situations = Mapping[int, str]
 
-FENCED_PRODUCER: Final[Named] = {
+FENCED_PRODUCER: Final[Situations] = {
     ErrorCode.INVALID_PRODUCER_EPOCH: "fenced producer",
     ErrorCode.PRODUCER_FENCED: "fenced producer",
 }
-FENCED_MEMBER: Final[Named] = {
+FENCED_MEMBER: Final[Situations] = {
     ErrorCode.ILLEGAL_GENERATION: "fenced generation",
     ErrorCode.UNKNOWN_MEMBER_ID: "forgotten member",
     ErrorCode.FENCED_INSTANCE_ID: "fenced instance",
 }
-FENCED_CONTROLLER: Final[Named] = {
+FENCED_CONTROLLER: Final[Situations] = {
     ErrorCode.STALE_CONTROLLER_EPOCH: "fenced controller",
     ErrorCode.STALE_BROKER_EPOCH: "request to a former life",
 }
@@ -44,7 +44,7 @@ def _whole(body: Any) -> Iterable[int]:
     return (body.error_code,)
 
 
-REFUSALS: Final[dict[type, tuple[Errors, Named]]] = {
+REFUSALS: Final[dict[type, tuple[Errors, Situations]]] = {
     ProduceResponse: (
         lambda body: [part.error_code for topic in body.responses for part in topic.partition_responses],
         {
@@ -80,22 +80,22 @@ REFUSALS: Final[dict[type, tuple[Errors, Named]]] = {
         FENCED_MEMBER,
     ),
 }
-"""Of each answer: where its errors are, and what they are called here."""
+"""For each response type: how to read its error codes, and the situation of each code."""
 
 
-def overhear(seen: Seen, message: Any) -> None:
-    """Note what a message tells, as it is sent."""
+def record_refusals(situations: SituationCounts, message: Any) -> None:
+    """Count the situations that a message shows when it is sent."""
     if isinstance(message, StoreReply):
         if message.error == "BadVersion":
-            seen.add("fenced store write")
+            situations.add("fenced store write")
         return
     body = getattr(message, "body", None)
     refusal = REFUSALS.get(type(body))
     if refusal is not None:
-        errors, named = refusal
+        errors, names = refusal
         for error in errors(body):
-            if error in named:
-                seen.add(named[error])
+            if error in names:
+                situations.add(names[error])
     elif isinstance(message, Request) and isinstance(body, WriteTxnMarkersRequest):
         for marker in body.markers:
-            seen.add("commit marker" if marker.transaction_result else "abort marker")
+            situations.add("commit marker" if marker.transaction_result else "abort marker")

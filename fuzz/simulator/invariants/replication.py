@@ -1,71 +1,72 @@
-"""Replicas of one partition: what was committed or acknowledged is kept, and logs agree."""
+"""Invariants of the replicas of one partition: no committed or acknowledged record is lost, and logs agree."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.fuzz.simulator.invariants.violations import Seen
+from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.states import PartitionState
 
 Batch = tuple[int, int, int, int]  # base offset, last offset, leader epoch, CRC
 Violated = Callable[[str, str], None]
-Shown = tuple[Any, ...]
+ReplicaState = tuple[Any, ...]
 RECENT = 64
-"""So many batches are compared by epoch with those of other replicas; older ones were when they were new."""
+"""Number of newest batches that are compared with other replicas; older ones were compared when they were new."""
 
 
 @dataclass(slots=True)
 class Replica:
-    """A replica as it was when last looked at."""
+    """A replica at the last check."""
 
     life: int
     role: Role = Role.NONE
     leader_epoch: int = -1
     high_watermark: int = 0
     log_end_offset: int = 0
-    once_stored: int = 0  # where the log ended in a former life
+    once_stored: int = 0  # highest log end offset before the last restart
     isr: tuple[int, ...] = ()
     proposed_isr: tuple[int, ...] | None = None
     batches: list[Batch] = field(default_factory=list)
-    matched: int = 0  # so many batches were found equal to what was committed
-    passed: int = 0  # so many committed batches were found, or had been cleaned away
-    shown: Shown | None = None  # the replica itself, and all of it that is looked at
+    matched: int = 0  # number of its batches that equal committed batches
+    passed: int = 0  # number of committed batches that it has, or whose records were compacted away
+    state: ReplicaState | None = None  # the replica object and its checked attributes
 
 
 class ReplicatedPartition:
-    """`doubtful`: brokers that lost their tail and have not joined the ISR again, and those whose disk rots.
+    """The replicas of one partition, with all that any leader ever committed.
 
-    The cleaner of a `compacted` log drops batches and rewrites others, at its own time on every replica; those that
-    stay keep their offsets and epochs.
+    `doubtful`: brokers that lost their log tail and have not rejoined the ISR, and brokers with corrupted disks. In a
+    `compacted` log each replica drops and rewrites batches at its own time; the remaining ones keep offsets and epochs.
     """
 
     def __init__(
-        self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], seen: Seen,
+        self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], situations: SituationCounts,
         violated: Violated, *, compacted: bool = False,
     ) -> None:  # fmt: skip
         self.enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
-        self._seen, self._violated, self._compacted = seen, violated, compacted
+        self._situations, self._violated, self._compacted = situations, violated, compacted
         self.replicas: dict[int, Replica] = {}
         self.state: PartitionState | None = None
-        self.eligible: frozenset[int] = frozenset()  # the ISR, and who may be elected beside it by the rules of KIP-966
-        self.committed: list[Batch] = []  # what any leader ever had below its high watermark
+        self.eligible: frozenset[int] = frozenset()  # the ISR and the eligible leader replicas (KIP-966)
+        self.committed: list[Batch] = []  # all that was below the high watermark of any leader
         self.committed_end = 0
         self.acknowledged_end = 0
-        self._known: dict[tuple[int, int], Batch] = {}  # (base offset, leader epoch) -> the one batch that has both
-        self._leaders: dict[int, int] = {}  # leader epoch -> who led
+        self._batches: dict[tuple[int, int], Batch] = {}  # (base offset, leader epoch) -> the batch that has both
+        self._leaders: dict[int, int] = {}  # leader epoch -> its leader
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def acknowledged(self, offset: int) -> None:
+        """Record an acknowledged offset."""
         if offset >= self.acknowledged_end:
             self.acknowledged_end = offset + 1
             self._check_eligible("acknowledged", self.acknowledged_end)
 
     def stored(self, state: PartitionState) -> None:
-        """The store holds another state."""
+        """Take the new partition state of the metadata store."""
         self.state = state
         self.eligible = frozenset(state.isr) | (self.eligible if len(state.isr) < self.enough else frozenset())
         self._check_eligible("committed", self.committed_end)
@@ -74,31 +75,32 @@ class ReplicatedPartition:
             self._check_counts(state.leader, leader)
 
     def forget(self, broker_ids: set[int]) -> None:
+        """Drop the known state of these brokers; their next check starts at the start of the log."""
         for broker_id in broker_ids:
             self.replicas.pop(broker_id, None)
 
-    def gone(self, host: Host, broker_id: int) -> None:
-        """The broker runs, and has no such replica: it was deleted, or never made in this life."""
+    def removed(self, host: Host, broker_id: int) -> None:
+        """Handle a running broker without the replica: deleted, or not created since the last start."""
         last = self.replicas.get(broker_id)
         if last is not None and (last.log_end_offset or last.life != host.life):
             self._begin_life(host, broker_id)
             self._check_eligible("committed", self.committed_end)
 
-    def look(self, host: Host, broker_id: int, replica: Partition, shown: Shown) -> None:
-        """Something of what a replica shows has changed."""
+    def update(self, host: Host, broker_id: int, replica: Partition, state: ReplicaState) -> None:
+        """Check a replica whose state has changed."""
         last = self.replicas.get(broker_id)
         if last is None or last.life != host.life:
             last = self._begin_life(host, broker_id)
-        last.shown = shown
+        last.state = state
         end = replica.log.log_end_offset
         if end != last.log_end_offset:
             self._read(last, replica, end)
         self._check_role(broker_id, last, replica)
         before, last.high_watermark = last.high_watermark, replica.high_watermark
-        same_office = replica.leader_epoch == last.leader_epoch and replica.role is last.role is Role.LEADER
+        same_leader_epoch = replica.leader_epoch == last.leader_epoch and replica.role is last.role is Role.LEADER
         last.leader_epoch, last.role, last.log_end_offset = replica.leader_epoch, replica.role, end
         last.isr, last.proposed_isr = replica.isr, replica.proposed_isr
-        self._check_high_watermark(last, before, same_office=same_office)
+        self._check_high_watermark(last, before, same_leader_epoch=same_leader_epoch)
         if replica.role is Role.LEADER:
             self._check_counts(broker_id, last)
 
@@ -111,11 +113,11 @@ class ReplicatedPartition:
     # -- logs --------------------------------------------------------------------------------------
 
     def _read(self, last: Replica, replica: Partition, end: int) -> None:
-        """Take in what was appended, or forget what was cut."""
+        """Read the appended batches, or drop the truncated ones."""
         batches = last.batches
         if end < last.log_end_offset:
-            self._seen.add("truncation")
-            self._seen["records truncated"] += last.log_end_offset - end
+            self._situations.add("truncation")
+            self._situations["records truncated"] += last.log_end_offset - end
             while batches and batches[-1][1] >= end:
                 batches.pop()
             last.matched = 0 if self._compacted else min(last.matched, len(batches))
@@ -128,18 +130,23 @@ class ReplicatedPartition:
             batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, crc)
             if batches and batch[2] < batches[-1][2]:
                 self._violated("EpochsAscend", f"epoch {batch[2]} at offset {batch[0]} after epoch {batches[-1][2]}")
-            known = self._known.setdefault((batch[0], batch[2]), batch)
+            known = self._batches.setdefault((batch[0], batch[2]), batch)
             if known != batch:
                 self._violated(
-                    "LogMatching", f"offset {batch[0]} of epoch {batch[2]} is another batch than on another replica"
+                    "LogMatching", f"offset {batch[0]} of epoch {batch[2]} has different batches on two replicas"
                 )
             batches.append(batch)
 
-    def _check_high_watermark(self, last: Replica, before: int, *, same_office: bool) -> None:
+    def _check_high_watermark(self, last: Replica, before: int, *, same_leader_epoch: bool) -> None:
         if last.high_watermark > last.log_end_offset:
-            self._violated("HwWithinLog", f"high watermark {last.high_watermark}, log end {last.log_end_offset}")
-        if same_office and last.high_watermark < before:
-            self._violated("HwNeverFalls", f"from {before} to {last.high_watermark} in epoch {last.leader_epoch}")
+            self._violated(
+                "HwWithinLog", f"the high watermark is {last.high_watermark}, the log end offset {last.log_end_offset}"
+            )
+        if same_leader_epoch and last.high_watermark < before:
+            self._violated(
+                "HwNeverFalls",
+                f"the high watermark falls from {before} to {last.high_watermark} in leader epoch {last.leader_epoch}",
+            )
         if last.role is Role.LEADER and last.high_watermark > self.committed_end:
             self._match(last, "LeadersAgree")
             self._commit(last)
@@ -147,7 +154,7 @@ class ReplicatedPartition:
             self._match(last, "LeadersAgree" if last.role is Role.LEADER else "ReadersAgree")
 
     def _commit(self, leader: Replica) -> None:
-        """What a leader commits is committed for good."""
+        """Record the batches below the leader's high watermark as committed."""
         for batch in leader.batches[leader.matched :]:
             if batch[1] >= leader.high_watermark:
                 break
@@ -163,31 +170,35 @@ class ReplicatedPartition:
         self._check_eligible("committed", self.committed_end)
 
     def _has_stored(self, broker_id: int, end: int) -> bool:
-        """A leader counts what a follower fetched, until it hears of the crash that took it."""
+        """Return whether the broker stored the log up to `end`, even if a crash has since lost the tail.
+
+        The leader counts such a follower until it learns of the crash.
+        """
         replica = self.replicas[broker_id]
         lost = broker_id in self._unclean and replica.once_stored >= end
         return lost or replica.log_end_offset >= end or broker_id in self._unreadable
 
     def _match(self, last: Replica, invariant: str) -> None:
-        """Below its high watermark every replica holds what was committed there."""
+        """Check that the replica has the committed batches below its high watermark."""
         batches, committed = last.batches, self.committed
         while last.matched < len(batches) and last.passed < len(committed):
-            held, wanted = batches[last.matched], committed[last.passed]
-            if held[1] >= last.high_watermark:
+            found, expected = batches[last.matched], committed[last.passed]
+            if found[1] >= last.high_watermark:
                 break
-            if held != wanted and not (self._compacted and self._cleaned(last, held, wanted)):
+            if found != expected and not (self._compacted and self._cleaned(last, found, expected)):
                 self._violated(
-                    invariant, f"offset {held[0]} holds epoch {held[2]}; committed was {wanted[0]} of epoch {wanted[2]}"
+                    invariant,
+                    f"offset {found[0]} has epoch {found[2]}; committed is {expected[0]} of epoch {expected[2]}",
                 )
-            if held == wanted:
+            if found == expected:
                 last.matched += 1
                 last.passed += 1
 
-    def _cleaned(self, last: Replica, held: Batch, wanted: Batch) -> bool:
-        """Pass over a batch that is gone here, or was gone where it was committed; False when they contradict."""
-        if held[0] > wanted[1]:
+    def _cleaned(self, last: Replica, found: Batch, expected: Batch) -> bool:
+        """Skip a batch that compaction removed on one of the replicas; return False if the two batches overlap."""
+        if found[0] > expected[1]:
             last.passed += 1
-        elif held[1] < wanted[0]:
+        elif found[1] < expected[0]:
             last.matched += 1
         else:
             return False
@@ -198,18 +209,20 @@ class ReplicatedPartition:
     def _check_role(self, broker_id: int, last: Replica, replica: Partition) -> None:
         epoch, state = replica.leader_epoch, self.state
         if epoch < last.leader_epoch:
-            self._violated("BrokersGoForward", f"leader epoch {last.leader_epoch} to {epoch}")
+            self._violated("BrokersGoForward", f"the leader epoch falls from {last.leader_epoch} to {epoch}")
         if state is not None and epoch > state.leader_epoch:
-            self._violated("BrokersNotAhead", f"acts in leader epoch {epoch}, the store holds {state.leader_epoch}")
+            self._violated(
+                "BrokersNotAhead", f"acts in leader epoch {epoch}; the metadata store has {state.leader_epoch}"
+            )
         if replica.role is not Role.LEADER:
             return
         if last.role is not Role.LEADER or epoch != last.leader_epoch:
-            self._seen.add("leader change" if self._leaders else "first leader")
+            self._situations.add("leader change" if self._leaders else "first leader")
             other = self._leaders.setdefault(epoch, broker_id)
             if other != broker_id:
                 self._violated("OneLeaderPerEpoch", f"leads in epoch {epoch}, as {other} did")
-        present = state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch)
-        if present and replica.log.log_end_offset < self.acknowledged_end:
+        is_current = state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch)
+        if is_current and replica.log.log_end_offset < self.acknowledged_end:
             self._violated(
                 "AckedSurvives",
                 f"leads in epoch {epoch} with a log that ends at {replica.log.log_end_offset}; "
@@ -217,7 +230,7 @@ class ReplicatedPartition:
             )
 
     def _check_counts(self, broker_id: int, leader: Replica) -> None:
-        """The leader counts everybody whom the store has in the ISR."""
+        """LeaderCountsIsr: the leader waits for every replica that the metadata store has in the ISR."""
         state = self.state
         if state is None or leader.role is not Role.LEADER:
             return
@@ -227,7 +240,7 @@ class ReplicatedPartition:
                 self._violated("LeaderCountsIsr", f"the ISR is {state.isr}, and leader {broker_id} counts {leader.isr}")
 
     def _check_eligible(self, what: str, end: int) -> None:
-        """Whoever may be elected has all of it, but for those that lost their tail and are about to leave the ISR."""
+        """CommittedOnEligible: every replica that may be elected has all records below `end`, except doubtful ones."""
         if self.state is None:
             return
         for member in (*self.state.isr, *self.state.elr):
@@ -240,6 +253,6 @@ class ReplicatedPartition:
                 )
 
     def holds_committed(self, broker_id: int) -> bool:
-        """Has this broker every committed record? (for the fault budget)"""
+        """Return whether the broker has every committed record (for the fault budget)."""
         replica = self.replicas.get(broker_id)
         return replica is not None and replica.log_end_offset >= self.committed_end

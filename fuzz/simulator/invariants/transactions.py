@@ -1,4 +1,4 @@
-"""Transactions as a reader of committed records sees them: each whole or not at all."""
+"""Invariants of transactions (KIP-98): a read_committed consumer sees each of them completely or not at all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,76 +13,81 @@ PREFIX = b"txn "
 
 
 @dataclass(slots=True)
-class Decided:
-    """One partition, as far as any leader has committed it."""
+class CommittedPart:
+    """The committed part of one partition. `waiting` has the values of open transactions by producer id."""
 
     end: int = 0
-    open_since: dict[int, int] = field(default_factory=dict)  # producer id -> where its transaction begins
+    open_since: dict[int, int] = field(default_factory=dict)  # producer id -> first offset of its open transaction
     waiting: dict[int, list[bytes]] = field(default_factory=dict)
 
 
 class ObservedTransactions:
-    """TransactionsAreAtomic and LastStableOffset, after every event that commits something of a partition.
+    """Checks TransactionsAreAtomic and LastStableOffset after every event that raises a high watermark.
 
-    Of a run in which a disk rots, and some partition is not read for a while, only the end tells (`torn_transactions`).
+    After a disk was corrupted it checks nothing, as some partition was not read for a while; `torn_transactions` then
+    checks the end of the run.
     """
 
     def __init__(self, partitions: int, unreadable: set[int], violated: Violated) -> None:
         self._unreadable, self._violated = unreadable, violated
-        self._blind = False
-        self._decided = [Decided() for _ in range(partitions)]
-        self._shown: dict[bytes, dict[int, set[int]]] = {}  # producer -> its transactions not shown whole -> where
+        self._incomplete = False
+        self._committed_parts = [CommittedPart() for _ in range(partitions)]
+        self._partly_visible: dict[bytes, dict[int, set[int]]] = {}  # producer -> transaction -> its visible partitions
 
-    def look(self, number: int, leader: Partition) -> None:
-        self._blind = self._blind or bool(self._unreadable)
-        if self._blind:
+    def update(self, number: int, leader: Partition) -> None:
+        """Read the newly committed batches of partition `number`."""
+        self._incomplete = self._incomplete or bool(self._unreadable)
+        if self._incomplete:
             return
-        known = self._decided[number]
+        known = self._committed_parts[number]
         if leader.high_watermark > known.end:
             for header, batch in committed_batches(leader, known.end):
-                self._take(number, known, header, batch)
+                self._read_batch(number, known, header, batch)
                 known.end = header.next_offset
         if leader.high_watermark == known.end:
             self._check_stable(number, known, leader)
 
-    def _take(self, number: int, known: Decided, header: BatchHeader, batch: bytes) -> None:
+    def _read_batch(self, number: int, known: CommittedPart, header: BatchHeader, batch: bytes) -> None:
         if header.is_control:
             marker = read_marker(batch)
             values = known.waiting.pop(header.producer_id, [])
             known.open_since.pop(header.producer_id, None)
             for value in values if marker is not None and marker.committed else ():
-                self._show(number, value)
+                self._make_visible(number, value)
         elif header.is_transactional:
             known.open_since.setdefault(header.producer_id, header.base_offset)
             values = [record.value or b"" for record in decode_records(batch)[1]]
             known.waiting.setdefault(header.producer_id, []).extend(values)
 
-    def _show(self, number: int, value: bytes) -> None:
-        """Who shows a transaction has shown all before it: the next one begins when the last one has ended."""
+    def _make_visible(self, number: int, value: bytes) -> None:
+        """Make a committed value visible; all earlier transactions of its producer must be completely visible.
+
+        A producer begins a transaction only after the end of the previous one.
+        """
         _, producer, transaction, _ = value.split()
-        shown = self._shown.setdefault(producer, {})
+        shown = self._partly_visible.setdefault(producer, {})
         for earlier, where in shown.items():
             if earlier < int(transaction):
-                everywhere = len(self._decided)
+                partitions = len(self._committed_parts)
                 self._violated(
                     "TransactionsAreAtomic",
-                    f"txn {producer.decode()} {earlier} shows {len(where)} of its {everywhere} records, and "
-                    f"{int(transaction)} is shown",
+                    f"{len(where)} of {partitions} records of txn {producer.decode()} {earlier} are visible, and "
+                    f"transaction {int(transaction)} is visible",
                 )
         where = shown.setdefault(int(transaction), set())
         where.add(number)
-        if len(where) == len(self._decided):
+        if len(where) == len(self._committed_parts):
             del shown[int(transaction)]
 
-    def _check_stable(self, number: int, known: Decided, leader: Partition) -> None:
+    def _check_stable(self, number: int, known: CommittedPart, leader: Partition) -> None:
         expected = min(known.open_since.values(), default=known.end)
-        told = leader.log.producers.last_stable_offset(leader.high_watermark)
-        if told != expected:
-            self._violated("LastStableOffset", f"{TOPIC}-{number} tells {told}, and it is {expected}")
+        actual = leader.log.producers.last_stable_offset(leader.high_watermark)
+        if actual != expected:
+            self._violated("LastStableOffset", f"{TOPIC}-{number} returns {actual} instead of {expected}")
 
 
 def committed_batches(replica: Partition, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All that is below the high watermark of a replica, from an offset on."""
+    """Yield the batches from `offset` to the high watermark of a replica, each as (header, bytes)."""
     offset = max(offset, replica.log.log_start_offset)
     while offset < replica.high_watermark:
         data = replica.log.read(offset, 1 << 20, replica.high_watermark, at_least_one=True)
@@ -92,9 +97,9 @@ def committed_batches(replica: Partition, offset: int = 0) -> Iterator[tuple[Bat
 
 
 def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> list[bytes]:
-    """What read_committed shows of them.
+    """Return the values that a read_committed consumer sees.
 
-    Made from the batches alone, without what a broker remembers of producers.
+    Derived from the batches alone, without the producer state of a broker.
     """
     shown: list[bytes] = []
     waiting: dict[int, list[bytes]] = {}
@@ -114,7 +119,7 @@ def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> list[bytes
 
 
 def first_undecided(batches: Iterator[tuple[BatchHeader, bytes]]) -> int:
-    """Where their first transaction without a marker begins, -1 if there is none. Made as `committed_values`."""
+    """Return the first offset of the first transaction without a marker, or -1. Derived from the batches alone."""
     open_since: dict[int, int] = {}
     for header, _ in batches:
         if header.is_control:
@@ -125,8 +130,8 @@ def first_undecided(batches: Iterator[tuple[BatchHeader, bytes]]) -> int:
 
 
 def torn_transactions(cluster: SimulatedCluster) -> Iterator[str]:
-    """Transactions of which some partitions show their record, and others do not."""
-    seen: dict[bytes, int] = {}
+    """Yield a message for each transaction that is visible in some partitions only."""
+    visible: dict[bytes, int] = {}
     partitions = cluster.settings.partitions
     for number in range(partitions):
         replica = cluster.replica(cluster.leader(number), number)
@@ -135,20 +140,23 @@ def torn_transactions(cluster: SimulatedCluster) -> Iterator[str]:
         for value in committed_values(committed_batches(replica)):
             if value.startswith(PREFIX):
                 name = value.rpartition(b" ")[0]
-                seen[name] = seen.get(name, 0) + 1
-    for name, count in seen.items():
+                visible[name] = visible.get(name, 0) + 1
+    for name, count in visible.items():
         if count != partitions:
-            yield f"{name.decode()} shows {count} of its {partitions} records"
+            yield f"{count} of {partitions} records of {name.decode()} are visible"
 
 
 def wrong_stable_offsets(cluster: SimulatedCluster) -> Iterator[str]:
-    """The last stable offset is where the first undecided transaction begins, at most the high watermark."""
+    """Yield a message for each leader whose last stable offset is not the start of its first open transaction.
+
+    Without an open transaction it must be the high watermark.
+    """
     for number in range(cluster.settings.partitions):
         replica = cluster.replica(cluster.leader(number), number)
         if replica is None:
             return
         undecided = first_undecided(committed_batches(replica))
         expected = replica.high_watermark if undecided < 0 else undecided
-        told = replica.log.producers.last_stable_offset(replica.high_watermark)
-        if told != expected:
-            yield f"{TOPIC}-{number} tells {told}, and it is {expected}"
+        actual = replica.log.producers.last_stable_offset(replica.high_watermark)
+        if actual != expected:
+            yield f"{TOPIC}-{number} returns {actual} instead of {expected}"

@@ -1,4 +1,4 @@
-"""Violations, and the situations that a sweep wants to have seen."""
+"""Violations of invariants, and counts of the situations that occurred in a run."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ OPERATORS: Final = {
     "TransactionsAreAtomic": "no module: KIP-98, KIP-890",
     "LastStableOffset": "no module: KIP-98",
     "WrittenOnce": "no module: KIP-98",
-    "NodeGoesOn": "no module: no message and no disk may break a node",
+    "NodeGoesOn": "no module: a node must not raise, whatever it receives or reads",
 }
-"""Of each invariant: the modules whose operator bears its name."""
+"""For each invariant the TLA+ modules with an operator of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`node` is the host that moved last."""
+    """A violated invariant; `node` is the host that handled event number `event`."""
 
     invariant: str
     at_ms: int
@@ -59,6 +59,7 @@ class Violation:
 
     @property
     def operator(self) -> str:
+        """Return the invariant with its TLA+ modules."""
         return f"{self.invariant} ({OPERATORS[self.invariant]})"
 
     def __str__(self) -> str:
@@ -66,13 +67,16 @@ class Violation:
 
 
 class ViolationError(Exception):
+    """Ends a run at its first violation."""
+
     def __init__(self, violation: Violation) -> None:
         super().__init__(str(violation))
         self.violation = violation
 
 
-class Seen(Counter[str]):
-    """How often each interesting situation came up; a sweep tells what it never saw."""
+class SituationCounts(Counter[str]):
+    """How often each situation occurred in a run; a sweep reports those that never did."""
 
     def add(self, situation: str) -> None:
+        """Count one occurrence."""
         self[situation] += 1
