@@ -26,8 +26,8 @@ FINDINGS: Final = {
     "35, outlived": f"""
         with keyed as (
             select t.history, t.row, t.place, t.offset, t.value, if(t.{DEAD}, d.key, writer.key) as key
-            from told t left join (select history, offset, min(key) as key from tombstones group by history, offset) d
-                on t.history = d.history and t.offset = d.offset
+            from read_records t
+                left join (select history, offset, min(key) as key from tombstones group by history, offset) d on t.history = d.history and t.offset = d.offset
             where status = {OK})
         select r.history, 35, r.row, newest.offset, false
         from (
