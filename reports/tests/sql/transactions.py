@@ -1,4 +1,4 @@
-"""What read_committed promises: rules 17 to 20, 22 and 29. Of 20 candidates; other partitions may show it torn."""
+"""Rules about read_committed: 17 to 20, 22 and 29; of rule 20 the candidates, which other partitions may confirm."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ FINDINGS: Final = {
             left anti join read_records t on s.history = t.history and committed and s.value = t.value
                 and (s.{LIVE} or s.status = {OK} and s.offset = t.offset)
         where s.txn <> {UNKNOWN} and s.fate <> {ABORTED} and place >= b.start""",
-    # What a transaction polls it processes: one finding for each poll.
+    # A transaction processes the records that it polls: one finding for each poll.
     "22": f"""
         select history, 22, row, min(offset), false
         from (
