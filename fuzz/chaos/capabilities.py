@@ -1,64 +1,69 @@
-"""What each kind of fault needs of real processes, and why it cannot be done where that is missing."""
+"""States what each kind of fault needs, and rejects schedules with faults that a cluster does not support."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from highwater.errors import UsageError
 from highwater.faketime import missing_for_clocks
-from highwater.fuzz.chaos.cluster import Field
+from highwater.fuzz.chaos.cluster import ChaosCluster
 from highwater.fuzz.chaos.disk.mount import missing_for_disk
 from highwater.fuzz.schedule import EVERYTHING, KINDS, Fault, Schedule
 
-PROCESSES: Final = "processes that can be started and ended here"
-PROXY: Final = "a proxy before every node, which reference and apache-kafka get"
+PROCESSES: Final = "processes that this command can start and stop"
+PROXY: Final = "a proxy before every node, which only reference and apache-kafka have"
 NEEDS: Final[Mapping[str, str]] = {
     "kill": PROCESSES,
     "bounce": PROCESSES,
-    "pause": "processes that can be stopped and continued here",
+    "pause": "processes that this command can pause and resume",
     **dict.fromkeys(("cut", "clog", "delay", "loss", "disconnect", "throttle"), PROXY),
-    "duplicate": "a transport that delivers twice, which TCP does not",
-    **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a file system of ours below the log"),
-    "rot": "the data folders of the nodes, as reference and apache-kafka have them here",
-    "clock": "a wall clock of its own for each node",
+    "duplicate": "a transport that delivers a message twice, and TCP does not",
+    **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a mounted fault-injection file system below the log"),
+    "rot": "access to the log directories of the nodes, which only reference and apache-kafka give",
+    "clock": "a separate wall clock for each node",
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
-    "depose": "a metadata store that is ours to write to, as the simulator's is",
-    "stall": "a client of ours",
+    "depose": "a metadata store that the fault can write to, which only the simulator has",
+    "stall": "a client of the workload",
 }
-OF_CLIENTS: Final = frozenset({"stall"})
-OF_DISKS: Final = frozenset({"slow_flush", "fail_flush", "full_disk"})
-LAUNCHED_HERE: Final = "reference or apache-kafka"
+CLIENT_FAULTS: Final = frozenset({"stall"})
+DISK_FAULTS: Final = frozenset({"slow_flush", "fail_flush", "full_disk"})
+LAUNCHED_TARGETS: Final = "the target reference or apache-kafka"
 
 
-def missing(field: Field, kind: str) -> str:
-    """What it lacks here; empty when it can be done."""
-    if kind in field.faults or kind in OF_CLIENTS:
+def missing(cluster: ChaosCluster, kind: str) -> str:
+    """Return what the cluster lacks for a kind of fault, or an empty string if it supports the fault."""
+    if kind in cluster.faults or kind in CLIENT_FAULTS:
         return ""
-    if kind in OF_DISKS:
-        return f"{NEEDS[kind]}: {missing_for_disk() or LAUNCHED_HERE}"
-    return f"{NEEDS[kind]}: {missing_for_clocks() or LAUNCHED_HERE}" if kind == "clock" else NEEDS[kind]
+    if kind in DISK_FAULTS:
+        return f"{NEEDS[kind]}: {missing_for_disk() or LAUNCHED_TARGETS}"
+    return f"{NEEDS[kind]}: {missing_for_clocks() or LAUNCHED_TARGETS}" if kind == "clock" else NEEDS[kind]
 
 
-def refuse_unsupported(schedule: Schedule, field: Field, target: str) -> None:
-    """UsageError at the first fault that cannot be done."""
+def reject_unsupported(schedule: Schedule, cluster: ChaosCluster, target: str) -> None:
+    """Raise UsageError for the first fault of the schedule that the cluster does not support."""
     for number, fault in enumerate(schedule.faults):
-        lacks = missing(field, "full_disk" if wants_disk(fault) else fault.kind)
+        lacks = missing(cluster, "full_disk" if wants_disk(fault) else fault.kind)
         if fault.options.get("what", EVERYTHING) != EVERYTHING:
-            lacks = "a network that tells messages from each other, as the simulator's does (`what`)"
+            lacks = "a network that knows the type of each message (option `what`), which only the simulator has"
         if lacks:
             raise UsageError(
                 f"{fault.kind} is unsupported: it needs {lacks}", where=f"fault {number} on {target}",
-                hint=f"here are: {', '.join(supported(field))}",
+                hint=f"supported: {', '.join(supported(cluster))}",
             )  # fmt: skip
 
 
 def wants_disk(fault: Fault) -> bool:
-    """SIGKILL leaves the page cache alone."""
-    return fault.kind in OF_DISKS or (fault.kind == "kill" and fault.option("lose") != "nothing")
+    """Return whether the fault needs the fault-injection file system.
+
+    A kill needs it only to lose data: SIGKILL alone leaves the page cache intact.
+    """
+    return fault.kind in DISK_FAULTS or (fault.kind == "kill" and fault.option("lose") != "nothing")
 
 
 def wants_clock(fault: Fault) -> bool:
+    """Return whether the fault needs a separate wall clock for the node."""
     return fault.kind == "clock"
 
 
-def supported(field: Field) -> Iterable[str]:
-    return [kind for kind in KINDS if not missing(field, kind)]
+def supported(cluster: ChaosCluster) -> Iterable[str]:
+    """Return the kinds of fault that the cluster supports."""
+    return [kind for kind in KINDS if not missing(cluster, kind)]

@@ -1,4 +1,4 @@
-"""The field of a run: a cluster launched so that faults can get at it, and how each kind of fault is done there."""
+"""The cluster of a chaos run: its addresses, its nodes and the faults that it supports."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ BROKERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """`faults` are the kinds that can be done here, by name; `nodes` brokers, and the store where there is one.
+class ChaosCluster:
+    """A running cluster: broker addresses, node names (brokers and the metadata store, if any) and supported faults.
 
-    `revive` starts whatever is down.
+    `revive` starts every node that is down.
     """
 
     addresses: Mapping[int, str]
@@ -33,8 +33,8 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What is put below and between the nodes beside proxies; `trace`: where they write their steps."""
+class Instruments:
+    """What is placed below and between the nodes in addition to proxies; `trace`: the folder for their traces."""
 
     disks: bool = False
     packets: bool = False
@@ -43,8 +43,8 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
-    """What a target's name says of a cluster that is launched here."""
+class LaunchedTarget:
+    """A target that this process launches: its kind, its release and its number of brokers."""
 
     kind: str
     version: str
@@ -60,14 +60,19 @@ class Launched:
         return brokers if self.is_kraft else (*brokers, STORE)
 
 
-def launched(target: str) -> Launched | None:
-    """None for a cluster of somebody else's; UsageError for a name that is no target."""
+def launched_target(target: str) -> LaunchedTarget | None:
+    """Return the target that the name describes, or None if the cluster is started elsewhere.
+
+    Raises UsageError if the name is no target.
+    """
     check_target(target)
     found = LAUNCHED.fullmatch(target)
-    return Launched(found[1], found[2] or NEWEST, int(found[3] or BROKERS)) if found else None
+    return LaunchedTarget(found[1], found[2] or NEWEST, int(found[3] or BROKERS)) if found else None
 
 
-def reviving(cluster: Processes) -> Callable[[], None]:
+def node_starter(cluster: Processes) -> Callable[[], None]:
+    """Return a function that starts every broker that is down."""
+
     def revive() -> None:
         for node in cluster.addresses:
             cluster.start_node(node)

@@ -1,6 +1,6 @@
-"""Schedules for real time, drawn as the simulator draws its own: first which kinds of fault, then when and whom.
+"""Draws fault schedules for real clusters, as the simulator does: first the kinds of fault, then times and nodes.
 
-Every draw is keyed, so a seed means the same faults on every machine, and leaving one out moves no other.
+Every draw has a key, so a seed yields the same faults on every machine, and removing one fault changes no other.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from highwater.fuzz.chaos.workload.topic import TOPIC
 from highwater.fuzz.schedule import KINDS, Fault, Option, Schedule
 from highwater.reference.drivers.simulation.chance import Chance
 
-LASTS_MS: Final = (300, 1_500, 4_000, 9_000)
+DURATIONS_MS: Final = (300, 1_500, 4_000, 9_000)
 EVERY_MS: Final = 4_000
 MIN_MS: Final = 10_000
-AT_ONCE: Final = 2_500
-"""Faults of one burst begin within this: what breaks needs two that meet."""
+BURST_MS: Final = 2_500
+"""The faults of one burst begin within this time: most violations need two faults that overlap."""
 SESSIONS_MS: Final = (1_500, 3_000, 3_000, 9_000)
 CHECKPOINTS_MS: Final = (1_000, 5_000)
-OFTEN: Final = ("kill", "kill")
-"""Thrice in all, as most of what breaks needs it."""
+EXTRA_KINDS: Final = ("kill", "kill")
+"""Makes a kill three times as likely as other faults: most violations need one."""
 LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "throttle"})
 VALUES: Final[dict[str, Sequence[Option]]] = {
     "direction": ("both", "both", "out", "in"),
@@ -31,7 +31,7 @@ VALUES: Final[dict[str, Sequence[Option]]] = {
 
 
 def draw_settings(seed: int, brokers: int) -> dict[str, dict[str, Option]]:
-    """How long each broker's session outlives it, and how far checkpoints lie apart: what fail-overs race against."""
+    """Return node settings with drawn session time-outs and checkpoint intervals, which decide races in fail-overs."""
     chance = Chance(seed)
     sessions: dict[str, dict[str, Option]] = {
         str(node): {SESSION: SESSIONS_MS[chance.draw("session", node, len(SESSIONS_MS))]}
@@ -44,10 +44,10 @@ def draw_schedule(
     seed: int, seconds: float, kinds: Sequence[str], nodes: Sequence[str], clients: Sequence[str],
     node_settings: dict[str, dict[str, Option]],
 ) -> Schedule:  # fmt: skip
-    """Bursts of one to three faults, each some seconds after the one before, over by the end of `seconds`."""
+    """Return a schedule with a burst of one to three faults every `EVERY_MS`; all faults end within `seconds`."""
     chance = Chance(seed)
-    weighed = [*OFTEN, *kinds] if set(OFTEN) <= set(kinds) else kinds
-    chosen = [kind for n, kind in enumerate(weighed) if chance.draw("kinds", n, 3) == 0] or list(kinds[:1])
+    weighted = [*EXTRA_KINDS, *kinds] if set(EXTRA_KINDS) <= set(kinds) else kinds
+    chosen = [kind for n, kind in enumerate(weighted) if chance.draw("kinds", n, 3) == 0] or list(kinds[:1])
     duration_ms = max(MIN_MS, int(seconds * 1000))
     faults: list[Fault] = []
     for burst in range(1, duration_ms // EVERY_MS):
@@ -55,8 +55,8 @@ def draw_schedule(
         if "kill" in chosen and chance.draw("everybody", burst, 4) == 0:
             faults += _power_cut(chance, burst, begins_ms, nodes)
             continue
-        for each in range((1, 1, 2, 3)[chance.draw("burst", burst, 4)]):
-            faults.append(_draw_fault(chance, 3 * burst + each, begins_ms, chosen, nodes, clients))
+        for number in range((1, 1, 2, 3)[chance.draw("burst", burst, 4)]):
+            faults.append(_draw_fault(chance, 3 * burst + number, begins_ms, chosen, nodes, clients))
     in_time = tuple(fault for fault in faults if fault.at_ms + fault.for_ms < duration_ms)
     return Schedule(
         seed=seed, duration_ms=duration_ms, faults=tuple(sorted(in_time, key=lambda fault: fault.at_ms)),
@@ -65,10 +65,10 @@ def draw_schedule(
 
 
 def _power_cut(chance: Chance, burst: int, at_ms: int, nodes: Sequence[str]) -> list[Fault]:
-    """All brokers are killed at once, and come back one by one."""
+    """Return faults that kill all brokers at once and restart each of them after a time of its own."""
     brokers = [node for node in nodes if node.isdigit()]
     return [
-        Fault(at_ms=at_ms, for_ms=LASTS_MS[chance.draw(f"back {node}", burst, 4)], kind="kill", nodes=(node,))
+        Fault(at_ms=at_ms, for_ms=DURATIONS_MS[chance.draw(f"back {node}", burst, 4)], kind="kill", nodes=(node,))
         for node in brokers
     ]
 
@@ -78,7 +78,7 @@ def _draw_fault(
 ) -> Fault:
     kind = kinds[chance.draw("kind", n, len(kinds))]
     roles = (*nodes, f"leader({TOPIC},0)", f"followers({TOPIC},0)", "controller")
-    hit = clients if kind == "stall" else roles
+    candidates = clients if kind == "stall" else roles
     options: dict[str, Option] = {}
     if kind in LINKS:
         ends = ("others", "others", "brokers", *nodes)
@@ -87,9 +87,9 @@ def _draw_fault(
         if name in KINDS[kind].options:
             options[name] = values[chance.draw(name, n, len(values))]
     return Fault(
-        at_ms=begins_ms + chance.draw("at", n, AT_ONCE),
-        for_ms=LASTS_MS[chance.draw("lasts", n, len(LASTS_MS))] if KINDS[kind].lasts else 0,
+        at_ms=begins_ms + chance.draw("at", n, BURST_MS),
+        for_ms=DURATIONS_MS[chance.draw("lasts", n, len(DURATIONS_MS))] if KINDS[kind].lasts else 0,
         kind=kind,
-        nodes=(hit[chance.draw("hit", n, len(hit))],),
+        nodes=(candidates[chance.draw("hit", n, len(candidates))],),
         options=options,
     )

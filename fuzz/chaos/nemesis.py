@@ -1,4 +1,7 @@
-"""The nemesis: carries out a schedule in real time. Roles are resolved when a fault begins; all of it is undone."""
+"""The nemesis: injects the faults of a schedule in real time, and undoes each of them.
+
+A role such as `leader(t,0)` is resolved to nodes when the fault begins.
+"""
 
 import heapq
 import itertools
@@ -16,16 +19,16 @@ from highwater.signals import wait
 STORE = "store"
 ROLE = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<partition>\d+)\)")
 COORDINATOR = re.compile(r"coordinator\((?P<group>[^()]+)\)")
-OVER = {"kill": "restart", "bounce": "restart", "pause": "resume"}
-"""What the end of a fault is called in a history; of any other it is `KIND over`."""
+END_EVENTS = {"kill": "restart", "bounce": "restart", "pause": "resume"}
+"""The name of the event that ends a fault, by its kind; for other kinds it is `KIND over`."""
 
 Undo = Callable[[], None]
 Inject = Callable[[Fault, str], Undo]
-"""Begins a fault on one node; the answer ends it."""
+"""Begins a fault on one node and returns the function that ends it."""
 
 
 class Processes(Protocol):
-    """What can be done to the processes of a cluster."""
+    """A cluster whose processes can be started, stopped, killed, paused and resumed."""
 
     @property
     def addresses(self) -> Mapping[int, str]: ...
@@ -38,7 +41,7 @@ class Processes(Protocol):
 
 
 class Nemesis:
-    """`others` are nodes that are no brokers: the store, clients by name."""
+    """Injects faults and records them. `others`: the nodes that are no brokers, that is the store and named clients."""
 
     def __init__(
         self, addresses: Mapping[int, str], recorder: Recorder, faults: Mapping[str, Inject],
@@ -51,7 +54,7 @@ class Nemesis:
         self._open: dict[int, tuple[str, str, Undo]] = {}
 
     def run(self, schedule: Schedule, stop: threading.Event) -> None:
-        """Returns at the end of the schedule, or soon after `stop` is set. What lasts longer is left to `heal`."""
+        """Inject faults until the schedule ends or `stop` is set; `heal` ends the faults that are still active."""
         started = time.monotonic()
         for fault in schedule.in_order():
             self._at(fault.at_ms, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
@@ -79,24 +82,22 @@ class Nemesis:
             kind, node, undo = self._open.pop(number)
             undo()
             if KINDS[kind].lasts:
-                self._recorder.nemesis(OVER.get(kind, f"{kind} over"), node=node)
+                self._recorder.nemesis(END_EVENTS.get(kind, f"{kind} over"), node=node)
 
     def heal(self) -> None:
-        """Everything that a fault did is undone, the last first."""
+        """Undo all active faults, the latest first."""
         self._recorder.nemesis("phase", "heal")
         for number in sorted(self._open, reverse=True):
             self._end(number)
         self._client.close()
 
-    # -- roles -----------------------------------------------------------------------------------
-
     def _resolve(self, role: str) -> Sequence[str]:
-        """Nodes; a role that nobody holds right now resolves to none."""
+        """Return the nodes that have the role now; an empty list if there are none or no broker answers."""
         if role == "all":
             return [str(node) for node in self._addresses]
         if role in self._others or role.isdigit():
             return [role]
-        down = {node for kind, node, _ in self._open.values() if kind in OVER}
+        down = {node for kind, node, _ in self._open.values() if kind in END_EVENTS}
         avoid = frozenset(address for node, address in self._addresses.items() if str(node) in down)
         try:
             return [str(node) for node in self._holders(role, avoid) if node >= 0]
@@ -119,12 +120,11 @@ class Nemesis:
         return [node for node in leadership.replicas if node != leadership.node]
 
 
-# --------------------------------------------------------------------------------------------------
-# Faults that need nothing but the processes of a cluster.
+# Faults on processes.
 
 
 def process_faults(cluster: Processes) -> dict[str, Inject]:
-    """By the names of `highwater.fuzz.schedule.KINDS`."""
+    """Return the faults that need only processes, by their names in `highwater.fuzz.schedule.KINDS`."""
 
     def node_of(name: str) -> int | str:
         return int(name) if name.isdigit() else name

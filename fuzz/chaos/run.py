@@ -1,4 +1,4 @@
-"""One chaos run: a cluster, its load, a schedule; the history is what comes of it."""
+"""Runs one chaos test: launches a cluster, puts it under load, injects a schedule and writes the history."""
 
 import threading
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from highwater.errors import UsageError
-from highwater.fuzz.chaos.capabilities import refuse_unsupported, supported, wants_clock, wants_disk
-from highwater.fuzz.chaos.cluster import Field, launched
+from highwater.fuzz.chaos.capabilities import reject_unsupported, supported, wants_clock, wants_disk
+from highwater.fuzz.chaos.cluster import ChaosCluster, launched_target
 from highwater.fuzz.chaos.draw import draw_schedule, draw_settings
-from highwater.fuzz.chaos.launch import open_field
+from highwater.fuzz.chaos.launch import open_cluster
 from highwater.fuzz.chaos.races import draw_races, race_settings
-from highwater.fuzz.chaos.settings import load_of
+from highwater.fuzz.chaos.settings import schedule_load
 from highwater.fuzz.chaos.workload.run import UserClients, Workload
 from highwater.fuzz.chaos.workload.topic import Load, consumer_names
 from highwater.fuzz.schedule import Option, Schedule, check, write_schedule
@@ -26,23 +26,23 @@ WORKLOADS = {
     "transact": ("transactional_producers",),
     "observe": ("group_observers",),
 }
-"""By name: the parts of a `Load` that are left out with them."""
-NOBODY = "none"
+"""The fields of `Load` that belong to each workload, by its name; they are zero if it is not requested."""
+NO_WORKLOAD = "none"
 SCHEDULE = "schedule.json"
-BEYOND = frozenset({"rot"})
-"""Never drawn: two of them may be more than a correct Kafka survives."""
+NEVER_DRAWN = frozenset({"rot"})
+"""Kinds of fault that no drawn schedule has: two of them may lose data even on a correct Kafka."""
 
 
-def chosen_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
-    """The topic of the schedule, and of all clients those that are named; UsageError for one that is not known."""
-    names = workloads.split(",") if workloads != NOBODY else []
+def requested_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
+    """Return the load of the schedule with only the requested workloads; UsageError for an unknown one."""
+    names = workloads.split(",") if workloads != NO_WORKLOAD else []
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise UsageError(
-            f"no workload {unknown[0]!r}", where="--workload", hint=f"known: {', '.join(WORKLOADS)}, {NOBODY}"
+            f"no workload {unknown[0]!r}", where="--workload", hint=f"known: {', '.join(WORKLOADS)}, {NO_WORKLOAD}"
         )
     left_out: dict[str, Any] = {part: 0 for name, parts in WORKLOADS.items() if name not in names for part in parts}
-    return replace(load_of(schedule, brokers), rate=rate, **left_out)
+    return replace(schedule_load(schedule, brokers), rate=rate, **left_out)
 
 
 def chaos(
@@ -51,39 +51,43 @@ def chaos(
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
     user_clients: Callable[[str], AbstractContextManager[UserClients | None]] = lambda bootstrap: nullcontext(),
 ) -> Path:  # fmt: skip
-    """Run `schedule`, or one drawn from `seed`, and return the path of the history. `races`: one of a search.
-    `user_clients` starts the clients of the user once the cluster is up.
+    """Run `schedule`, or one drawn from `seed`, and return the path of the history.
 
-    UsageError for faults and nodes that the target does not have, before it is started where that is known.
+    `races`: draw a schedule that searches for the loss of KIP-101. `user_clients`: starts the clients of the user once
+    the cluster is up.
+
+    Raises UsageError for faults and nodes that the target does not have, if possible before the target is started.
     """
-    told = launched(target)
+    launched = launched_target(target)
     frame = schedule or Schedule(duration_ms=1, seed=seed)
-    races = races and told is not None and told.brokers > 1
-    if told is not None:
+    races = races and launched is not None and launched.brokers > 1
+    if launched is not None:
         if schedule is None:
-            settings = (race_settings if races else draw_settings)(seed, told.brokers)
+            settings = (race_settings if races else draw_settings)(seed, launched.brokers)
             frame = Schedule(duration_ms=1, seed=seed, node_settings=settings)
-        load = chosen_load(frame, told.brokers, workloads, rate)
-        check(frame, [*told.nodes, *consumer_names(load)], where=target)
+        load = requested_load(frame, launched.brokers, workloads, rate)
+        check(frame, [*launched.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
     disks, clocks = any(map(wants_disk, frame.faults)), any(map(wants_clock, frame.faults))
-    with open_field(target, frame, disks=disks, packets=packets, clocks=clocks, trace=trace) as field:
-        load = chosen_load(frame, len(field.addresses), workloads, rate)
+    with open_cluster(target, frame, disks=disks, packets=packets, clocks=clocks, trace=trace) as cluster:
+        load = requested_load(frame, len(cluster.addresses), workloads, rate)
         if schedule is None and races:
-            schedule = draw_races(seed, seconds, field.nodes, frame.node_settings)
-        schedule = schedule or _drawn(field, load, seed, seconds, frame.node_settings)
-        check(schedule, [*field.nodes, *consumer_names(load)], where=target)
-        refuse_unsupported(schedule, field, target)
+            schedule = draw_races(seed, seconds, cluster.nodes, frame.node_settings)
+        schedule = schedule or _draw(cluster, load, seed, seconds, frame.node_settings)
+        check(schedule, [*cluster.nodes, *consumer_names(load)], where=target)
+        reject_unsupported(schedule, cluster, target)
         write_schedule(folder / SCHEDULE, schedule)
-        with user_clients(field.bootstrap) as running_clients:
+        with user_clients(cluster.bootstrap) as running_clients:
             workload = Workload(
-                field.bootstrap, field.addresses, field.faults, load, field.revive, target, say, running_clients
+                cluster.bootstrap, cluster.addresses, cluster.faults, load, cluster.revive, target, say, running_clients
             )  # fmt: skip
             say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
             return workload.run(folder, schedule, stop)
 
 
-def _drawn(field: Field, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]) -> Schedule:
+def _draw(
+    cluster: ChaosCluster, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]
+) -> Schedule:
     clients = consumer_names(load)
-    kinds = [kind for kind in supported(field) if kind not in BEYOND and (kind != "stall" or clients)]
-    return draw_schedule(seed, seconds, kinds, field.nodes, clients, settings)
+    kinds = [kind for kind in supported(cluster) if kind not in NEVER_DRAWN and (kind != "stall" or clients)]
+    return draw_schedule(seed, seconds, kinds, cluster.nodes, clients, settings)

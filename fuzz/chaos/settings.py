@@ -1,4 +1,4 @@
-"""The settings of a schedule, which have Kafka's names, as each kind of cluster takes them."""
+"""Converts the settings of a schedule, which have Kafka's names, to those of each kind of cluster."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,66 +26,69 @@ RENAMED: Final = {
     BALANCE: "leader_imbalance_check_interval_ms",
 }
 FACTOR: Final = {BALANCE: 1000}
-EVERYBODY: Final = Load(wanderers=1, transactional_producers=2, group_observers=1)
-TRUTH: Final = {"true": True, "false": False}
+FULL_LOAD: Final = Load(wanderers=1, transactional_producers=2, group_observers=1)
+BOOLEANS: Final = {"true": True, "false": False}
 
 
-def settings_of(node: int | str, schedule: Schedule) -> dict[str, Option]:
-    """Those of all brokers, then those of this one alone."""
+def settings_of_node(node: int | str, schedule: Schedule) -> dict[str, Option]:
+    """Return the settings of one node: those of all nodes (`*`), overridden by its own."""
     return {**schedule.node_settings.get("*", {}), **schedule.node_settings.get(str(node), {})}
 
 
-def of_reference(settings: Mapping[str, Option]) -> dict[str, object]:
-    """As the reference broker names and counts them."""
-    found: dict[str, object] = {}
+def reference_settings(settings: Mapping[str, Option]) -> dict[str, object]:
+    """Return the settings with the names and units of the reference broker."""
+    converted: dict[str, object] = {}
     for name, value in settings.items():
-        told = RENAMED.get(name, name.replace(".", "_"))
-        found[told] = value * FACTOR.get(name, 1) if isinstance(value, int) else TRUTH.get(value, value)
-    return found
+        own_name = RENAMED.get(name, name.replace(".", "_"))
+        converted[own_name] = value * FACTOR.get(name, 1) if isinstance(value, int) else BOOLEANS.get(value, value)
+    return converted
 
 
-def of_simulator(schedule: Schedule) -> dict[str, dict[str, object]]:
-    """By node, without what describes the topic."""
+def simulator_settings(schedule: Schedule) -> dict[str, dict[str, object]]:
+    """Return the settings of the simulator by node, without those of the topic."""
     return {
-        node: of_reference({name: value for name, value in own.items() if name not in TOPIC_SETTINGS})
+        node: reference_settings({name: value for name, value in own.items() if name not in TOPIC_SETTINGS})
         for node, own in schedule.node_settings.items()
     }
 
 
-def of_kraft(settings: Mapping[str, Option]) -> dict[str, Option]:
-    """Without ZooKeeper the session is with the controller."""
+def kraft_settings(settings: Mapping[str, Option]) -> dict[str, Option]:
+    """Return the settings for KRaft, where a broker has its session with the controller instead of ZooKeeper."""
     return {KRAFT_SESSION if name == SESSION else name: value for name, value in settings.items()}
 
 
-def load_of(schedule: Schedule, brokers: int) -> Load:
-    """The topic that the schedule's settings describe."""
-    told = {TOPIC_SETTINGS[name]: value for name, value in settings_of("*", schedule).items() if name in TOPIC_SETTINGS}
-    for name, value in told.items():
+def schedule_load(schedule: Schedule, brokers: int) -> Load:
+    """Return the load on the topic that the schedule describes; UsageError if the topic is impossible."""
+    common = settings_of_node("*", schedule)
+    topic = {TOPIC_SETTINGS[name]: value for name, value in common.items() if name in TOPIC_SETTINGS}
+    for name, value in topic.items():
         if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name} is {value!r}", where="node_settings of *", hint="give a number from 1 on")
+            raise UsageError(f"{name} is {value!r}", where="node_settings of *", hint="give a number of at least 1")
     replicas = min(3, brokers)
-    least = max(1, replicas - 1)
-    load = replace(EVERYBODY, **{"replicas": replicas, "min_insync_replicas": least, **told})  # type: ignore[arg-type]
+    min_isr = max(1, replicas - 1)
+    load = replace(FULL_LOAD, **{"replicas": replicas, "min_insync_replicas": min_isr, **topic})  # type: ignore[arg-type]
     if load.replicas > brokers:
         raise UsageError(f"{load.replicas} replicas on {brokers} brokers", where="node_settings of *")
     return load
 
 
-# --------------------------------------------------------------------------------------------------
-# The same schedule in virtual time, on the reference under any of its truncation rules.
+# Simulation of a schedule.
 
 
-ERA: Final = ("UncleanRestartLeavesIsr", "HwNeedsMinIsr")
-"""Rules of KIP-966, which no release that these schedules are run on has: with them the rest matters less."""
+KIP_966_GUARDS: Final = ("UncleanRestartLeavesIsr", "HwNeedsMinIsr")
+"""Guards that are off: no release that these schedules run on has KIP-966, with which the others matter less."""
 
 
 def simulate_schedule(schedule: Schedule, brokers: int, truncation: str) -> SeedResult:
-    """With the sessions, checkpoints and topic of the schedule; other time-outs are the simulator's own."""
-    load = load_of(schedule, brokers)
+    """Run the schedule in the simulator under a truncation rule and return the result.
+
+    Sessions, checkpoints and the topic are those of the schedule; other time-outs are the defaults of the simulator.
+    """
+    load = schedule_load(schedule, brokers)
     settings = Settings(
         brokers=brokers, partitions=load.partitions, min_insync_replicas=load.min_insync_replicas,
-        assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=ERA,
-        node_settings=of_simulator(schedule),
+        assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=KIP_966_GUARDS,
+        node_settings=simulator_settings(schedule),
     )  # fmt: skip
     check(schedule, [STORE, *map(str, range(1, brokers + 1))])
     return run_seed(schedule.seed, settings, schedule=schedule)

@@ -1,4 +1,4 @@
-"""The table at the end of a sweep names what came up, and what never did."""
+"""The table at the end of a seed sweep lists the situations that occurred, and those that never did."""
 
 import re
 from pathlib import Path
@@ -9,18 +9,18 @@ SIMULATOR = Path(__file__).parents[1] / "simulator"
 MUST_NOT_HAPPEN = {"unclean election"}
 
 
-def test_every_situation_that_is_noted_has_its_place() -> None:
+def test_every_situation_that_the_simulator_records_is_in_the_table() -> None:
     code = "".join(path.read_text() for path in (SIMULATOR / "faults.py", *SIMULATOR.glob("invariants/*.py")))
-    noted = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
+    recorded = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
     for line in re.findall(r"situations(?:\.add\(|\[)(.*)", code):
-        noted |= set(re.findall(r'(?<!f)"([a-zA-Z0-9. ]+)"', line))
-    placed = {situation for group in SITUATIONS.values() for situation in group}
-    assert noted - {"duplicate"} <= placed | AMOUNTS | MUST_NOT_HAPPEN
+        recorded |= set(re.findall(r'(?<!f)"([a-zA-Z0-9. ]+)"', line))
+    listed = {situation for group in SITUATIONS.values() for situation in group}
+    assert recorded - {"duplicate"} <= listed | AMOUNTS | MUST_NOT_HAPPEN
     not_faults = {situation for name, group in SITUATIONS.items() if name != "faults" for situation in group}
-    assert {each for each in not_faults if not each.startswith("group ")} <= noted
+    assert {situation for situation in not_faults if not situation.startswith("group ")} <= recorded
 
 
-def test_the_most_frequent_comes_first_and_what_never_came_up_is_named() -> None:
+def test_the_most_frequent_situation_comes_first_and_missing_ones_are_named() -> None:
     lines = list(coverage_lines({"kill": 90, "lost tail": 120, "strange": 3, "records truncated": 7}, 1_200))
     assert lines[:3] == [
         "situations, with the number of seeds (of 1,200) in which they occurred:",
@@ -32,5 +32,5 @@ def test_the_most_frequent_comes_first_and_what_never_came_up_is_named() -> None
     assert len(lines) == 4
 
 
-def test_few_seeds_are_not_asked_for_everything() -> None:
+def test_missing_situations_of_a_single_seed_are_not_listed() -> None:
     assert list(coverage_lines({}, 1)) == ["situations, with the number of seeds (of 1) in which they occurred:"]

@@ -1,4 +1,4 @@
-"""The disk that forgets: its books against a plain model, and the mount where this machine can."""
+"""The fault-injection file system: its record of unflushed data against a model, and a mount if this machine can."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from highwater.fuzz.chaos.disk.bit_rot import rot_newest_segment
 from highwater.fuzz.chaos.disk.mount import Disk, missing_for_disk
-from highwater.fuzz.chaos.disk.unflushed import PAGE, ForgetfulFiles
+from highwater.fuzz.chaos.disk.unflushed import PAGE, UnflushedFiles
 from highwater.fuzz.schedule import Fault
 from highwater.reference.wire.log_entries import entries, entry_crc_valid
 from highwater.reference.wire.records import build_batch
@@ -31,33 +31,33 @@ needs_mount = pytest.mark.skipif(bool(REASON), reason=f"a mount needs {REASON}")
 
 
 class Model:
-    """What each file holds, and what it would after a crash."""
+    """The content of each file now, and after a crash."""
 
     def __init__(self) -> None:
         self.now: dict[str, bytes] = {}
         self.durable: dict[str, bytes] = {}
 
     def take(self, step: str, name: str, offset: int, data: bytes) -> None:
-        held = self.now.get(name, b"")
+        content = self.now.get(name, b"")
         match step:
             case "write":
-                padded = held.ljust(offset, b"\0")
+                padded = content.ljust(offset, b"\0")
                 self.now[name] = padded[:offset] + data + padded[offset + len(data) :]
             case "truncate":
-                self.now[name] = held[:offset].ljust(offset, b"\0")
+                self.now[name] = content[:offset].ljust(offset, b"\0")
             case "flush":
-                self.durable[name] = held
+                self.durable[name] = content
             case "rename":
-                for held_by in (self.now, self.durable):
-                    held_by.pop("/c", None)
-                    if name in held_by:
-                        held_by["/c"] = held_by.pop(name)
+                for files in (self.now, self.durable):
+                    files.pop("/c", None)
+                    if name in files:
+                        files["/c"] = files.pop(name)
             case "delete":
                 self.now.pop(name)
                 self.durable.pop(name, None)
 
 
-def apply(files: ForgetfulFiles, step: str, name: str, offset: int, data: bytes) -> None:
+def apply(files: UnflushedFiles, step: str, name: str, offset: int, data: bytes) -> None:
     real = files.real(name)
     match step:
         case "write":
@@ -81,11 +81,11 @@ def apply(files: ForgetfulFiles, step: str, name: str, offset: int, data: bytes)
             files.deleted(name)
 
 
-@settings(deadline=None)  # files of a busy machine
+@settings(deadline=None)  # file operations are slow on a busy machine
 @given(st.lists(STEPS, max_size=20))
-def test_what_was_flushed_is_what_a_crash_leaves(steps: list[tuple[str, str, int, bytes]]) -> None:
+def test_a_crash_restores_every_file_to_its_last_flush(steps: list[tuple[str, str, int, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        files, model = ForgetfulFiles(Path(folder)), Model()
+        files, model = UnflushedFiles(Path(folder)), Model()
         for step in steps:
             if step[0] == "write" or step[1] in model.now:
                 apply(files, *step)
@@ -94,8 +94,8 @@ def test_what_was_flushed_is_what_a_crash_leaves(steps: list[tuple[str, str, int
         assert {f"/{path.name}": path.read_bytes() for path in Path(folder).iterdir()} == model.durable
 
 
-def test_a_torn_file_keeps_the_first_pages_that_were_added(tmp_path: Path) -> None:
-    files = ForgetfulFiles(tmp_path)
+def test_a_torn_file_keeps_the_first_pages_appended_since_the_last_flush(tmp_path: Path) -> None:
+    files = UnflushedFiles(tmp_path)
     apply(files, "write", "/log", 0, b"old")
     files.flush("/log")
     apply(files, "write", "/log", 3, b"n" * 3 * PAGE)
@@ -104,27 +104,27 @@ def test_a_torn_file_keeps_the_first_pages_that_were_added(tmp_path: Path) -> No
 
 
 @needs_mount
-def test_a_mounted_disk_forgets_fails_and_is_full(tmp_path: Path) -> None:
+def test_a_mounted_disk_fails_flushes_rejects_writes_and_loses_unflushed_data(tmp_path: Path) -> None:
     with closing(Disk(tmp_path / "backing", tmp_path / "disk")) as disk:
-        log = disk.place / "log"
+        log = disk.mount / "log"
         with log.open("wb", buffering=0) as file:
             file.write(b"flushed")
             os.fsync(file.fileno())
             file.write(b" and not")
-            disk.tell("fail 1")
+            disk.execute("fail 1")
             with pytest.raises(OSError, match="Input/output error"):
                 os.fsync(file.fileno())
-            disk.tell("full 1")
+            disk.execute("full 1")
             with pytest.raises(OSError, match="No space left"):
                 file.write(b"?")
-        disk.tell("lose 0")
+        disk.execute("lose 0")
         assert log.read_bytes() == b"flushed"
-        assert disk.place.is_mount()
-    assert not disk.place.is_mount()
+        assert disk.mount.is_mount()
+    assert not disk.mount.is_mount()
 
 
 @needs_mount
-def test_nothing_stays_mounted_when_its_owner_dies(tmp_path: Path) -> None:
+def test_a_disk_is_unmounted_when_its_parent_process_dies(tmp_path: Path) -> None:
     script = "import os, sys; from pathlib import Path; from highwater.fuzz.chaos.disk.mount import Disk; " \
         "folder = Path(sys.argv[1]); Disk(folder / 'backing', folder / 'disk'); os.kill(os.getpid(), 9)"  # fmt: skip
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=60)
@@ -133,12 +133,12 @@ def test_nothing_stays_mounted_when_its_owner_dies(tmp_path: Path) -> None:
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
-def test_a_kill_that_loses_is_what_needs_it() -> None:
+def test_a_kill_needs_a_disk_only_to_lose_data() -> None:
     from highwater.fuzz.chaos.capabilities import wants_disk
 
-    told = {lose: wants_disk(Fault(at_ms=0, kind="kill", nodes=("1",), options={"lose": lose}))
+    needed = {lose: wants_disk(Fault(at_ms=0, kind="kill", nodes=("1",), options={"lose": lose}))
             for lose in ("nothing", "unflushed", "torn")}  # fmt: skip
-    assert told == {"nothing": False, "unflushed": True, "torn": True}
+    assert needed == {"nothing": False, "unflushed": True, "torn": True}
 
 
 def test_rot_flips_one_bit_that_a_checksum_covers(tmp_path: Path) -> None:
@@ -148,6 +148,6 @@ def test_rot_flips_one_bit_that_a_checksum_covers(tmp_path: Path) -> None:
     segment.write_bytes(batch)
     assert rot_newest_segment(tmp_path, 12_345)
     flipped = [old ^ new for old, new in zip(batch, segment.read_bytes(), strict=True)]
-    assert sum(each.bit_count() for each in flipped) == 1
+    assert sum(difference.bit_count() for difference in flipped) == 1
     ((position, header),) = entries(segment.read_bytes())
     assert not entry_crc_valid(segment.read_bytes(), position, header)

@@ -1,5 +1,7 @@
-"""Runs that once broke an invariant with all guards on: a broker restarted, lost its session, or was assigned another
-replica at a bad time."""
+"""Regressions: runs that once broke an invariant with all guards on.
+
+In each of them a broker restarts, loses its session or is reassigned a replica at a critical time.
+"""
 
 import pytest
 
@@ -21,13 +23,13 @@ def kill(at_ms: int, for_ms: int, node: str, lose: str) -> Fault:
 
 
 def broken_link(at_ms: int, for_ms: int, node: str, direction: str) -> Fault:
-    """No follower's fetch goes through."""
+    """Return a fault that drops all fetches of followers on the links of a broker."""
     options: dict[str, str | int] = {"direction": direction, "of": "brokers", "what": "FetchRequest"}
     return Fault(at_ms=at_ms, for_ms=for_ms, kind="cut", nodes=(node,), options=options)
 
 
-def test_a_second_tail_is_not_lost_though_the_leader_has_everything() -> None:
-    """It leaves before anybody has noticed that both others died, and the ISR is large enough on paper."""
+def test_a_second_follower_does_not_lose_its_tail_although_the_leader_has_all_records() -> None:
+    """The leader stops before the controller notices that both followers died, so the stored ISR is large enough."""
     bounce = Fault(at_ms=565, for_ms=64, kind="bounce", nodes=("leader(t,0)",))
     faults = (kill(406, 204, "followers(t,0)", "unflushed"), bounce)
     result = run_seed(671, Settings(swarm=True), schedule=Schedule(seed=671, duration_ms=1500, faults=faults))
@@ -36,8 +38,8 @@ def test_a_second_tail_is_not_lost_though_the_leader_has_everything() -> None:
     assert sum("beyond the fault budget" in line for line in result.faults) == 2, result.faults
 
 
-def test_the_leader_counts_what_a_follower_had_stored_until_it_hears_of_the_crash() -> None:
-    """2 lags, 1 loses its tail; when 2 is out of the ISR, all that 1 fetched is committed."""
+def test_the_leader_counts_the_records_of_a_follower_until_it_learns_of_its_crash() -> None:
+    """2 lags and 1 loses its tail; once 2 is out of the ISR, all records that 1 fetched are committed."""
     faults = (broken_link(800, 3000, "2", "out"), kill(1300, 100, "1", "unflushed"))
     settings = Settings(broker_settings={"log_flush_interval_ms": 10_000})
     result = run_seed(1, settings, schedule=Schedule(seed=1, duration_ms=4000, faults=faults))
@@ -45,8 +47,8 @@ def test_the_leader_counts_what_a_follower_had_stored_until_it_hears_of_the_cras
     assert {"lost tail", "isr shrink"} <= result.situations.keys()
 
 
-def test_an_eligible_replica_leads_and_not_the_last_member_that_lost_its_tail() -> None:
-    """The leader of an ISR of one is the controller, too: the next one finds it restarted."""
+def test_an_eligible_replica_is_elected_instead_of_the_last_isr_member_that_lost_its_tail() -> None:
+    """The leader of an ISR of one is also the controller; the next controller finds it restarted."""
     faults = (broken_link(800, 3000, "leader(t,0)", "in"), kill(2200, 100, "controller", "unflushed"))
     settings = Settings(broker_settings={"isr_update": "alter_partition", "log_flush_interval_ms": 10_000})
     result = run_seed(4, settings, schedule=Schedule(seed=4, duration_ms=4000, faults=faults))
@@ -54,8 +56,8 @@ def test_an_eligible_replica_leads_and_not_the_last_member_that_lost_its_tail() 
     assert {"lost tail", "isr of one", "controller change"} <= result.situations.keys()
 
 
-def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_with_it() -> None:
-    """4 loses nothing that was committed, and leaves the ISR all the same: 2 is the last that may not lose its tail."""
+def test_an_uncleanly_restarted_replica_does_not_count_until_the_controller_has_processed_it() -> None:
+    """4 loses no committed record but leaves the ISR, so 2 is the last replica, which may not lose its tail."""
     faults = (
         kill(390, 201, "1", "unflushed"),
         kill(597, 2033, "store", "nothing"),
@@ -68,8 +70,8 @@ def test_who_restarted_uncleanly_holds_nothing_until_the_controller_has_dealt_wi
     assert "skipped for 2: beyond the fault budget" in result.faults[-2], result.faults
 
 
-def test_one_that_is_let_in_by_what_its_former_life_fetched_goes_again() -> None:
-    """1 dies between the leader's proposal to let it in and the store's taking it."""
+def test_a_replica_added_to_the_isr_for_fetches_of_its_earlier_process_is_removed_again() -> None:
+    """1 dies between the proposal of the leader to add it to the ISR and the write to the store."""
     faults = (
         kill(154, 756, "1", "nothing"),
         kill(1549, 744, "controller", "torn"),
@@ -82,8 +84,8 @@ def test_one_that_is_let_in_by_what_its_former_life_fetched_goes_again() -> None
 
 
 @pytest.mark.parametrize(("seed", "node", "at_ms"), [(4, "1", 448), (12, "1", 744)])
-def test_a_broker_that_lost_its_session_drops_what_was_moved_away_meanwhile(seed: int, node: str, at_ms: int) -> None:
-    """In the second run it registers just before the store forgets that it was a replica."""
+def test_a_broker_that_lost_its_session_deletes_replicas_reassigned_meanwhile(seed: int, node: str, at_ms: int) -> None:
+    """In the second run the broker registers just before it is removed from the assignment in the store."""
     pause = Fault(at_ms=at_ms, for_ms=2000, kind="pause", nodes=(node,))
     result = run_seed(seed, MOVES, schedule=Schedule(seed=seed, duration_ms=4000, faults=(pause,)))
     assert str(result.violation) == "None"
@@ -93,11 +95,11 @@ def test_a_broker_that_lost_its_session_drops_what_was_moved_away_meanwhile(seed
 @pytest.mark.parametrize(
     ("seed", "duration_ms"),
     [
-        pytest.param(9, 600, id="who is moved away counts for the high watermark until it is out of the ISR"),
-        pytest.param(33, 1_500, id="another wish waits while the replicas of the last one are deleted"),
+        pytest.param(9, 600, id="a removed replica counts for the high watermark until it is out of the ISR"),
+        pytest.param(33, 1_500, id="a reassignment waits until the replicas of the previous one are deleted"),
     ],
 )
-def test_moves_in_quick_succession_end_well(seed: int, duration_ms: int) -> None:
+def test_reassignments_in_quick_succession_violate_nothing(seed: int, duration_ms: int) -> None:
     settings = Settings(swarm=True, load=Load(idempotent=1, administrator=True, hurries=True))
     result = run_seed(seed, settings, schedule=Schedule(seed=seed, duration_ms=duration_ms))
     assert str(result.violation) == "None"

@@ -1,4 +1,4 @@
-"""What is told of a broken invariant, and the seeds that are kept."""
+"""The report of a broken invariant, and the kept seeds of guards."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from highwater.spec.guards import NONE_BECAUSE, find_guard, load_guards
 NO_GUARD = Settings(guards_off=("AckAfterCommit",))
 
 
-def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
+def test_a_finding_is_reported_in_order_and_its_files_reproduce_it(tmp_path: Path) -> None:
     result = run_seed(0, NO_GUARD)
     assert result.violation is not None
     finding = find_smallest(0, NO_GUARD, result.schedule, result.violation.invariant)
@@ -36,7 +36,7 @@ def test_a_finding_is_told_in_order_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", kept_seeds(), ids=lambda path: path.stem)
-def test_a_kept_seed_shows_what_the_guard_is_for(path: Path) -> None:
+def test_a_kept_seed_breaks_the_invariant_of_its_guard(path: Path) -> None:
     kept = read_kept_seed(path)
     violation = kept.run().violation
     assert violation is not None
@@ -45,13 +45,13 @@ def test_a_kept_seed_shows_what_the_guard_is_for(path: Path) -> None:
     assert find_guard(kept.guard).witnesses.simulator == f"fuzz/seeds/{kept.guard}.json breaks {kept.invariant}"
 
 
-def test_every_guard_has_a_seed_or_the_reason_why_it_has_none() -> None:
+def test_every_guard_has_a_seed_or_a_reason_for_having_none() -> None:
     kept = {path.stem for path in kept_seeds()}
     without = [guard for guard in load_guards().values() if guard.id not in kept]
     assert [guard.id for guard in without if not guard.witnesses.simulator.startswith(NONE_BECAUSE)] == []
 
 
-def test_a_kept_seed_is_written_and_read(tmp_path: Path) -> None:
+def test_a_kept_seed_round_trips_through_its_file(tmp_path: Path) -> None:
     result = run_seed(0, NO_GUARD)
     kept = KeptSeed(guard="AckAfterCommit", invariant="CommittedOnEligible", schedule=result.schedule)
     assert read_kept_seed(write_kept_seed(kept, tmp_path)) == kept

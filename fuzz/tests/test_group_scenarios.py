@@ -1,4 +1,4 @@
-"""The stories of groups print what they should, and those without a rule end in a quarrel that the rule prevents."""
+"""Group scenarios print their golden output; only those without a rule end with two owners of one partition."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ NONE = "> quarrels\n  none\n"
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
-def test_a_scenario_prints_what_it_should(path: Path) -> None:
+def test_a_scenario_prints_its_golden_output(path: Path) -> None:
     got, golden = run_file(path)
     assert golden, f"{path.name} has no golden part; write it with: python -m highwater.fuzz.scenarios --rewrite"
     assert got == golden
@@ -18,14 +18,14 @@ def test_a_scenario_prints_what_it_should(path: Path) -> None:
     assert "not settled" not in got
 
 
-@pytest.mark.parametrize("story", ["kafka_8500", "kafka_12984", "kafka_14639"])
-def test_only_without_the_rule_two_members_have_one_partition(story: str) -> None:
-    outcomes = {path.stem: run_file(path)[0] for path in files() if path.stem.startswith(story)}
-    assert outcomes[story].endswith(NONE)
-    assert not outcomes[f"{story}_without"].endswith(NONE)
+@pytest.mark.parametrize("issue", ["kafka_8500", "kafka_12984", "kafka_14639"])
+def test_only_without_the_rule_two_members_own_one_partition(issue: str) -> None:
+    outcomes = {path.stem: run_file(path)[0] for path in files() if path.stem.startswith(issue)}
+    assert outcomes[issue].endswith(NONE)
+    assert not outcomes[f"{issue}_without"].endswith(NONE)
 
 
-def test_mixing_is_dangerous_and_the_two_bounces_are_not() -> None:
+def test_mixed_protocols_lead_to_two_owners_and_the_two_bounce_upgrade_does_not() -> None:
     outcomes = {path.stem: run_file(path)[0] for path in files() if path.stem.startswith("two_bounce")}
     assert outcomes["two_bounce_upgrade"].endswith(NONE)
     assert not outcomes["two_bounce_eager_members_revoke_all"].endswith(NONE)

@@ -1,4 +1,4 @@
-"""The table of invariants: every one is looked at, and its operator stands in the modules that it names."""
+"""The table of invariants: the simulator checks each of them, and each operator is in the TLA+ modules it names."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ FOLDERS = {
 }
 
 
-def test_every_invariant_of_the_table_is_looked_at_and_no_other() -> None:
+def test_the_simulator_checks_exactly_the_invariants_of_the_table() -> None:
     sources = [*SIMULATOR.glob("invariants/*.py"), SIMULATOR / "progress.py", SIMULATOR / "search.py"]
     code = "".join(path.read_text() for path in sources if path.name != "violations.py")
     raised = set(re.findall(r'(?:violated\(\s*|Violation\(|_match\(last, |if |else )"([A-Z]\w+)"', code))
@@ -27,7 +27,7 @@ def test_every_invariant_of_the_table_is_looked_at_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, where in OPERATORS.items() if not where.startswith("no module")])
-def test_the_operator_is_in_each_module(name: str) -> None:
+def test_each_named_module_defines_the_operator(name: str) -> None:
     for module in re.split(r"[,;] ", OPERATORS[name].split(":")[0].partition("; ")[0]):
         if module in FOLDERS:
             folder = SPEC / FOLDERS[module]
@@ -35,7 +35,7 @@ def test_the_operator_is_in_each_module(name: str) -> None:
             assert re.search(rf"^{name}\b.*==", texts, re.MULTILINE), f"{name} is not in {folder.name}"
 
 
-def test_a_violation_tells_where_and_by_which_operator() -> None:
+def test_a_violation_states_time_event_node_and_operator() -> None:
     violation = Violation("HwNeverFalls", 12, 7, "broker:2", "from 5 to 4")
     assert str(violation) == "HwNeverFalls at 12 ms, event 7, broker:2: from 5 to 4"
     assert violation.operator == "HwNeverFalls (IsrCommit)"

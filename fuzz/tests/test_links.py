@@ -1,4 +1,4 @@
-"""The proxy between nodes, on real sockets: an echo behind it, clients of ours and of a node before it."""
+"""The proxy between nodes on real sockets: an echo server behind it, a client and a node process before it."""
 
 import select
 import socket
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from highwater.fuzz.chaos.network.links import HOST, Links
-from highwater.fuzz.chaos.network.socket_owner import CLIENTS, owner_of
+from highwater.fuzz.chaos.network.socket_owner import CLIENTS, find_owner
 from highwater.fuzz.schedule import Fault, Option
 from highwater.ports import Ports
 
@@ -33,7 +33,7 @@ class Echo(socketserver.StreamRequestHandler):
 
 
 class Proxied:
-    """Node 2 is an echo; `port` is where it says that it is."""
+    """An echo server as node 2 behind a proxy that listens at `port`."""
 
     def __init__(self, folder: Path) -> None:
         self.links, self.ports = Links(folder, seed=1), Ports(1)
@@ -41,7 +41,7 @@ class Proxied:
         self.server = socketserver.ThreadingTCPServer((HOST, 0), Echo)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.links.front("2", self.port, lambda: int(self.server.server_address[1]))
+        self.links.add_proxy("2", self.port, lambda: int(self.server.server_address[1]))
 
     def connect(self) -> socket.socket:
         return socket.create_connection((HOST, self.port), timeout=LIMIT_S)
@@ -64,7 +64,7 @@ def fault(kind: str, **options: Option) -> Fault:
     return Fault(at_ms=0, kind=kind, nodes=("2",), options=options)
 
 
-def said(link: socket.socket, text: bytes) -> bytes:
+def echo(link: socket.socket, text: bytes) -> bytes:
     link.sendall(text)
     return link.recv(100)
 
@@ -80,16 +80,16 @@ def has_ended(link: socket.socket) -> bool:
         return True
 
 
-def test_bytes_and_the_end_of_a_stream_pass(proxied: Proxied) -> None:
+def test_bytes_and_the_end_of_a_stream_are_forwarded(proxied: Proxied) -> None:
     with proxied.connect() as link:
-        assert said(link, b"one\n") == b"one\n"
+        assert echo(link, b"one\n") == b"one\n"
         link.shutdown(socket.SHUT_WR)
         assert has_ended(link)
 
 
-def test_a_clog_delays_and_loses_nothing(proxied: Proxied) -> None:
+def test_a_clog_delays_data_and_loses_none(proxied: Proxied) -> None:
     with proxied.connect() as link:
-        assert said(link, b"before\n") == b"before\n"
+        assert echo(link, b"before\n") == b"before\n"
         undo = proxied.links.begin(fault("clog", of="clients"), "2")
         link.sendall(b"meanwhile\n")
         assert is_silent(link)
@@ -97,26 +97,26 @@ def test_a_clog_delays_and_loses_nothing(proxied: Proxied) -> None:
         assert link.recv(100) == b"meanwhile\n"
 
 
-def test_a_cut_swallows_and_ends_the_connection_when_it_is_over(proxied: Proxied) -> None:
+def test_a_cut_drops_data_and_closes_the_connection_when_it_ends(proxied: Proxied) -> None:
     with proxied.connect() as link:
-        assert said(link, b"before\n") == b"before\n"
+        assert echo(link, b"before\n") == b"before\n"
         undo = proxied.links.begin(fault("cut"), "2")
         link.sendall(b"meanwhile\n")
         assert is_silent(link)
         undo()
         assert has_ended(link)
     with proxied.connect() as link:
-        assert said(link, b"after\n") == b"after\n"
+        assert echo(link, b"after\n") == b"after\n"
 
 
-def test_a_cut_one_way_leaves_the_other(tmp_path: Path) -> None:
-    heard: list[bytes] = []
+def test_a_cut_in_one_direction_leaves_the_other_direction_open(tmp_path: Path) -> None:
+    received: list[bytes] = []
     done = threading.Event()
 
     class Listener(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             for line in self.rfile:
-                heard.append(line)
+                received.append(line)
                 self.wfile.write(line)
                 done.set()
 
@@ -124,12 +124,12 @@ def test_a_cut_one_way_leaves_the_other(tmp_path: Path) -> None:
     with socketserver.ThreadingTCPServer((HOST, 0), Listener) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        links.front("2", ports[0], lambda: int(server.server_address[1]))
+        links.add_proxy("2", ports[0], lambda: int(server.server_address[1]))
         links.begin(fault("cut", direction="out"), "2")
         with socket.create_connection((HOST, ports[0]), timeout=LIMIT_S) as link:
-            link.sendall(b"heard\n")
+            link.sendall(b"received\n")
             assert done.wait(LIMIT_S)
-            assert heard == [b"heard\n"]
+            assert received == [b"received\n"]
             assert is_silent(link)
         links.close()
         server.shutdown()
@@ -137,7 +137,7 @@ def test_a_cut_one_way_leaves_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delay", "throttle"])
-def test_what_is_slow_stays_in_order(proxied: Proxied, kind: str) -> None:
+def test_delayed_and_throttled_data_stays_in_order(proxied: Proxied, kind: str) -> None:
     options: dict[str, Option] = {"ms": 1, "spread_ms": 30} if kind == "delay" else {"bytes_per_second": 2_000}
     proxied.links.begin(fault(kind, **options), "2")
     sent = b"".join(b"%d\n" % n for n in range(50))
@@ -145,25 +145,25 @@ def test_what_is_slow_stays_in_order(proxied: Proxied, kind: str) -> None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for line in sent.splitlines(keepends=True):
             link.sendall(line)
-        heard = b""
-        while len(heard) < len(sent):
-            heard += link.recv(1000)
-    assert heard == sent
+        received = b""
+        while len(received) < len(sent):
+            received += link.recv(1000)
+    assert received == sent
 
 
-def test_connections_are_lost_by_chance_and_at_once(proxied: Proxied) -> None:
+def test_loss_and_disconnect_close_connections(proxied: Proxied) -> None:
     undo = proxied.links.begin(fault("loss", per_mille=1000), "2")
     with proxied.connect() as link:
         link.sendall(b"lost\n")
         assert has_ended(link)
     undo()
     with proxied.connect() as link:
-        assert said(link, b"one\n") == b"one\n"
+        assert echo(link, b"one\n") == b"one\n"
         proxied.links.disconnect(fault("disconnect"), "2")
         assert has_ended(link)
 
 
-def test_a_node_is_told_from_a_client_by_its_socket(proxied: Proxied, tmp_path: Path) -> None:
+def test_the_proxy_identifies_a_node_by_its_socket(proxied: Proxied, tmp_path: Path) -> None:
     command = [sys.executable, "-c", NODE, str(proxied.port), str(tmp_path / "1.toml")]
     node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
     assert node.stdin is not None
@@ -173,18 +173,18 @@ def test_a_node_is_told_from_a_client_by_its_socket(proxied: Proxied, tmp_path: 
         assert node.stdout.readline() == "hello\n"
         undo = proxied.links.begin(fault("cut", of="1"), "2")
         node.stdin.write("lost\n")
-        assert said(link, b"one\n") == b"one\n", "clients are not cut off"
+        assert echo(link, b"one\n") == b"one\n", "clients are not cut off"
         assert not select.select([node.stdout], [], [], 0.2)[0]
         undo()
         assert node.stdout.readline() == "ended\n"
         node.stdin.close()
 
 
-def test_a_socket_that_is_nobodys_is_a_clients(tmp_path: Path) -> None:
-    assert owner_of((HOST, 1), (HOST, 2), tmp_path) == CLIENTS
+def test_the_owner_of_an_unknown_socket_is_the_clients(tmp_path: Path) -> None:
+    assert find_owner((HOST, 1), (HOST, 2), tmp_path) == CLIENTS
 
 
-def test_a_proxy_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
+def test_a_closed_proxy_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
     before = threading.active_count()
     proxied = Proxied(tmp_path)
     link = proxied.connect()
@@ -193,5 +193,5 @@ def test_a_proxy_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
     link.close()
     with pytest.raises(ConnectionRefusedError):
         proxied.connect()
-    assert not [each for each in threading.enumerate() if each.name == "links"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "links"]
     assert threading.active_count() <= before + 1

@@ -1,4 +1,4 @@
-"""Every machine holds, and would not if the rule that it is about were broken."""
+"""Every state machine test passes, and fails if the rule that it checks is broken."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from highwater.reference.transactions import markers
 
 SEED = 1
 
-HAPPENS = {
+SITUATIONS = {
     "log": {"truncation", "lost tail"},
     "metadata store": {"session expired", "fenced store write", "nothing of a multi"},
     "group coordinator": {"coordinator restart", "rebalance", "fenced instance", "fenced generation"},
@@ -27,10 +27,10 @@ HAPPENS = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_holds(name: str) -> None:
+def test_a_machine_passes_and_reaches_its_situations(name: str) -> None:
     with count_events() as tally:
         run_machine(name, seed=SEED)
-    assert tally.keys() >= HAPPENS[name]
+    assert tally.keys() >= SITUATIONS[name]
 
 
 def _always_a_commit(*arguments: Any) -> Any:
@@ -41,17 +41,17 @@ marker = markers._marker
 update = Session.update
 
 
-def _forgets_nothing(self: Session, body: Any) -> None:
-    kept = dict(self.partitions)
+def _keep_forgotten_partitions(self: Session, body: Any) -> None:
+    previous = dict(self.partitions)
     update(self, body)
-    self.partitions = kept | self.partitions
+    self.partitions = previous | self.partitions
 
 
 PLANTED = [
     pytest.param("log", LeaderEpochCache, "truncate_from_end", lambda *_: None, id="ForgetTruncatedEpochs"),
-    pytest.param("log", cleaner, "_should_retain", lambda *_: False, id="compaction takes the last record of a key"),
+    pytest.param("log", cleaner, "_should_retain", lambda *_: False, id="compaction removes the last record of a key"),
     pytest.param("metadata store", MetadataStore, "_check_version", lambda *_: None, id="VersionCas"),
-    pytest.param("metadata store", MetadataStore, "_check_all", lambda *_: None, id="a multi is not all or nothing"),
+    pytest.param("metadata store", MetadataStore, "_check_all", lambda *_: None, id="a multi is not atomic"),
     pytest.param("group coordinator", GroupMachine, "guard_off", "FenceStaleHeartbeat", id="FenceStaleHeartbeat"),
     pytest.param("group coordinator", GroupMachine, "guard_off", "RequireMemberId", id="RequireMemberId"),
     pytest.param(
@@ -59,13 +59,14 @@ PLANTED = [
         id="LastStableOffset"),
     pytest.param("transaction coordinator", markers, "_marker", _always_a_commit, id="an abort is a commit"),
     pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records),
-        id="an update without a record"),
-    pytest.param("fetch sessions", Session, "update", _forgets_nothing, id="a forgotten partition is still reported"),
+        id="a partition without new records is never sent"),
+    pytest.param("fetch sessions", Session, "update", _keep_forgotten_partitions,
+        id="a forgotten partition is still fetched"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "owner", "attribute", "planted"), PLANTED)
-def test_a_machine_sees_the_rule_broken(
+def test_a_machine_fails_if_the_rule_is_broken(
     name: str, owner: Any, attribute: str, planted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, attribute, planted)

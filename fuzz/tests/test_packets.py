@@ -1,4 +1,4 @@
-"""Rules of the packet filter: which they are, and that none outlives its run."""
+"""Rules of the packet filter: their text, and that no rule outlives its run."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from highwater.errors import UsageError
-from highwater.fuzz.chaos.network.packets import missing_for_packets, rules_of
+from highwater.fuzz.chaos.network.packets import drop_rules, missing_for_packets
 from highwater.fuzz.chaos.run import chaos
 from highwater.fuzz.schedule import Fault, Option, Schedule
 
@@ -31,15 +31,15 @@ def refused(source):
 with own_network(), socket.create_server(("127.0.0.1", 0)) as server:
     packets = Packets(lambda: {"1": [1], "2": [server.getsockname()[1]]})
     undo = packets.begin(Fault(at_ms=0, kind="cut", nodes=("2",), options={"of": "1"}), "2")
-    told = [refused("127.0.1.1"), refused("127.0.1.201")]
+    during = [refused("127.0.1.1"), refused("127.0.1.201")]
     undo()
-    print(*told, refused("127.0.1.1"))
+    print(*during, refused("127.0.1.1"))
 print(subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout.count("highwater"))
 """
 
 
 def rules(kind: str, node: str, **options: Option) -> list[str]:
-    return list(rules_of(Fault(at_ms=0, kind=kind, nodes=(node,), options=options), node, PORTS))
+    return list(drop_rules(Fault(at_ms=0, kind=kind, nodes=(node,), options=options), node, PORTS))
 
 
 def test_a_cut_drops_requests_to_a_node_and_replies_from_one() -> None:
@@ -53,7 +53,7 @@ def test_a_cut_drops_requests_to_a_node_and_replies_from_one() -> None:
     assert set(both) == {*rules("cut", "1", of="2", direction="in"), *rules("cut", "1", of="2", direction="out")}
 
 
-def test_the_other_ends_of_links_are_chosen() -> None:
+def test_the_option_of_selects_the_other_ends_of_links() -> None:
     assert rules("loss", "1", of="clients", direction="in", per_mille=70) == [
         "ip saddr 127.0.1.201 tcp dport 11 numgen random mod 1000 < 70 drop"
     ]
@@ -68,7 +68,7 @@ def test_packets_are_dropped_on_one_link_and_no_rule_is_left() -> None:
     assert run.stdout.split() == ["True", "False", "False", "0"]
 
 
-@pytest.mark.skipif(not REASON, reason="packets can be had here")
-def test_without_the_means_it_says_what_is_missing(tmp_path: Path) -> None:
+@pytest.mark.skipif(not REASON, reason="this machine supports packets")
+def test_packets_without_nft_or_root_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unsupported: it needs "):
         chaos("reference:1", Schedule(duration_ms=1), tmp_path, seconds=10, seed=1, workloads="send", packets=True)

@@ -1,4 +1,4 @@
-"""Consumers read from the replica in their rack (KIP-392)."""
+"""Consumers fetch from the replica in their rack (KIP-392)."""
 
 from typing import Any
 
@@ -30,31 +30,33 @@ def cluster(request: pytest.FixtureRequest) -> SimulatedCluster:
 
 
 def fetch(cluster: SimulatedCluster, broker: int, rack: str) -> Any:
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    requested = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, rack_id=rack,
-        topics=(FetchTopic(topic=TOPIC, partitions=(asked,)),),
+        topics=(FetchTopic(topic=TOPIC, partitions=(requested,)),),
     )  # fmt: skip
     asker = RetryingClient([broker], request, 12, lambda reply: True)
     cluster.run_client(f"client:{broker}{rack}", asker, patience_ms=2_000)
     return asker.response.responses[0].partitions[0]
 
 
-def test_the_leader_sends_a_reader_to_its_rack_and_the_follower_serves_it(cluster: SimulatedCluster) -> None:
-    near = cluster.settings.broker_settings["replica_selector"] == "rack_aware"
-    told, served = fetch(cluster, 1, "b"), fetch(cluster, 2, "b")
-    assert told.preferred_read_replica == (2 if near else -1)
-    assert bool(told.records) is not near
-    assert (served.error_code, bool(served.records)) == (0, True)  # whoever sent the reader there
+def test_the_leader_names_the_replica_in_the_rack_and_that_replica_serves_fetches(
+    cluster: SimulatedCluster,
+) -> None:
+    rack_aware = cluster.settings.broker_settings["replica_selector"] == "rack_aware"
+    leader, follower = fetch(cluster, 1, "b"), fetch(cluster, 2, "b")
+    assert leader.preferred_read_replica == (2 if rack_aware else -1)
+    assert bool(leader.records) is not rack_aware
+    assert (follower.error_code, bool(follower.records)) == (0, True), "a follower serves every consumer"
 
 
-def test_who_is_in_the_leaders_rack_or_in_none_reads_there(cluster: SimulatedCluster) -> None:
+def test_a_consumer_in_the_rack_of_the_leader_or_in_no_rack_reads_from_the_leader(cluster: SimulatedCluster) -> None:
     for rack in ("a", "d", ""):
-        told = fetch(cluster, 1, rack)
-        assert (told.preferred_read_replica, bool(told.records)) == (-1, True)
+        response = fetch(cluster, 1, rack)
+        assert (response.preferred_read_replica, bool(response.records)) == (-1, True)
 
 
-def test_nobody_is_sent_to_a_replica_that_is_out_of_the_isr(cluster: SimulatedCluster) -> None:
+def test_the_leader_never_names_a_replica_outside_the_isr(cluster: SimulatedCluster) -> None:
     cluster.world.crash("broker:2", lose_unflushed=False)
     cluster.world.run_until(cluster.world.now_ms + 3_000)
     assert fetch(cluster, 1, "b").preferred_read_replica == -1

@@ -1,9 +1,8 @@
 """The recovery table of kafka-0.10-reliability (section 3.6), row by row.
 
-Replicas 2, 3, 4 (broker 1 is the controller); 4 is out of the ISR; acks=all, min.insync.replicas=2, no unclean
-election.
-One member dies, then the other, or both at once. The rows tell of the ZooKeeper era, in which a broker that crashed
-stays in the ISR; the last test tells what UncleanRestartLeavesIsr (KIP-966) makes of one of them.
+The replicas are 2, 3 and 4, and 1 is the controller. 4 is out of the ISR; acks=all, min.insync.replicas=2, no unclean
+election. One ISR member dies, then the other, or both die at once. The rows are those of the ZooKeeper era, in which a
+crashed broker stays in the ISR; the last test repeats one of them with UncleanRestartLeavesIsr (KIP-966).
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import pytest
 
 from highwater.fuzz.scenarios.runner import Scenario
 
-ERA = "guards_off=UncleanRestartLeavesIsr"
+WITHOUT_KIP_966 = "guards_off=UncleanRestartLeavesIsr"
 ONE_DIES = "crash 2\nexpire 2\nrun 400"
 ONE_AFTER_THE_OTHER = f"{ONE_DIES}\ncrash 3\nexpire 3\nrun 400"
 # The controller learns of both at once.
@@ -22,11 +21,11 @@ WRITE_WITH_ONE = "alter min.insync.replicas=1\nrun 100"
 
 @dataclass(frozen=True)
 class Row:
-    """What happened, what was done, and who leads then, in which ISR, and whether reads and writes are served."""
+    """The commands of the failure and of the recovery, and then leader, ISR, and whether reads and writes succeed."""
 
     name: str
-    happened: str
-    done: str
+    failure: str
+    recovery: str
     leader: int
     isr: str
     reads: bool
@@ -41,7 +40,7 @@ ROWS = [
     Row("both come back", ONE_AFTER_THE_OTHER, "restart 2\nrestart 3\nrun 1500", 3, "{2,3}", True, True),
     Row("the first to die comes back", ONE_AFTER_THE_OTHER, "restart 2\nrun 1500", -1, "{3}", False, False),
     Row(
-        "the first to die is made leader",
+        "the first to die is elected uncleanly",
         ONE_AFTER_THE_OTHER,
         f"restart 2\nrun 1500\n{WRITE_WITH_ONE}\nelect unclean\nrun 400",
         2,
@@ -52,7 +51,7 @@ ROWS = [
     Row("the last to die comes back", ONE_AFTER_THE_OTHER, "restart 3\nrun 1500", 3, "{3}", True, False),
     Row("it may write alone", ONE_AFTER_THE_OTHER, f"restart 3\nrun 1500\n{WRITE_WITH_ONE}", 3, "{3}", True, True),
     Row(
-        "neither comes back: the third is made leader",
+        "neither comes back: the third is elected uncleanly",
         ONE_AFTER_THE_OTHER,
         f"restart 4\nrun 1500\n{WRITE_WITH_ONE}\nelect unclean\nrun 400",
         4,
@@ -66,15 +65,16 @@ ROWS = [
 ]
 
 
-def play(happened: str, done: str, settings: str) -> str:
+def run_row(failure: str, recovery: str, settings: str) -> str:
+    """Run the commands of a row and return the output."""
     script = f"""
         cluster 4 assigned=2,3,4 {settings} min_insync_replicas=2
         crash 4
         expire 4
         run 400
         produce m1
-        {happened}
-        {done}
+        {failure}
+        {recovery}
         stored
         read
         produce m2 patience=5000
@@ -83,18 +83,18 @@ def play(happened: str, done: str, settings: str) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row(row: Row) -> None:
-    output = play(row.happened, row.done, ERA)
-    told = output[output.index("> stored") :]
-    assert f"leader {row.leader} " in told, output
-    assert f"isr {row.isr}" in told, output
-    assert ("  from " in told) is row.reads, output
-    assert ("m2 acknowledged" in told) is row.writes, output
+def test_a_row_of_the_recovery_table(row: Row) -> None:
+    output = run_row(row.failure, row.recovery, WITHOUT_KIP_966)
+    after = output[output.index("> stored") :]
+    assert f"leader {row.leader} " in after, output
+    assert f"isr {row.isr}" in after, output
+    assert ("  from " in after) is row.reads, output
+    assert ("m2 acknowledged" in after) is row.writes, output
 
 
-def test_after_an_unclean_restart_the_one_that_may_lead_is_waited_for() -> None:
-    """Both died at once; with KIP-966 the first to come back leaves the ISR, since its tail may be gone."""
-    output = play(BOTH_AT_ONCE, "restart 2\nrun 1500", "")
+def test_after_an_unclean_restart_the_partition_waits_for_an_eligible_replica() -> None:
+    """Both died at once; with KIP-966 the first to come back leaves the ISR, because its tail may be lost."""
+    output = run_row(BOTH_AT_ONCE, "restart 2\nrun 1500", "")
     assert "leader -1 " in output[output.index("> stored") :], output
-    output = play(BOTH_AT_ONCE, "restart 2\nrestart 3\nrun 1500", "")
+    output = run_row(BOTH_AT_ONCE, "restart 2\nrestart 3\nrun 1500", "")
     assert "m2 acknowledged" in output, output

@@ -1,4 +1,4 @@
-"""The fault schedule: reading, what it refuses and how it says so, and shrinking."""
+"""The fault schedule: reading and writing, error messages for invalid faults, and shrinking."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from highwater.fuzz.schedule import KINDS, Fault, Schedule, check, read_schedule
 KILL = Fault(at_ms=100, for_ms=50, kind="kill", nodes=("2",), options={"lose": "unflushed"})
 
 
-def test_a_schedule_survives_the_way_through_a_file(tmp_path: Path) -> None:
+def test_a_schedule_round_trips_through_its_file(tmp_path: Path) -> None:
     schedule = Schedule(duration_ms=1_000, seed=7, faults=(KILL, Fault(at_ms=5, kind="expire", nodes=("controller",))))
     write_schedule(tmp_path / "s.json", schedule)
     assert read_schedule(tmp_path / "s.json", ("1", "2")) == schedule
@@ -36,26 +36,27 @@ def test_a_schedule_survives_the_way_through_a_file(tmp_path: Path) -> None:
         ({"kind": "delay", "options": {"ms": -3}}, "ms is negative (-3)"),
     ],
 )
-def test_a_fault_that_cannot_be_is_named(changes: dict[str, object], what: str) -> None:
+def test_an_invalid_fault_is_rejected_with_its_number_and_reason(changes: dict[str, object], what: str) -> None:
     schedule = Schedule(duration_ms=1_000, faults=(KILL, msgspec.structs.replace(KILL, **changes)))
-    with pytest.raises(UsageError, match=re.escape(what)) as refused:
+    with pytest.raises(UsageError, match=re.escape(what)) as rejected:
         check(schedule, ("1", "2"), where="s.json")
-    assert str(refused.value).startswith("s.json: fault 1: ")
+    assert str(rejected.value).startswith("s.json: fault 1: ")
 
 
 @pytest.mark.parametrize("text", ["[", "{}", '{"duration_ms": 5, "fault": []}', '{"duration_ms": 0}'])
-def test_a_file_that_is_no_schedule_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_schedule_is_rejected_with_its_path(tmp_path: Path, text: str) -> None:
     path = tmp_path / "s.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=re.escape(str(path))):
         read_schedule(path)
 
 
-def test_every_default_is_a_choice() -> None:
+def test_the_default_of_every_option_is_a_valid_value() -> None:
     for name, kind in KINDS.items():
-        fault = Fault(at_ms=0, kind=name, nodes=("1",), options={key: given[0] for key, given in kind.options.items()})
+        defaults = {key: values[0] for key, values in kind.options.items()}
+        fault = Fault(at_ms=0, kind=name, nodes=("1",), options=defaults)
         check(Schedule(duration_ms=1, faults=(fault,)))
-        assert all(fault.option(key) == given[0] for key, given in kind.options.items())
+        assert all(fault.option(key) == default for key, default in defaults.items())
 
 
 def test_shrinking_keeps_the_faults_that_are_needed_together() -> None:

@@ -1,4 +1,4 @@
-"""Each fault of the simulator by itself: what a disk forgets, what a network does to messages, what a clock shows."""
+"""Each fault of the simulator by itself: on the disk, on the network and on the wall clock."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from highwater.reference.effects import Effect, Flush, Instant, Request, Send, S
 
 
 class Probe:
-    """Sends what it is told to, and writes down what it gets."""
+    """A host that records messages, timers, completed flushes and closed connections."""
 
     def __init__(self) -> None:
-        self.got: list[tuple[int, int, Any]] = []
+        self.received: list[tuple[int, int, Any]] = []
         self.closed_by: list[tuple[int, str]] = []
         self.fired_ms: list[int] = []
         self.completed: list[str] = []
@@ -23,7 +23,7 @@ class Probe:
         return []
 
     def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
-        self.got.append((now.monotonic_ms, now.wall_ms - WALL_CLOCK_START_MS, getattr(message, "body", message)))
+        self.received.append((now.monotonic_ms, now.wall_ms - WALL_CLOCK_START_MS, getattr(message, "body", message)))
         return []
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
@@ -40,11 +40,11 @@ class Probe:
 
     @property
     def bodies(self) -> list[Any]:
-        return [body for _, _, body in self.got]
+        return [body for _, _, body in self.received]
 
 
 class Pair:
-    """Two hosts, `a` and `b`."""
+    """Two hosts, `a` and `b`, in one simulated world."""
 
     def __init__(self, **settings: Any) -> None:
         self.world = World(1, **{"spread_ms": 0, **settings})
@@ -61,22 +61,22 @@ class Pair:
         self.world.run_until(self.world.now_ms + ms)
 
 
-def test_a_cut_in_one_direction_lets_the_other_pass_and_ends_the_connection() -> None:
+def test_a_cut_in_one_direction_closes_the_connection_and_leaves_the_other_direction_open() -> None:
     pair = Pair()
     pair.world.network.add_faults("a", "b", cut=1)
     pair.send("lost")
     pair.send("heard", source="b", target="a")
     pair.run(100)
-    assert (pair.b.got, pair.a.bodies) == ([], ["heard"])
+    assert (pair.b.received, pair.a.bodies) == ([], ["heard"])
     pair.world.network.add_faults("a", "b", cut=-1)
     pair.send("after")
     pair.run(100)
-    assert pair.b.bodies in ([], ["after"]), "nothing of the torn connection arrives"
+    assert pair.b.bodies in ([], ["after"]), "the lost message of the closed connection never arrives"
     assert {peer for _, peer in pair.a.closed_by + pair.b.closed_by} == {"a", "b"}
     assert not pair.world.network._faults
 
 
-def test_who_is_cut_off_does_not_hear_that_the_other_died() -> None:
+def test_a_host_behind_a_cut_does_not_notice_that_its_peer_crashed() -> None:
     pair = Pair()
     for link in (("a", "b"), ("b", "a")):
         pair.world.network.add_faults(*link, cut=1)
@@ -88,7 +88,7 @@ def test_who_is_cut_off_does_not_hear_that_the_other_died() -> None:
     assert [peer for _, peer in pair.a.closed_by] == ["b"]
 
 
-def test_what_is_clogged_arrives_later_in_order_and_cuts_may_overlap() -> None:
+def test_clogged_messages_arrive_later_in_order_and_clogs_may_overlap() -> None:
     pair = Pair()
     pair.world.network.add_faults("a", "b", clog=1)
     pair.world.network.add_faults("a", "b", clog=1, delay_ms=30)
@@ -96,13 +96,13 @@ def test_what_is_clogged_arrives_later_in_order_and_cuts_may_overlap() -> None:
     pair.run(40)
     pair.world.network.add_faults("a", "b", clog=-1)
     pair.run(40)
-    assert pair.b.got == []
+    assert pair.b.received == []
     pair.world.network.add_faults("a", "b", clog=-1, delay_ms=-30)
     pair.run(40)
-    assert [(at, body) for at, _, body in pair.b.got] == [(81, 1), (81, 2), (81, 3)]
+    assert [(at, body) for at, _, body in pair.b.received] == [(81, 1), (81, 2), (81, 3)]
 
 
-def test_a_request_arrives_twice_but_not_in_another_life() -> None:
+def test_a_duplicated_request_arrives_twice_but_not_after_a_restart_of_its_sender() -> None:
     pair = Pair()
     pair.world.network.add_faults("a", "b", duplicate_per_mille=1000)
     pair.send("once more")
@@ -115,7 +115,7 @@ def test_a_request_arrives_twice_but_not_in_another_life() -> None:
     assert "never again" not in pair.b.bodies
 
 
-def test_kinds_of_requests_overtake_each_other_and_one_kind_does_not() -> None:
+def test_reordering_keeps_the_order_of_requests_of_one_kind() -> None:
     def bodies(**settings: Any) -> list[Any]:
         pair = Pair(spread_ms=40, **settings)
         pair.send(*[f"{n}" if n % 2 else n for n in range(20)])
@@ -135,7 +135,7 @@ def test_a_jump_of_the_wall_clock_moves_no_timer() -> None:
     pair.send("x")
     pair.run(200)
     assert pair.b.fired_ms == [100]
-    assert [wall for _, wall, _ in pair.b.got] == [3_600_001]
+    assert [wall for _, wall, _ in pair.b.received] == [3_600_001]
 
 
 @pytest.mark.parametrize(("flush_ms", "fails", "completed", "up"), [(5, False, ["f"], True), (5, True, [], False)])
@@ -152,10 +152,10 @@ def test_a_flush_that_fails_ends_the_process(flush_ms: int, *, fails: bool, comp
     assert disk.exists("log") is (not fails)
 
 
-# -- disks -----------------------------------------------------------------------------------------
+# Disks.
 
 
-def test_a_crash_takes_back_what_was_not_flushed() -> None:
+def test_a_crash_loses_unflushed_data() -> None:
     disk = SimulatedDisk()
     disk.append("log", b"kept")
     disk.flush("log")
@@ -170,7 +170,7 @@ def test_a_crash_takes_back_what_was_not_flushed() -> None:
     assert disk.read("config", 0, 99) == b"old"
 
 
-def test_a_flush_covers_what_was_there_when_it_began() -> None:
+def test_a_flush_covers_the_data_written_before_it_began() -> None:
     disk = SimulatedDisk()
     disk.append("log", b"first")
     flushing = disk.begin_flush("log")
@@ -181,24 +181,24 @@ def test_a_flush_covers_what_was_there_when_it_began() -> None:
     assert disk.read("log", 0, 99) == b"fi"
 
 
-def test_a_torn_tail_keeps_some_pages_and_zeros_for_the_others() -> None:
-    seen = set()
+def test_a_torn_tail_has_kept_zeroed_and_missing_pages() -> None:
+    outcomes = set()
     for seed in range(20):
         disk = SimulatedDisk()
         disk.append("log", b"f")
         disk.flush("log")
         disk.append("log", b"x" * (3 * PAGE))
         disk.lose("torn", Chance(seed).stream("torn"))
-        kept = disk.read("log", 0, 4 * PAGE)
-        assert kept[:1] == b"f"
-        pages = [kept[1 + n * PAGE : 1 + (n + 1) * PAGE] for n in range(3)]
+        content = disk.read("log", 0, 4 * PAGE)
+        assert content[:1] == b"f"
+        pages = [content[1 + n * PAGE : 1 + (n + 1) * PAGE] for n in range(3)]
         assert all(page in (b"", b"x" * PAGE, bytes(PAGE)) for page in pages)
-        seen.add(tuple(page[:1] for page in pages))
-    assert (b"x", b"\0", b"x") in seen
-    assert (b"", b"", b"") in seen
+        outcomes.add(tuple(page[:1] for page in pages))
+    assert (b"x", b"\0", b"x") in outcomes
+    assert (b"", b"", b"") in outcomes
 
 
-def test_rot_lies_over_the_data_and_can_be_taken_away() -> None:
+def test_rot_changes_what_is_read_until_the_disk_is_healed() -> None:
     disk = SimulatedDisk()
     disk.append("log", b"abc")
     disk.rot("log", 1, 1)

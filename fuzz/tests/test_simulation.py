@@ -1,4 +1,4 @@
-"""Seeds that must be clean, runs that must be the same, and demands that must be made."""
+"""The simulator: seeds without violations, reproducible runs, and checks that must fail."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from highwater.reference.drivers.simulation.chance import Chance
 GROUP = Settings(partitions=3, load=Load(producers=1, members=("range", "range")))
 
 
-def test_seeds_are_clean_with_all_guards_on() -> None:
+def test_seeds_violate_nothing_with_all_guards_on() -> None:
     found = sweep_parallel(range(10), Settings(swarm=True), jobs=1)
     assert [str(result.violation) for result in found.findings] == []
     situations = sum((result.situations for result in found.results), SituationCounts())
@@ -32,14 +32,14 @@ def test_seeds_are_clean_with_all_guards_on() -> None:
     } <= situations.keys()
 
 
-def test_a_refused_stop_is_no_deletion() -> None:
-    """In this run a broker begins a new life while its replicas are deleted: it answers STALE_BROKER_EPOCH."""
+def test_a_rejected_stop_replica_is_no_deletion() -> None:
+    """In this run a broker restarts while its replicas are deleted, so it returns STALE_BROKER_EPOCH."""
     result = run_seed(5, Settings(swarm=True, load=Load(producers=1, administrator=True, deletes=True)))
     assert str(result.violation) == "None"
 
 
-def test_logs_that_are_cleaned_in_between_still_agree() -> None:
-    """The cleaner drops batches of the offsets and transaction logs at other times on every replica."""
+def test_replicas_agree_although_the_log_cleaner_runs_at_different_times() -> None:
+    """The cleaner removes batches of the offsets and transaction logs at a different time on every replica."""
     settings = Settings(
         swarm=True,
         load=Load(producers=1, transactional=1, members=("range", "range")),
@@ -49,8 +49,8 @@ def test_logs_that_are_cleaned_in_between_still_agree() -> None:
     assert [str(result.violation) for result in found.findings] == []
 
 
-def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
-    """No order may depend on hashing: two interpreters with other hash seeds leave the same trace."""
+def test_a_seed_yields_the_same_run_with_every_hash_seed() -> None:
+    """No order may depend on hashing: interpreters with different hash seeds write the same trace."""
     script = (
         "from highwater.fuzz.simulator.search import run_seed; from highwater.fuzz.schedule import *;"
         "from highwater.fuzz.simulator.cluster import *;"
@@ -79,8 +79,8 @@ def test_a_run_is_the_same_with_every_message_encoded_and_decoded() -> None:
     assert (objects.fingerprint, objects.trace_hash) == (encoded.fingerprint, encoded.trace_hash)
 
 
-def test_progress_is_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose brokers never come back is stuck, and said to be."""
+def test_a_run_without_progress_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose brokers never restart makes no progress."""
     monkeypatch.setattr("highwater.fuzz.simulator.faults.Injector.heal", lambda self: None)
     schedule = Schedule(duration_ms=1_000, faults=(Fault(at_ms=100, kind="kill", nodes=("1",)),))
     result: SeedResult = run_seed(3, schedule=schedule)
@@ -88,7 +88,7 @@ def test_progress_is_demanded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.violation.operator.endswith("liveness)")
 
 
-def test_what_a_node_cannot_bear_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_node_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
@@ -99,7 +99,7 @@ def test_what_a_node_cannot_bear_is_a_violation(monkeypatch: pytest.MonkeyPatch)
     assert "ZeroDivisionError: planted (test_simulation.py:" in violation.message
 
 
-def test_a_schedule_that_names_nobody_is_refused() -> None:
+def test_a_schedule_with_an_unknown_node_is_rejected() -> None:
     schedule = Schedule(duration_ms=100, faults=(Fault(at_ms=1, kind="kill", nodes=("9",)),))
     with pytest.raises(UsageError, match="fault 0: unknown node '9'; known: store, 1, 2, 3"):
         run_seed(1, schedule=schedule)

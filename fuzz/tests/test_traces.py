@@ -1,7 +1,6 @@
 """Traces of the simulator and of processes are behaviours of the models; mutated ones are not.
 
-Each check by a model starts TLC, so there are few here; `python -m highwater.soak.mutated_traces` (`make soak`) has
-more.
+Each check by a model starts TLC, so there are few here; `make soak` (`highwater.soak.mutated_traces`) has more.
 """
 
 from dataclasses import replace
@@ -23,8 +22,8 @@ from highwater.spec.formats.trace import read_trace, renumber
 from highwater.spec.trace import validate_trace
 
 DRAWS: Final = 25
-# Guards whose absence a model sees in the trace of the kept seed.
-SEEN: Final = (
+# Guards whose absence a model detects in the trace of the kept seed.
+DETECTED: Final = (
     ("eager_rebalance", "FenceStaleGeneration", "g", "HandleCommit"),
     ("controller_failover", "BumpLeaderEpoch", "t-0", "ElectLeader"),
 )
@@ -40,7 +39,7 @@ WORK: Final = Load(partitions=1, rate=10, kafka_python_producers=0, assigned_con
 PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 
 
-# The others are shown by what processes did.
+# The traces of processes below cover the other models.
 @pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover"])
 def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str) -> None:
     found = validate_steps(tmp_path, model, run_of(model))
@@ -48,18 +47,18 @@ def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str
     assert found.steps >= 20
 
 
-@pytest.mark.parametrize(("model", "guard", "entity", "refused"), SEEN)
-def test_without_a_guard_the_trace_is_refused(
-    tmp_path: Path, model: str, guard: str, entity: str, refused: str
+@pytest.mark.parametrize(("model", "guard", "entity", "rejected"), DETECTED)
+def test_the_trace_without_a_guard_is_rejected(
+    tmp_path: Path, model: str, guard: str, entity: str, rejected: str
 ) -> None:
     found = validate_steps(tmp_path, model, list(traced(guard, entity, off=True)))
     assert found.verdict is Verdict.INVALID
-    assert f" {refused}" in found.reason
+    assert f" {rejected}" in found.reason
 
 
 @pytest.mark.parametrize("how", ["dropped", "swapped"])
 @pytest.mark.parametrize("model", RUNS)
-def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed(tmp_path: Path, model: str, how: str) -> None:
+def test_a_missing_or_moved_line_is_detected(tmp_path: Path, model: str, how: str) -> None:
     for seed in range(DRAWS):
         steps, words = mutated_trace(model, how, seed)
         found = validate_steps(tmp_path, model, steps)
@@ -69,40 +68,41 @@ def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(("model", "how", "seed"), [("isr_commit", "changed", 0), ("eager_rebalance", "changed", 0)])
-def test_a_spoilt_line_is_noticed_by_the_model(tmp_path: Path, model: str, how: str, seed: int) -> None:
+def test_the_model_detects_a_changed_line(tmp_path: Path, model: str, how: str, seed: int) -> None:
     steps, words = mutated_trace(model, how, seed)
     found = validate_steps(tmp_path, model, renumber(steps))
     assert (found.verdict, found.model) == (Verdict.INVALID, model), words
 
 
-def test_a_member_that_is_killed_is_no_broker() -> None:
+def test_the_crash_of_a_member_is_recorded_for_the_member() -> None:
     killed = Schedule(faults=(Fault(at_ms=500, for_ms=100, kind="kill", nodes=("member:1",)),), duration_ms=1_000)
     steps = run_seed(0, Settings(load=Members(members=("range",) * 2)), schedule=killed, tracing=True).steps
     assert [step.node for step in steps if step.action == "Crash"] == ["member:1"]
 
 
 @pytest.mark.xdist_group("cluster")
-def test_what_processes_did_is_a_behaviour_of_the_specs(tmp_path: Path) -> None:
-    """Two members share a topic whose leader is killed and comes back."""
+def test_the_traces_of_processes_are_behaviours_of_the_specs(tmp_path: Path) -> None:
+    """Two members share a topic whose leader is killed and restarted."""
     with ReferenceCluster(3, settings=SETTINGS, trace=tmp_path / "traces") as cluster:
         run_workload(cluster, cluster.bootstrap, tmp_path, LEADER_KILLED, WORK)
     found = [
-        each
+        checked
         for model, entity in (("isr_commit", f"{TOPIC}-0"), ("eager_rebalance", GROUP))
-        for each in validate_trace(tmp_path / "traces", model, entity=entity).entities
+        for checked in validate_trace(tmp_path / "traces", model, entity=entity).entities
     ]
-    assert [(each.entity, each.verdict) for each in found] == [(f"{TOPIC}-0", Verdict.VALID), (GROUP, Verdict.VALID)], (
-        found
-    )
-    lives = {path.stem: {step.action for step in read_trace(path)} for path in (tmp_path / "traces").iterdir()}
-    assert sorted(path for path in lives if path.endswith(".1"))
-    assert "ElectLeader" in lives["store.0"]
-    assert {"LeaderAck", "CompleteJoin", "FollowerAppend", "Restart"} <= set().union(*lives.values())
+    assert [(checked.entity, checked.verdict) for checked in found] == [
+        (f"{TOPIC}-0", Verdict.VALID),
+        (GROUP, Verdict.VALID),
+    ], found
+    actions = {path.stem: {step.action for step in read_trace(path)} for path in (tmp_path / "traces").iterdir()}
+    assert sorted(path for path in actions if path.endswith(".1"))
+    assert "ElectLeader" in actions["store.0"]
+    assert {"LeaderAck", "CompleteJoin", "FollowerAppend", "Restart"} <= set().union(*actions.values())
 
 
 @pytest.mark.xdist_group("cluster")
-def test_what_processes_did_without_a_guard_is_refused(tmp_path: Path) -> None:
-    """Acknowledged before it is committed."""
+def test_the_traces_of_processes_without_a_guard_are_rejected(tmp_path: Path) -> None:
+    """Without AckAfterCommit the leader acknowledges records before they are committed."""
     off = ReferenceCluster(2, settings=SETTINGS, trace=tmp_path / "traces", guards_off=["AckAfterCommit"])
     quiet = Schedule(duration_ms=1_000)
     with off as cluster:

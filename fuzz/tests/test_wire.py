@@ -48,11 +48,11 @@ RESPONSES = {
 }
 Defect = Callable[
     [int, int, bytes, bytes], bytes | None
-]  # key, version, request, honest answer -> answer, None: silence
+]  # key, version, request, correct response -> the response to send, or None to send nothing
 
 
 class Died(Exception):
-    pass
+    """Raised by a defect to stop the fake broker."""
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -92,6 +92,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class FakeBroker(socketserver.ThreadingTCPServer):
+    """A broker of three APIs with one planted defect."""
+
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
@@ -164,17 +166,18 @@ def test_a_planted_defect_is_found(tmp_path: Path, defect: Defect, oracle: Oracl
 
 
 def fuzzed(address: str, folder: Path, **bounds: Any) -> dict[str, Any]:
+    """Fuzz the broker and return the summary of the session."""
     return Session(FuzzTarget(address), folder, SEED, Bounds(**{"seconds": 40, "deadline_s": 0.5, **bounds})).run()
 
 
-def test_an_honest_broker_has_no_findings(tmp_path: Path) -> None:
+def test_a_correct_broker_has_no_findings(tmp_path: Path) -> None:
     with fake_broker(honest) as address:
         found = fuzzed(address, tmp_path, cases=2_000, deadline_s=5.0)
     assert found["findings"] == [], f"seed {SEED}"
     assert found["cases"] >= 2_000
 
 
-def test_a_finding_replays_and_shrinks(tmp_path: Path) -> None:
+def test_a_finding_is_replayed_and_minimised(tmp_path: Path) -> None:
     with fake_broker(wrong_correlation_id) as address:
         found = fuzzed(address, tmp_path, findings=1)
         finding = read_finding(Path(found["findings"][0]["path"]).parent)
@@ -210,7 +213,7 @@ def test_the_same_seed_sends_the_same_frames() -> None:
 
 
 @pytest.mark.parametrize("name", MUTATORS)
-def test_a_mutator_spoils_requests_of_every_api(name: str) -> None:
+def test_a_mutator_changes_requests_of_every_api(name: str) -> None:
     pool = Pool(random.Random(SEED))
     for api in APIS.values():
         valid_requests = [pool.draw(api, version) for version in range(api.min_version, api.max_version + 1)]
@@ -219,7 +222,7 @@ def test_a_mutator_spoils_requests_of_every_api(name: str) -> None:
         assert any(case.frames[0][4:] not in honest for case in mutated), f"{name} {api.name}"
 
 
-def test_what_kills_is_avoided_in_every_api_once_two_have_shown_it() -> None:
+def test_a_mutation_that_kills_in_two_apis_is_avoided_in_all_apis() -> None:
     stream = Stream(str(SEED), [(api, api.min_version, api.max_version) for api in APIS.values()], 0.0)
     stream.avoid((3, "tags countless", "_tags"))
     assert any(case.mutation == "tags countless" for case in (stream.next() for _ in range(5_000)))
@@ -228,7 +231,7 @@ def test_what_kills_is_avoided_in_every_api_once_two_have_shown_it() -> None:
     assert not any(case.mutation == "tags countless" and case.field.endswith("_tags") for case in drawn)
 
 
-def test_a_version_that_killed_too_often_is_left_alone() -> None:
+def test_a_version_that_killed_the_target_too_often_is_no_longer_sent() -> None:
     stream = Stream(str(SEED), [(APIS[3], 0, 1)], 0.5)
     stream.left_alone.add((3, 1))
     assert {case.version for case in (stream.next() for _ in range(500)) if case.key == 3} & {0, 1} == {0}
@@ -241,7 +244,7 @@ class PanickedTarget(FuzzTarget):
         return "panic: index out of range\n\n\thandlers.go:12\n"
 
 
-def test_who_kills_at_a_known_place_is_known_without_a_replay_and_in_the_end_condemned(tmp_path: Path) -> None:
+def test_a_crash_at_a_known_place_needs_no_replay_and_its_version_is_excluded_after_several(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     triage, died = Triage(PanickedTarget(address), tmp_path, SEED, "test", shrink_s=0), Failure(Oracle.ALIVE, "is gone")
@@ -256,7 +259,7 @@ def test_who_kills_at_a_known_place_is_known_without_a_replay_and_in_the_end_con
     assert triage.fatal_versions == {(3, killer.version) for killer in killers[KILLS_MAX:]}
 
 
-def test_sound_requests_decode_in_every_version() -> None:
+def test_generated_requests_decode_in_every_version() -> None:
     rng, encoded = random.Random(SEED), 0
     for api in APIS.values():
         for version in range(api.min_version, api.max_version + 1):
@@ -271,18 +274,18 @@ def test_sound_requests_decode_in_every_version() -> None:
     assert encoded > 500
 
 
-def test_requests_that_would_harm_the_target_are_never_sent(tmp_path: Path) -> None:
+def test_apis_that_would_disturb_the_cluster_are_never_sent(tmp_path: Path) -> None:
     assert {4, 5, 6, 7} <= HARMFUL
 
 
-def test_a_target_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_target_is_rejected_with_its_address(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(UsageError, match=f"127.0.0.1:{port}"):
         Session(FuzzTarget(f"127.0.0.1:{port}"), tmp_path, SEED).run()
 
 
-def test_what_is_being_shrunk_when_the_run_is_interrupted_is_told(
+def test_a_finding_that_is_being_minimised_during_an_interruption_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(cases: list[Case], breaks: object, seconds: float) -> list[Case]:

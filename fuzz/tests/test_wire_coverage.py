@@ -1,4 +1,4 @@
-"""Line coverage of the reference, and the harness that fuzzes our own decoders by branch coverage."""
+"""Line coverage of the reference, and the harness that fuzzes the decoders of this repository by branch coverage."""
 
 import random
 import subprocess
@@ -17,19 +17,19 @@ SEED = 5
 
 
 def lines_of(folder: Path, code: str) -> dict[str, int]:
-    """Covered lines by file, once a process has run that."""
+    """Run `code` in a process and return the number of covered lines by file."""
     with count_lines(folder):
         subprocess.run([sys.executable, "-c", code], check=True)
     files = msgspec.json.decode((folder / FILE).read_bytes())["files"]
     return {row["file"]: row["covered"] for row in files}
 
 
-def test_lines_of_a_process_are_counted_and_those_of_the_next_are_added(tmp_path: Path) -> None:
+def test_covered_lines_of_several_processes_are_added_up(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     first = lines_of(tmp_path, "import highwater.reference.wire.varint")
     summary = lines_summary(tmp_path)
     assert first["reference/wire/varint.py"] > 0
-    assert first["reference/broker.py"] == 0, "never imported, and counted all the same"
+    assert first["reference/broker.py"] == 0, "a file that is never imported has zero covered lines"
     assert 0 < summary["covered"] < summary["all"]
     assert summary["fewest"][0]["covered"] == 0
     both = lines_of(tmp_path, "import highwater.reference.guards")
@@ -39,30 +39,30 @@ def test_lines_of_a_process_are_counted_and_those_of_the_next_are_added(tmp_path
     assert lines_summary(tmp_path)["all"] == summary["all"]
 
 
-def test_lines_are_of_the_reference_only() -> None:
+def test_line_coverage_is_available_only_for_the_reference() -> None:
     with pytest.raises(UsageError, match="of the reference only"):
         check_lines("kfake")
 
 
-def test_what_the_decoders_begin_with_is_read_alike_and_so_is_what_is_spoiled(tmp_path: Path) -> None:
+def test_all_decoders_agree_on_the_seed_inputs_and_on_mutated_ones(tmp_path: Path) -> None:
     decoders.write_seed_inputs(tmp_path, random.Random(SEED))
     attempt, rng = decoders.readers(), random.Random(SEED)
-    planted = sorted(tmp_path.iterdir())
-    assert len(planted) > 300
-    for path in planted:
+    inputs = sorted(tmp_path.iterdir())
+    assert len(inputs) > 300
+    for path in inputs:
         data = bytearray(path.read_bytes())
         attempt(bytes(data))
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         attempt(bytes(data))
 
 
-def test_a_reader_that_takes_what_the_description_refuses_is_seen(
+def test_a_reader_that_accepts_data_that_the_schema_rejects_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def generous(data: bytes, position: int) -> tuple[int, int]:
+    def lenient_uvarint(data: bytes, position: int) -> tuple[int, int]:
         return (0, position + 6) if data[position : position + 6] == b"\x80" * 6 else read_uvarint(data, position)
 
-    monkeypatch.setattr("highwater.reference.wire.readers.read_uvarint", generous)
+    monkeypatch.setattr("highwater.reference.wire.readers.read_uvarint", lenient_uvarint)
     known = decoders.cases()
     number = next(n for n, (message, version) in enumerate(known) if n >= decoders.BATCH_SHARE and
                   (message.__name__, version) == ("ApiVersionsResponse", 3))  # fmt: skip

@@ -26,27 +26,27 @@ from highwater.reference.wire.messages.metadata import ApiVersion, ApiVersionsRe
 from highwater.reference.wire.registry import APIS
 
 SLOWNESS_S = 1.0
-WHOLE_RUN_S = 300.0
-ENOUGH = 40
+RUN_LIMIT_S = 300.0
+SEQUENCES_MIN = 40
 
 
-def crawls_on_long_names(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+def slow_on_long_names(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
     if key == 10 and len(request) > 30_000:
         time.sleep(SLOWNESS_S)
     return answer
 
 
-def test_what_keeps_the_target_busy_is_found_and_not_sent_again(tmp_path: Path) -> None:
+def test_a_slow_mutation_is_found_and_not_sent_again(tmp_path: Path) -> None:
     def watch(session: Session) -> None:
         if session.summary()["avoided"]:
             session.totals.ended = "it is known"
 
-    with fake_broker(crawls_on_long_names) as address:
-        summary = Session(FuzzTarget(address), tmp_path, SEED, Bounds(WHOLE_RUN_S, deadline_s=60)).run(watch)
+    with fake_broker(slow_on_long_names) as address:
+        summary = Session(FuzzTarget(address), tmp_path, SEED, Bounds(RUN_LIMIT_S, deadline_s=60)).run(watch)
     assert (summary["avoided"], summary["findings"]) == (["FindCoordinator text key"], []), f"seed {SEED}"
 
 
-def test_what_was_sent_behind_the_head_is_suspected_of_a_crash_as_well() -> None:
+def test_pipelined_requests_are_also_suspects_of_a_crash() -> None:
     sent: list[Case] = []
 
     def next_case() -> Case:
@@ -64,7 +64,7 @@ def test_what_was_sent_behind_the_head_is_suspected_of_a_crash_as_well() -> None
     engine = Engine(address, Hooks(next_case, lambda case, outcome: None, lambda failure, case, sent: None))
     try:
         with pytest.raises(TargetDown) as down:
-            engine.run(WHOLE_RUN_S, len(APIS) * 1_000)
+            engine.run(RUN_LIMIT_S, len(APIS) * 1_000)
     finally:
         engine.close()
         thread.join()
@@ -84,7 +84,7 @@ class CountingTriage(Triage):
 
 
 @pytest.mark.parametrize("place", [0, 3, 499])
-def test_who_took_the_memory_is_found_by_halves(place: int, tmp_path: Path) -> None:
+def test_the_case_that_exhausts_memory_is_found_by_bisection(place: int, tmp_path: Path) -> None:
     triage = CountingTriage(FuzzTarget("127.0.0.1:1"), tmp_path, SEED, "test")
     suspects = [Case(3, version, (bytes(12),)) for version in range(500)]
     triage.culprit = suspects[place]
@@ -96,20 +96,20 @@ def test_who_took_the_memory_is_found_by_halves(place: int, tmp_path: Path) -> N
     assert triage.tries == FAILED_SEARCHES_MAX, "a failed search costs seconds"
 
 
-def test_what_may_hit_anything_is_never_avoided_for_what_it_hit_once() -> None:
+def test_mutations_that_change_arbitrary_bytes_are_never_avoided() -> None:
     stream = Stream(str(SEED), [(APIS[3], 0, 12)], 0.5)
     for mutation in ("none", "flip", "cut"):
         stream.avoid((3, mutation, ""))
     assert {"none", "flip", "cut"} <= {stream.next().mutation for _ in range(3_000)}
 
 
-def test_plays_run_abreast_and_do_not_touch_what_is_anothers() -> None:
+def test_sequences_run_in_parallel_without_violations() -> None:
     target = ReferenceTarget(1)
     try:
         served, names = version_ranges(advertised(target.bootstrap)), iter(range(1_000_000))
         runner = ParallelRunner(served, lambda: f"log:{next(names):x}")
         finished = 0
-        while finished < ENOUGH:
+        while finished < SEQUENCES_MIN:
             results = runner.run(target.bootstrap, time.monotonic() + 0.5)
             assert [(name, str(result.violation)) for name, result in results if result.violation is not None] == []
             finished += sum(result.finished for _, result in results)
@@ -117,7 +117,7 @@ def test_plays_run_abreast_and_do_not_touch_what_is_anothers() -> None:
         target.close()
 
 
-def test_a_claim_is_given_back_at_the_end() -> None:
+def test_a_claim_is_released_at_the_end_of_a_sequence() -> None:
     claims: dict[str, SequenceContext] = {}
     first, second = (SequenceContext("", {}, random.Random(SEED), claims=claims) for _ in range(2))
     first.claim("a")
@@ -139,31 +139,29 @@ def test_a_claim_is_given_back_at_the_end() -> None:
         (Oracle.DEADLINE, "neither answered nor closed within 5 s", "neither answered nor closed within 3 s"),
     ],
 )  # fmt: skip
-def test_one_cause_is_one_kind_in_whatever_api_and_version_it_shows(
-    oracle: Oracle, one: str, other: str, tmp_path: Path
-) -> None:
+def test_one_cause_has_one_kind_in_every_api_and_version(oracle: Oracle, one: str, other: str, tmp_path: Path) -> None:
     triage = Triage(FuzzTarget("127.0.0.1:1"), tmp_path, SEED, "test")
     cases = [Case(18, version, (sound_frame(random.Random(SEED), APIS[18], version, 1),)) for version in (0, 3)]
     kinds = {triage._kind(Failure(oracle, message), case) for message, case in zip((one, other), cases, strict=True)}
     assert len(kinds) == 1, kinds
 
 
-def test_a_fetch_that_breaks_off_behind_a_long_wait_may_be_silent() -> None:
+def test_a_truncated_fetch_with_a_long_wait_may_get_no_response() -> None:
     """A broker that reads a negative count as null may wait; kfake does."""
     frame = bytes.fromhex("0000002100010005000000010000ffffffff7761746500000001000003e80000ffff0000000000")
     assert reply_timeout(frame, 5.0).silent_ok
-    hurried = frame[:18] + (50).to_bytes(4, "big") + frame[22:]
-    assert not reply_timeout(hurried, 5.0).silent_ok
+    short_wait = frame[:18] + (50).to_bytes(4, "big") + frame[22:]
+    assert not reply_timeout(short_wait, 5.0).silent_ok
 
 
-def test_versions_that_our_table_does_not_know_are_left_alone(tmp_path: Path) -> None:
-    def speaks_of_tomorrow(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+def test_versions_that_the_registry_does_not_know_are_not_sent(tmp_path: Path) -> None:
+    def advertises_newer_versions(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
         if key != 18:
             return answer
         ranges = tuple(ApiVersion(api_key=key, min_version=0, max_version=99) for key in (3, 10, 18))
         return encode_response(ApiVersionsResponse(api_keys=ranges), version, int.from_bytes(request[4:8], "big"))
 
-    with fake_broker(speaks_of_tomorrow) as address:
+    with fake_broker(advertises_newer_versions) as address:
         newer = unknown_versions(address)
         session = Session(FuzzTarget(address), tmp_path, SEED, Bounds(0.1))
     assert {version for key, version in newer if key == 3} == set(range(APIS[3].max_version + 1, 100))

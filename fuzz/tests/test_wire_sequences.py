@@ -64,12 +64,12 @@ def needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_an_honest_broker_contradicts_no_model(honest: str, name: str) -> None:
+def test_the_reference_violates_no_model(honest: str, name: str) -> None:
     needs(name)
     served = version_ranges(advertised(honest))
     assert name in runnable(served)
     finished = number = 0
-    while finished < RUNS and number < 100 * RUNS:  # the first find no coordinator yet
+    while finished < RUNS and number < 100 * RUNS:  # the first sequences abort: there is no coordinator yet
         violation, done, _ = run_sequence(f"{name}:{number}", honest, served)
         assert violation is None, f"{name}:{number}: {violation}: {violation and violation.transcript}"
         finished, number = finished + done, number + 1
@@ -77,7 +77,7 @@ def test_an_honest_broker_contradicts_no_model(honest: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEFECTS_OF_A_SEQUENCE)
-def test_the_model_sees_the_defects_that_are_planted_for_it(name: str) -> None:
+def test_the_model_detects_its_planted_defects(name: str) -> None:
     """All defects of a sequence are planted in one cluster, to save starts; any of them may show first."""
     needs(name)
     names = DEFECTS_OF_A_SEQUENCE[name]
@@ -96,18 +96,18 @@ def test_the_model_sees_the_defects_that_are_planted_for_it(name: str) -> None:
     assert failure.failure.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
-class EndsWhatIsNotOpen(Fault):
+class AcceptsEndTxnWithoutTransaction(Fault):
     """Accept EndTxn without an open transaction, as kfake does."""
 
-    def mutate_reply(self, frame: bytes, asked: SentRequest) -> bytes:
-        if asked.api is not api_of(EndTxnRequest):
+    def mutate_reply(self, frame: bytes, request: SentRequest) -> bytes:
+        if request.api is not api_of(EndTxnRequest):
             return frame
-        return rewrite_reply(frame, asked, lambda answer: replace(answer, error_code=0))
+        return rewrite_reply(frame, request, lambda answer: replace(answer, error_code=0))
 
 
-def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has_not(honest: str) -> None:
+def test_the_transaction_state_walk_detects_an_end_txn_that_the_table_rejects(honest: str) -> None:
     served = version_ranges(advertised(honest))
-    proxy = Proxy(honest, {}, EndsWhatIsNotOpen())
+    proxy = Proxy(honest, {}, AcceptsEndTxnWithoutTransaction())
     try:
         result = (run_sequence(f"states:{number}", proxy.address, served).violation for number in range(10 * RUNS))
         violation = next(filter(None, result), None)
@@ -117,7 +117,7 @@ def test_a_walk_along_the_states_of_a_transaction_sees_an_end_that_the_table_has
     assert str(violation).startswith("0 NONE to the end of a transaction that is")
 
 
-def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
+def test_the_spec_walk_detects_a_guard_that_is_off() -> None:
     """The model rejects late requests of an ended generation; the broker no longer does."""
     needs("walk")
     target = ReferenceTarget(1, guards_off=["FenceStaleGeneration"])
@@ -131,20 +131,22 @@ def test_a_walk_through_the_spec_sees_a_guard_that_is_off() -> None:
     assert str(violation) == "commit taken: True; the model: REFUSED"
 
 
-def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None:
+def test_a_sequence_is_minimised_to_the_steps_it_needs(tmp_path: Path) -> None:
     target = ReferenceTarget(1, node_program=defective(["CommitForgotten"]))
     try:
         fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
         served = version_ranges(advertised(target.bootstrap))
-        triage = Triage(fuzz_target, tmp_path, 1, "reference", shrink_s=600)  # it ends when nothing more can go
+        triage = Triage(
+            fuzz_target, tmp_path, 1, "reference", shrink_s=600
+        )  # it ends earlier, when no step can be removed
         for number in range(50 * RUNS):
             result = run_sequence(f"group:{number}", target.bootstrap, served)
             if result.violation is not None and result.steps > 3:
                 break
         finding = triage.confirm_sequence(f"group:{number}", result, 1)
         assert finding is not None
-        kept = result.steps - len(finding.without)
-        assert 1 <= kept <= 3, "to join and to commit is enough"
+        remaining = result.steps - len(finding.without)
+        assert 1 <= remaining <= 3, "joining and committing is enough"
         again = replay_finding(fuzz_target, read_finding(tmp_path / finding.id))
         assert again is not None
         assert again.message.startswith("committed offset -1")
@@ -152,8 +154,8 @@ def test_a_sequence_is_shrunk_to_the_steps_that_it_needs(tmp_path: Path) -> None
         target.close()
 
 
-def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path) -> None:
-    found = run_defect("FlexibleDecoderPanic", 1, tmp_path, seconds=600)  # it ends at the first
+def test_a_crash_of_the_reference_is_found_with_its_source_line(tmp_path: Path) -> None:
+    found = run_defect("FlexibleDecoderPanic", 1, tmp_path, seconds=600)  # it ends at the first finding
     assert found.found
     assert found.oracle == Oracle.ALIVE
     (folder,) = (tmp_path / "FlexibleDecoderPanic-1").glob("alive-*")
@@ -162,7 +164,7 @@ def test_a_crash_of_the_reference_is_found_and_named_by_its_place(tmp_path: Path
     assert (summary["planted"], summary["found"]) == (1, 1)
 
 
-def test_a_handler_that_breaks_off_is_seen_by_its_stack_though_the_broker_lives_on() -> None:
+def test_an_exception_in_a_handler_is_found_although_the_broker_continues() -> None:
     target = ReferenceTarget(1, node_program=defective(["HandlerRaises"]))
     try:
         fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
@@ -172,7 +174,7 @@ def test_a_handler_that_breaks_off_is_seen_by_its_stack_though_the_broker_lives_
             Oracle.STACK, 'a handler raised an exception at requests.py"',
         )  # fmt: skip
         assert fuzz_target.why_dead() is None
-        assert Replay(fuzz_target).run([listed(-1)]) is None, "what was logged before does not count"
+        assert Replay(fuzz_target).run([listed(-1)]) is None, "log lines of earlier runs are ignored"
     finally:
         target.close()
 
@@ -183,7 +185,7 @@ def listed(timestamp: int) -> Case:
     return Case(2, 1, (frame,))
 
 
-def test_a_defect_or_a_sequence_that_is_none_is_named(honest: str) -> None:
+def test_unknown_defects_and_sequences_are_rejected(honest: str) -> None:
     check_defects(WIRE_DEFECTS)
     with pytest.raises(UsageError, match="NoSuchDefect"):
         check_defects(["NoSuchDefect"])

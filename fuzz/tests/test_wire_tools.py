@@ -1,4 +1,4 @@
-"""The parts around the loop: processes, shrinking, state, bad input, comparison; and clients under test."""
+"""The parts around the fuzzing loop: processes, minimising, state, bad input, comparison, and clients under test."""
 
 import os
 import random
@@ -56,7 +56,7 @@ def another_error(key: int, version: int, request: bytes, answer: bytes) -> byte
     return encode_response(ANSWERS_WITH_AN_ERROR, version, int.from_bytes(request[4:8], "big"))
 
 
-def test_two_targets_that_disagree_are_told_apart_unless_that_is_declared() -> None:
+def test_a_difference_between_two_targets_is_found_unless_it_is_declared() -> None:
     version_ranges = {3: (0, 9), 10: (0, 2)}
     rng, found = random.Random(SEED), set()
     with fake_broker(honest) as one, fake_broker(another_error) as other:
@@ -76,8 +76,8 @@ def test_two_targets_that_disagree_are_told_apart_unless_that_is_declared() -> N
     ("version", "port", "expected"),
     [(1, 1, None), (1, 2, "port 1 in version 1, 2 in 2"), (0, 2, "port 1 in version 0")],
 )
-def test_neighbouring_versions_must_say_what_both_have_room_for(version: int, port: int, expected: str | None) -> None:
-    """Version 0 of FindCoordinator has no error message, and those of 1 and 2 may differ."""
+def test_adjacent_versions_must_agree_on_their_common_fields(version: int, port: int, expected: str | None) -> None:
+    """Version 0 of FindCoordinator has no error message, and the messages of 1 and 2 may differ."""
     api = api_of(FindCoordinatorRequest)
     one = FindCoordinatorResponse(host="h", port=1, error_message="no" if version else None)
     other = FindCoordinatorResponse(host="h", port=port, error_message="not")
@@ -86,16 +86,16 @@ def test_neighbouring_versions_must_say_what_both_have_room_for(version: int, po
     assert found == expected or (found is not None and expected is not None and found.startswith(expected))
 
 
-def test_shrinking_keeps_only_what_breaks() -> None:
+def test_shrinking_keeps_only_the_failing_part() -> None:
     culprit = Case(3, 0, (with_size(bytes(20) + b"needle" + bytes(20)),), cuts=(3, 9))
-    crowd = [Case(3, 0, (with_size(bytes([n]) * 30),)) for n in range(9)]
+    others = [Case(3, 0, (with_size(bytes([n]) * 30),)) for n in range(9)]
     tries = []
 
     def breaks(cases: list[Case]) -> bool:
         tries.append(cases)
         return any(b"needle" in case.frames[-1] for case in cases)
 
-    (smallest,) = shrink([*crowd[:4], culprit, *crowd[4:]], breaks, 20)
+    (smallest,) = shrink([*others[:4], culprit, *others[4:]], breaks, 20)
     assert breaks([smallest])
     assert smallest.cuts == ()
     assert len(smallest.frames[0]) == 4 + 8
@@ -103,14 +103,14 @@ def test_shrinking_keeps_only_what_breaks() -> None:
 
 
 @pytest.mark.parametrize(("acks", "expected"), [(0, Oracle.CORRELATION), (1, None), (-1, None)])
-def test_acks_0_wants_no_answer(acks: int, expected: Oracle | None) -> None:
+def test_a_response_to_acks_0_is_a_failure(acks: int, expected: Oracle | None) -> None:
     request = encode_request(ProduceRequest(acks=acks), 9, 7, "test")
     found_failure, _ = judge(request, encode_response(ProduceResponse(), 9, 7)[4:])
     assert (found_failure.oracle if found_failure is not None else None) == expected
 
 
-def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:
-    """A bomb has hundreds of thousands of bytes: trying to leave out each takes an hour, even if nothing is sent."""
+def test_shrinking_stops_at_its_time_limit_and_returns_its_best_result() -> None:
+    """A decompression bomb has hundreds of thousands of bytes; trying to remove each of them takes an hour."""
     cases, tried = [Case(0, 3, (with_size(bytes(1 << 20)),)), Case(0, 3, (with_size(bytes(1 << 20)),))], list[int]()
 
     def breaks(candidate: list[Case]) -> bool:
@@ -121,8 +121,8 @@ def test_shrinking_ends_with_its_time_and_keeps_what_it_has() -> None:
     assert not tried
 
 
-def test_what_is_wrong_with_a_request_is_said_alike_of_every_api() -> None:
-    """One cause is one finding, and shrinking keeps it."""
+def test_the_decode_error_of_a_request_does_not_depend_on_its_api() -> None:
+    """Otherwise one cause would be several findings, and shrinking could change it."""
     rng = random.Random(SEED)
     sound = [with_size(sound_frame(rng, APIS[key], version, 1)[4:]) for key, version in ((20, 6), (31, 3), (61, 0))]
     countless = [with_size(frame[4:-1] + b"\xff\xff\xff\xff\x0f") for frame in sound]
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_a_request_is_said_alike_of_every_api() -> None:
     assert decode_error_of(Case(0, 0, (countless[0][:-30],))) not in {"", decode_error_of(Case(0, 0, (countless[0],)))}
 
 
-def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_the_previous_one(tmp_path: Path) -> None:
     with fake_broker(wrong_correlation_id) as address:
         first = fuzzed(address, tmp_path, findings=1)
         before = read_state(tmp_path)
@@ -163,7 +163,7 @@ def test_a_bomb_is_small_and_a_bounded_reader_survives_it(name: str) -> None:
         decode_records(data)
 
 
-def test_a_process_is_found_by_its_port_and_weighed() -> None:
+def test_a_process_is_found_by_its_port_and_its_memory_is_measured() -> None:
     with fake_broker(honest) as address:
         process = listening_process(address)
     assert process is not None
@@ -177,7 +177,7 @@ def test_a_process_is_found_by_its_port_and_weighed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "place"),
+    ("log", "place"),
     [
         ("panic: x\n\ngoroutine 4 [running]:\nruntime.gopanic()\n\t/usr/local/go/src/runtime/panic.go:88\n"
          "kfake.read()\n\t/mod/kfake@v0.0.1/client_conn.go:128 +0x4\n", "client_conn.go:128"),
@@ -188,11 +188,11 @@ def test_a_process_is_found_by_its_port_and_weighed() -> None:
         ("", ""),
     ],
 )  # fmt: skip
-def test_the_place_of_a_crash_is_its_own_frame_or_its_last_telling_line(said: str, place: str) -> None:
-    assert place_of(said) == place
+def test_the_place_of_a_crash_is_its_innermost_own_frame_or_its_last_log_line(log: str, place: str) -> None:
+    assert place_of(log) == place
 
 
-CRASHES_ON_ANOTHERS_ANSWER = """
+CRASHES_ON_WRONG_CORRELATION_ID = """
 import os, socket, sys
 host, port = sys.argv[1].rsplit(":", 1)
 with socket.create_connection((host, int(port)), timeout=5) as line:
@@ -209,9 +209,9 @@ SEED_OF_SIZE_AND_CORRELATION = 18
 """A seed that mutates the size field and the correlation id; only one of them is needed to crash the client."""
 
 
-def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
+def test_a_client_that_crashes_on_a_mutated_response_is_found(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
-    script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
+    script.write_text(CRASHES_ON_WRONG_CORRELATION_ID)
     client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
     summary = ClientSession(client, tmp_path / "out", SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert summary["spoiled"] == 2
@@ -227,22 +227,22 @@ def test_a_client_that_dies_of_a_hostile_reply_is_found(tmp_path: Path) -> None:
         )
 
 
-def test_runs_of_a_client_that_were_interrupted_lose_nothing_and_go_on(
+def test_interrupted_runs_of_a_client_keep_their_findings_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
         raise KeyboardInterrupt
 
     script = tmp_path / "client.py"
-    script.write_text(CRASHES_ON_ANOTHERS_ANSWER)
+    script.write_text(CRASHES_ON_WRONG_CORRELATION_ID)
     client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
     monkeypatch.setattr("highwater.fuzz.wire.clients.session.minimise_replies", interrupted)
     first = ClientSession(client, tmp_path, SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert (first["ended"], len(first["findings"])) == ("interrupted", 1)
     assert served_by_file(first["findings"][0]["path"]).replies
     again = ClientSession(client, tmp_path, SEED_OF_SIZE_AND_CORRELATION, 300, runs=2, resume=True).run()
-    assert (again["cases"], again["cases_of_all_runs"]) == (2, 2), "what was interrupted is run again"
-    assert again["findings"] == [], "it is known"
+    assert (again["cases"], again["cases_of_all_runs"]) == (2, 2), "the interrupted run is repeated"
+    assert again["findings"] == [], "the finding is already known"
     state = read_client_state(tmp_path, client.command, resume=True)
     assert [finding["id"] for finding in state.findings] == [first["findings"][0]["id"]]
     with pytest.raises(UsageError, match="the runs to resume were of"):
@@ -259,7 +259,7 @@ def served_by_file(path: str) -> Served:
 
 
 @given(before=st.binary(min_size=4, max_size=40), after=st.binary(max_size=40), size=st.none() | st.just(2**31 - 1))
-def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes, size: int | None) -> None:
+def test_a_mutated_response_is_stored_as_edits(before: bytes, after: bytes, size: int | None) -> None:
     corrupt = with_size(after) if size is None else size.to_bytes(4, "big") + after
     reply = reply_of(SentRequest(), 0, "flip", with_size(before), corrupt)
     assert apply_edits(with_size(before), reply) == corrupt
@@ -268,7 +268,7 @@ def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give one of TARGET"),
         (["reference", "--client", "x {bootstrap}"], "give one of TARGET"),
@@ -279,14 +279,16 @@ def test_a_spoiled_reply_is_written_as_what_differs(before: bytes, after: bytes,
         (["--self-test", "--defect", "NoSuchDefect"], "NoSuchDefect"),
     ],
 )
-def test_bad_input_is_named(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_rejected(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(application("fuzz", "replay"), ["fuzz", *arguments])
     assert isinstance(result.exception, UsageError), result.output
-    assert said in str(result.exception)
+    assert message in str(result.exception)
 
 
-def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -> None:
+def test_the_exit_code_of_replay_states_whether_the_failure_is_reproduced(tmp_path: Path) -> None:
     with fake_broker(wrong_correlation_id) as address:
         path = fuzzed(address, tmp_path, findings=1)["findings"][0]["path"]
     assert (Path(path).parent / "frames.bin").stat().st_size > 0
@@ -304,7 +306,7 @@ def test_replay_says_by_its_exit_code_whether_it_happens_again(tmp_path: Path) -
     assert result.exit_code == ExitCode.HELD, result.output
 
 
-def test_a_finding_names_nobodys_home(tmp_path: Path) -> None:
+def test_a_finding_contains_no_home_directory(tmp_path: Path) -> None:
     """The log of a target may contain paths of the home directory, and findings are published."""
     checked = read_finding(Path(__file__).parent.parent / "checked/kfake/alive-key32767-v9-1")
     finding = msgspec.structs.replace(checked, log=f"panic at {Path.home()}/go/pkg/client.go:128")

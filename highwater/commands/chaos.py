@@ -205,11 +205,11 @@ def _list_faults(target: str, *, json: bool) -> None:
     from rich.table import Table
 
     from highwater.fuzz.chaos.capabilities import missing
-    from highwater.fuzz.chaos.launch import open_field
+    from highwater.fuzz.chaos.launch import open_cluster
     from highwater.fuzz.schedule import KINDS, Schedule
 
-    with open_field(target, Schedule(duration_ms=1), disks=True, clocks=True) as field:
-        lacking = {kind: missing(field, kind) for kind in KINDS}
+    with open_cluster(target, Schedule(duration_ms=1), disks=True, clocks=True) as cluster:
+        lacking = {kind: missing(cluster, kind) for kind in KINDS}
     if json:
         typer.echo(msgspec.json.encode({"target": target, "faults": lacking}).decode())
         return

@@ -43,7 +43,7 @@ def simulate_command(
     highwater simulate --seeds 0:1000000 --master local[2] --out sweep
     """
     from highwater.errors import ExitCode
-    from highwater.fuzz.chaos.settings import of_simulator
+    from highwater.fuzz.chaos.settings import simulator_settings
     from highwater.fuzz.schedule import read_schedule
     from highwater.fuzz.simulator.cluster import Settings
     from highwater.fuzz.simulator.guard_focus import settings_without_guard
@@ -53,7 +53,7 @@ def simulate_command(
     settings = Settings(
         swarm=True, truncation=_truncation(truncation), guards_off=_guards_off(guard_off or []),
         min_insync_replicas=min_insync_replicas, wire=wire,
-        node_settings=of_simulator(given_schedule) if given_schedule is not None else {},
+        node_settings=simulator_settings(given_schedule) if given_schedule is not None else {},
     )  # fmt: skip
     if len(settings.guards_off) == 1:
         settings = settings_without_guard(settings.guards_off[0], settings)

@@ -1,4 +1,4 @@
-"""Small histories for tests, written as a story: `h = History(); h.send(...)`; each call is one completed operation."""
+"""Small histories for tests: each call such as `h.send(...)` records one completed operation."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ PROMISED = Config(acks="all", idempotence=True, unclean_election=False, retentio
 
 
 class History:
-    """Events of partition `t-0`. `begin` and `end` make operations that overlap."""
+    """A history of partition `t-0`. `begin` and `end` record operations that overlap."""
 
     def __init__(self, config: Config = PROMISED) -> None:
         self.events = [header(config)]
@@ -70,7 +70,7 @@ class History:
         return check(self.operations(), Promise(acks_all=acks_all))
 
     def rules(self, *, acks_all: bool = True) -> set[int]:
-        """Rules with a finding that is more than information."""
+        """Return the rules that have a finding other than information."""
         return {found.rule for found in self.found(acks_all=acks_all) if not found.information}
 
     def write(self, path: Path) -> Path:

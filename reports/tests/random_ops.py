@@ -1,4 +1,4 @@
-"""Small random histories of a partition: a log told truly, then some cells of it changed."""
+"""Generates small random histories of a partition: the correct operations on a log, then some changed cells."""
 
 import random
 from typing import Any
@@ -12,14 +12,14 @@ TXNS = 3
 
 
 def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
-    """At most nine operations over at most six offsets; in about a third nothing was changed."""
+    """Return at most nine operations on at most six offsets; about a third of the histories are unchanged."""
     count = chance.randint(2, 9)
     log = _log(chance)
     fates = [chance.choice([Fate.COMMITTED, Fate.ABORTED, UNKNOWN]) for _ in range(TXNS)]
     ended = [chance.choice([0, chance.randrange(3 * count), int(NEVER)]) for _ in range(TXNS)]
     moments = sorted(chance.sample(range(3 * count), count))
     busy: dict[int, int] = {}
-    writing, slowest, shy = chance.choice([0.2, 0.5]), chance.choice([1, 6]), chance.random() < 0.5
+    writing, slowest, without_offsets = chance.choice([0.2, 0.5]), chance.choice([1, 6]), chance.random() < 0.5
     rows = []
     for moment in moments:
         process = next(p for p in range(20) if busy.get(p, -1) < moment)
@@ -27,7 +27,7 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
         returned = moment + chance.randint(1, slowest)
         busy[process] = returned
         never = row["status"] == Status.INFO and chance.random() < 0.5
-        if shy:  # tells nothing of the cluster, as a client's poll
+        if without_offsets:  # without fields of the broker, as the poll of a client
             row |= dict.fromkeys(("high_watermark", "last_stable_offset", "log_start_offset"), UNKNOWN)
         row |= {"invoked": 2 * moment, "returned": int(NEVER) if never else 2 * returned + 1, "process": process}
         rows.append(row)
@@ -49,7 +49,7 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
 
 
 def _log(chance: random.Random) -> list[dict[str, int]]:
-    """What stands at each offset."""
+    """Return the record at each offset."""
     return [
         {
             "value": TOMBSTONE if chance.random() < 0.1 else 10 + offset,
@@ -98,7 +98,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
     if kind is Kind.LIST_OFFSETS:
         return row
     begin = chance.randint(0, end)
-    if kind is Kind.READ and chance.random() < 0.3:  # a member goes on somewhere
+    if kind is Kind.READ and chance.random() < 0.3:  # a member resumes at some offset
         begin = min(end, chance.choice([0, 3]))
         row |= {"group": 0, "began": 1, "run": chance.randrange(3)}
         row["records"] = [(offset, log[offset]["value"]) for offset in range(begin, min(end, begin + 2))]
@@ -142,14 +142,14 @@ def _change(chance: random.Random, row: dict[str, Any]) -> None:
 
 
 def operations(rows: list[dict[str, Any]]) -> Operations:
-    """Columns of rows; what a row leaves out is unknown."""
+    """Return the columns of the rows; a missing cell is unknown."""
     columns = {
         name: np.array([row.get(name, 0 if name in {"run", "quiet"} else UNKNOWN) for row in rows], np.int64)
         for name in ROW_COLUMNS
     }
     records = [row.get("records", []) for row in rows]
-    columns["record_count"] = np.array([len(each) for each in records], np.int64)
-    flat = [pair for each in records for pair in each]
+    columns["record_count"] = np.array([len(row_records) for row_records in records], np.int64)
+    flat = [record for row_records in records for record in row_records]
     columns["record_offset"] = np.array([offset for offset, _ in flat], np.int64)
     columns["record_value"] = np.array([value for _, value in flat], np.int64)
     assert set(OPTIONAL) <= set(columns)

@@ -26,7 +26,7 @@ def broken(config: Config = PROMISED) -> History:
 def test_a_lost_write_is_invalid_with_two_witnesses(tmp_path: Path) -> None:
     result = audit(broken().write(tmp_path / "history.ndjson"))
     assert result.verdict is Verdict.INVALID
-    (finding,) = [each for each in result.findings if each.rule == 4]
+    (finding,) = [finding for finding in result.findings if finding.rule == 4]
     assert (finding.name, finding.count, finding.severity) == ("lost-write", 1, "violation")
     acknowledged, passed = finding.witnesses[0].operations
     assert "value 4, acknowledged at offset 3" in acknowledged.words
@@ -49,7 +49,7 @@ def test_the_configuration_decides_what_a_lost_write_means(
     assert {finding.severity for finding in result.findings if finding.rule == 4} == {severity}
 
 
-def test_an_override_decides_what_the_header_leaves_out(tmp_path: Path) -> None:
+def test_an_override_sets_what_the_header_omits(tmp_path: Path) -> None:
     path = broken(Config()).write(tmp_path / "history.ndjson")
     overrides = {"acks": "all", "unclean_election": False}
     assert audit(path, overrides=overrides).verdict is Verdict.INVALID
@@ -60,7 +60,7 @@ def test_an_empty_history_is_unknown_never_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
+    ("corrupt", "message"),
     [
         (lambda data: data[:-20], "the line is cut"),
         (lambda data: data.replace(b'"type":"ok"', b'"type":"okay"', 1), "okay"),
@@ -70,11 +70,11 @@ def test_an_empty_history_is_unknown_never_valid(tmp_path: Path) -> None:
     ],
     ids=["truncated", "unknown type", "no header", "garbage", "a line is missing"],
 )
-def test_what_cannot_be_read_is_told_with_its_line_and_leaves_the_verdict_open(
-    tmp_path: Path, spoil: object, message: str
+def test_unreadable_lines_are_reported_and_make_the_verdict_unknown(
+    tmp_path: Path, corrupt: object, message: str
 ) -> None:
     path = healthy().write(tmp_path / "history.ndjson")
-    path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
+    path.write_bytes(corrupt(path.read_bytes()))  # type: ignore[operator]
     result = audit(path)
     assert result.verdict is Verdict.UNKNOWN
     assert any(message in bad.reason for bad in result.quarantine.lines)
@@ -93,10 +93,10 @@ def test_exit_codes_and_json(tmp_path: Path) -> None:
     assert run(str(good), "--engine", "local").returncode == 0
     outcome = run(str(bad), "--json")
     assert outcome.returncode == 1
-    told = json.loads(outcome.stdout)
-    assert told["verdict"] == "invalid"
-    assert told["operations"] == len(broken().operations())
-    assert {"rule", "name", "severity", "expected", "count", "witnesses"} <= set(told["findings"][0])
+    printed = json.loads(outcome.stdout)
+    assert printed["verdict"] == "invalid"
+    assert printed["operations"] == len(broken().operations())
+    assert {"rule", "name", "severity", "expected", "count", "witnesses"} <= set(printed["findings"][0])
     missing = run(str(tmp_path / "nowhere.ndjson"))
     assert missing.returncode == 2
     assert len(missing.stderr.strip().splitlines()) == 1
@@ -115,7 +115,7 @@ def planted_everywhere() -> History:
     return history
 
 
-def test_a_verdict_is_written_whole(tmp_path: Path) -> None:
+def test_a_verdict_is_written_and_no_temporary_file_remains(tmp_path: Path) -> None:
     result = audit(broken().write(tmp_path / "history.ndjson"))
     assert json.loads(write_verdict(tmp_path, result).read_text())["verdict"] == "invalid"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.ndjson", "verdict.json"]

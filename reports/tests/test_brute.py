@@ -1,4 +1,4 @@
-"""Each rule of a partition, in NumPy and in plain Python: the same culprits on random histories."""
+"""Compares each rule of a partition in NumPy with plain Python: both report the same findings on random histories."""
 
 import random
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from highwater.reports.tests.random_ops import operations, random_operations
 
 
 def _at_two_offsets(ops: Operations, found: RuleFindings) -> Ints:
-    """Values that the second told of the offset, and the first of another."""
+    """Return the values that the second operation has at the offset and the first one at another."""
     values = []
     for first, second, offset in zip(found.first, found.second, found.offset, strict=True):
-        here = {value for at, value in _told(ops, second) if at == offset}
-        values += [value for at, value in _told(ops, first) if at != offset and value in here and value != TOMBSTONE]
+        here = {value for at, value in _records(ops, second) if at == offset}
+        values += [value for at, value in _records(ops, first) if at != offset and value in here and value != TOMBSTONE]
     return np.array(values, np.int64)
 
 
-def _told(ops: Operations, row: int) -> list[tuple[int, int]]:
-    """(offset, value) of each record that an operation told."""
+def _records(ops: Operations, row: int) -> list[tuple[int, int]]:
+    """Return (offset, value) of each record of an operation."""
     if ops.kind[row] == Kind.SEND:
         return [(int(ops.offset[row]), int(ops.value[row]))]
     end = int(np.cumsum(ops.record_count)[row])
@@ -46,25 +46,25 @@ CULPRITS: dict[int, Callable[[Operations, RuleFindings], Ints]] = {
     18: lambda ops, found: found.second,
     19: lambda ops, found: ops.txn[found.second],
 }
-"""What one finding of a rule is about; of the others it is the first row."""
+"""The column that identifies a finding of a rule; for other rules it is the first row."""
 
 
 def culprits(ops: Operations, promise: Promise) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {number: set() for number in RULES}
-    for each in check(ops, promise):
-        if each.information and each.rule in {14, 16, 35}:
+    for findings in check(ops, promise):
+        if findings.information and findings.rule in {14, 16, 35}:
             continue
-        if each.rule in found:
-            culprit = CULPRITS.get(each.rule)
-            found[each.rule] |= set((culprit(ops, each) if culprit else each.first).tolist())
+        if findings.rule in found:
+            culprit = CULPRITS.get(findings.rule)
+            found[findings.rule] |= set((culprit(ops, findings) if culprit else findings.first).tolist())
     return found
 
 
 def disagreements(ops: Operations, promise: Promise) -> dict[int, tuple[set[int], set[int]]]:
-    """Rules on which both differ: (NumPy's culprits, plain Python's)."""
-    told, brute = culprits(ops, promise), Brute(ops, promise)
+    """Return the rules on which both differ: (findings of NumPy, findings of plain Python)."""
+    numpy, brute = culprits(ops, promise), Brute(ops, promise)
     expected = {number: judge(brute) for number, judge in RULES.items()}
-    return {rule: (told[rule], expected[rule]) for rule in RULES if told[rule] != expected[rule]}
+    return {rule: (numpy[rule], expected[rule]) for rule in RULES if numpy[rule] != expected[rule]}
 
 
 @given(st.randoms(use_true_random=False))
@@ -74,19 +74,19 @@ def test_numpy_and_plain_python_agree_on_every_rule(chance: random.Random) -> No
     assert disagreements(ops, promise) == {}
 
 
-def test_random_histories_show_every_rule_and_none() -> None:
+def test_random_histories_violate_every_rule_and_none() -> None:
     chance = random.Random(1)
-    seen = np.zeros(40, int)
+    counts = np.zeros(40, int)
     for _ in range(20_000):
-        found = [rule for rule, each in culprits(*random_operations(chance)).items() if each]
-        seen[found or [0]] += 1
-        if all(seen[rule] for rule in RULES):
+        found = [rule for rule, rows in culprits(*random_operations(chance)).items() if rows]
+        counts[found or [0]] += 1
+        if all(counts[rule] for rule in RULES):
             break
-    assert [rule for rule in RULES if not seen[rule]] == []
-    assert seen[0] > 20, "no healthy ones among them"
+    assert [rule for rule in RULES if not counts[rule]] == []
+    assert counts[0] > 20, "too few valid histories"
 
 
-def test_a_dump_that_tells_an_offset_twice_still_differs_from_another() -> None:
+def test_a_dump_with_a_repeated_offset_still_differs_from_another_dump() -> None:
     def dump(moment: int, *values: int) -> dict[str, object]:
         row = {"kind": Kind.DUMP, "status": Status.OK, "position": 0, "high_watermark": 1, "process": moment}
         return row | {"invoked": moment, "returned": moment + 1, "records": [(0, value) for value in values]}

@@ -1,4 +1,4 @@
-"""An audit that was interrupted goes on where it was, and ends with the same findings."""
+"""An interrupted audit resumes with the unchecked partitions and ends with the same findings."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
@@ -19,16 +19,16 @@ T = TypeVar("T")
 
 
 class Interrupted:
-    """An engine that somebody stops after so many partitions, and that notes which it was asked for."""
+    """An engine that is interrupted after `after` partitions and records which partitions were requested."""
 
     def __init__(self, after: int | None = None) -> None:
-        self.after, self.asked = after, list[str]()
+        self.after, self.requested = after, list[str]()
 
     def map_partitions(
         self, history: Ingested, work: Any, keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, Any]]:
         if isinstance(work, checked.CheckpointedPass):
-            self.asked = list(keys or ())
+            self.requested = list(keys or ())
         return self._some(SameProcess().map_partitions(history, work, keys))
 
     def _some(self, found: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
@@ -45,13 +45,13 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def interrupt(dataset: Path) -> list[Path]:
-    """The files of what was checked until then."""
+    """Interrupt an audit and return the files of the partitions checked before."""
     with pytest.raises(KeyboardInterrupt):
         audit(dataset, engine=Interrupted(after=DONE))
     return sorted(dataset.glob("checked-*/*"))
 
 
-def test_only_what_was_not_done_is_checked(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_audit_checks_only_remaining_partitions(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = audit(dataset, engine=SameProcess())
     assert {finding.rule: finding.count for finding in whole.findings} == PLANTED
     before = set(dataset.iterdir())
@@ -59,21 +59,21 @@ def test_only_what_was_not_done_is_checked(dataset: Path, capsys: pytest.Capture
     capsys.readouterr()
     rest = Interrupted()
     assert audit(dataset, engine=rest) == whole
-    told = capsys.readouterr().err
-    assert told == f"resuming: {DONE} of {DONE + len(rest.asked)} partitions were checked before\n"
+    printed = capsys.readouterr().err
+    assert printed == f"resuming: {DONE} of {DONE + len(rest.requested)} partitions were checked before\n"
     assert set(dataset.iterdir()) == before
 
 
-def test_a_file_that_is_damaged_is_not_believed(dataset: Path) -> None:
+def test_the_partition_of_a_damaged_file_is_checked_again(dataset: Path) -> None:
     interrupt(dataset)[0].write_bytes(b"PAR1")
     rest = Interrupted()
     audit(dataset, engine=rest)
     whole = Interrupted()
     audit(dataset, engine=whole)
-    assert len(whole.asked) - len(rest.asked) == DONE - 1
+    assert len(whole.requested) - len(rest.requested) == DONE - 1
 
 
-def test_what_was_found_under_another_promise_does_not_count(dataset: Path) -> None:
+def test_findings_under_another_configuration_are_not_reused(dataset: Path) -> None:
     interrupt(dataset)
     other = Interrupted()
     assert audit(dataset, overrides={"acks": "1"}, engine=other) == audit(
@@ -81,4 +81,4 @@ def test_what_was_found_under_another_promise_does_not_count(dataset: Path) -> N
     )
     whole = Interrupted()
     audit(dataset, overrides={"acks": "0"}, engine=whole)
-    assert other.asked == whole.asked
+    assert other.requested == whole.requested

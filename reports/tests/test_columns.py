@@ -1,4 +1,4 @@
-"""Narrow columns tell the rules what wide ones do."""
+"""Rules find the same in narrow columns as in wide ones."""
 
 import random
 from dataclasses import replace
@@ -18,16 +18,16 @@ def narrow(ops: Operations) -> Operations:
     return replace(ops, **{name: getattr(ops, name).astype(kind) for name, kind in NARROW.items()})
 
 
-def test_columns_that_are_counted_here_may_have_fewer_bits() -> None:
-    told = 0
+def test_narrow_columns_yield_the_same_findings() -> None:
+    findings = 0
     for seed in range(HISTORIES):
         wide, promise = random_operations(random.Random(seed))
         pairs = [[(f.rule, *map(np.ndarray.tolist, (f.first, f.second, f.offset))) for f in check(ops, promise)]
                  for ops in (wide, narrow(wide))]  # fmt: skip
         assert pairs[0] == pairs[1], f"seed {seed}"
-        told += len(pairs[0])
+        findings += len(pairs[0])
         for edges in (reads, writes):
             one, other = (edges(View(ops, promise)) for ops in (wide, narrow(wide)))
             assert np.array_equal(one.source, other.source), f"seed {seed}"
             assert np.array_equal(one.first, other.first), f"seed {seed}"
-    assert told > HISTORIES / 2
+    assert findings > HISTORIES / 2

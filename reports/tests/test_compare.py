@@ -1,4 +1,4 @@
-"""Many runs on one page: each anomaly beside the faults and the missing guards of the runs that show it."""
+"""The page that compares runs: each anomaly with the faults and missing guards of the runs that have it."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from highwater.results import Run, write_json
 
 
 def three_runs(root: Path) -> Path:
-    """Healthy; broken by a kill that only the history tells of; broken with a guard off, by the schedule's faults."""
+    """Write a valid run, an invalid one with a kill in its history, and one with a schedule and a guard off."""
     for name, history in (("a", healthy()), ("b", broken()), ("c", broken())):
         folder = root / name
         folder.mkdir(parents=True)
@@ -33,7 +33,7 @@ def three_runs(root: Path) -> Path:
 
 
 def rows(page: Path, title: str) -> dict[str, list[str]]:
-    """The cells of a matrix, by cause."""
+    """Return the cells of a matrix by cause."""
     table = page.read_text().split(f"<h3>{title}</h3>")[1].split("</table>")[0]
     found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
     return {row[0]: row[1:] for row in found}
@@ -52,7 +52,7 @@ def test_each_fault_and_guard_has_the_anomalies_of_its_runs(tmp_path: Path) -> N
     assert '<a href="runs/b/report.html">' in page.read_text()
 
 
-def test_what_audit_printed_of_many_is_compared_too(tmp_path: Path) -> None:
+def test_the_printed_audits_of_several_histories_are_compared_too(tmp_path: Path) -> None:
     root = three_runs(tmp_path / "runs")
     results = [audit(root / name / "history.ndjson") for name in "ab"]
     printed = tmp_path / "audits.json"
@@ -61,7 +61,7 @@ def test_what_audit_printed_of_many_is_compared_too(tmp_path: Path) -> None:
     assert rows(page, "By fault") == {"": ["runs", "lost-write"], NO_FAULTS: ["1", ""], "kill": ["1", "1"]}
 
 
-def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_verdicts_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
         compare([tmp_path], tmp_path / "compared.html")
     (tmp_path / "odd.json").write_text("[1]")
@@ -72,14 +72,14 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
 def test_audit_writes_a_page_of_one_history_and_a_comparison_of_several(tmp_path: Path) -> None:
     root = three_runs(tmp_path / "runs")
     one, many = tmp_path / "one.html", tmp_path / "many.html"
-    told = CliRunner().invoke(application("audit"), ["audit", str(root / "b"), "--html", str(one), "--json"])
-    assert told.exit_code == 1
-    assert msgspec.json.decode(told.stdout)["verdict"] == "invalid"
+    printed = CliRunner().invoke(application("audit"), ["audit", str(root / "b"), "--html", str(one), "--json"])
+    assert printed.exit_code == 1
+    assert msgspec.json.decode(printed.stdout)["verdict"] == "invalid"
     assert "A promise was broken: 1 lost-write" in one.read_text()
     (root / "broken").mkdir()
     (root / "broken" / "history.ndjson").write_text("no history at all")
-    told = CliRunner().invoke(application("audit"), ["audit", str(root), "--html", str(many)])
-    assert told.exit_code == 1
+    printed = CliRunner().invoke(application("audit"), ["audit", str(root), "--html", str(many)])
+    assert printed.exit_code == 1
     assert "1 unknown" in many.read_text()
     assert "the format is unknown" in many.read_text()
     assert rows(many, "By fault")["kill"] == ["1", "1"]

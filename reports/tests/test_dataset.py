@@ -1,4 +1,4 @@
-"""A history kept as Parquet is the history: the same rows, the same verdict; whole or not there at all."""
+"""A history stored as Parquet has the same rows and verdict as the history; it is complete or absent."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything goes to the buckets in many small pieces."""
+    """Make the reader write to the buckets in many small pieces."""
     monkeypatch.setattr(reading, "AT_ONCE", 300)
     monkeypatch.setattr(writer, "WAITING_BYTES", 20_000)
 
@@ -55,37 +55,37 @@ def assert_equal(one: Operations, other: Operations) -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_the_rows_are_those_that_memory_would_hold(path: Path, tmp_path: Path) -> None:
-    kept, held = ingest(path, out=tmp_path / "kept"), ingest(path)
-    assert isinstance(kept.partitions, Partitions)
-    assert list(kept.partitions) == list(held.partitions)
-    assert len(held.partitions) > schema.BUCKETS  # so some share a file
-    for key, operations in held.partitions.items():
-        assert_equal(kept.partitions[key], operations)
+def test_stored_rows_equal_those_in_memory(path: Path, tmp_path: Path) -> None:
+    stored, in_memory = ingest(path, out=tmp_path / "kept"), ingest(path)
+    assert isinstance(stored.partitions, Partitions)
+    assert list(stored.partitions) == list(in_memory.partitions)
+    assert len(in_memory.partitions) > schema.BUCKETS  # so that some share a file
+    for key, operations in in_memory.partitions.items():
+        assert_equal(stored.partitions[key], operations)
         row = len(operations) // 2
-        assert_equal(kept.row(key, row), held.row(key, row))
-    assert kept.tables.steps == held.tables.steps
-    assert kept.operations == held.operations
-    assert [msgspec.to_builtins(each) for each in kept.faults] == [msgspec.to_builtins(each) for each in held.faults]
+        assert_equal(stored.row(key, row), in_memory.row(key, row))
+    assert stored.tables.steps == in_memory.tables.steps
+    assert stored.operations == in_memory.operations
+    assert msgspec.to_builtins(list(stored.faults)) == msgspec.to_builtins(list(in_memory.faults))
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_the_findings_are_the_same_word_for_word(path: Path, tmp_path: Path) -> None:
+def test_the_findings_of_a_stored_history_are_the_same(path: Path, tmp_path: Path) -> None:
     kept = audit(path, out=tmp_path / "kept")
     assert {finding.rule: finding.count for finding in kept.findings} == PLANTED
     assert kept.findings == audit(path).findings == audit(tmp_path / "kept").findings
 
 
-def test_values_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+def test_values_that_are_no_numbers_are_reported(tmp_path: Path) -> None:
     history = History()
     history.send("a", 0)  # type: ignore[arg-type]
     history.send("b", 0)  # type: ignore[arg-type]
     path = history.write(tmp_path / "history.ndjson")
-    (finding,) = [each for each in audit(path, out=tmp_path / "kept").findings if each.rule == 1]
+    (finding,) = [found for found in audit(path, out=tmp_path / "kept").findings if found.rule == 1]
     assert "'b'" in finding.witnesses[0].operations[1].words
 
 
-def test_what_was_read_is_not_read_again(path: Path, tmp_path: Path) -> None:
+def test_an_unchanged_history_is_not_read_again(path: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     ingest(path, out=kept)
     before = (kept / schema.MANIFEST).stat().st_mtime_ns
@@ -96,7 +96,7 @@ def test_what_was_read_is_not_read_again(path: Path, tmp_path: Path) -> None:
     assert (kept / schema.MANIFEST).stat().st_mtime_ns > before
 
 
-def test_the_configuration_may_be_given_later(tmp_path: Path) -> None:
+def test_the_configuration_may_be_overridden_after_storing(tmp_path: Path) -> None:
     history = History()
     history.send(1, 0, kind="fail")
     history.poll((0, 1))
@@ -106,15 +106,15 @@ def test_the_configuration_may_be_given_later(tmp_path: Path) -> None:
         assert {finding.rule for finding in result.findings if finding.rule == 17} == found
 
 
-def test_a_history_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_history_leaves_no_files(tmp_path: Path) -> None:
     bad = tmp_path / "bad.ndjson"
     bad.write_text("{garbage\n" * 3)
     with pytest.raises(UsageError, match="nothing of it can be read"):
         ingest(bad, out=tmp_path / "kept", format_="ndjson")
-    assert [each.name for each in tmp_path.iterdir()] == ["bad.ndjson"]
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.ndjson"]
 
 
-def test_what_could_not_be_used_is_kept_too(path: Path, tmp_path: Path) -> None:
+def test_quarantined_lines_are_stored_too(path: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.ndjson"
     cut.write_bytes(path.read_bytes()[:-10])
     kept = audit(cut, out=tmp_path / "kept")
@@ -122,12 +122,12 @@ def test_what_could_not_be_used_is_kept_too(path: Path, tmp_path: Path) -> None:
     assert msgspec.to_builtins(kept) == msgspec.to_builtins(audit(cut))
 
 
-def test_a_disk_that_is_full_is_told_and_leaves_nothing(path: Path, tmp_path: Path) -> None:
-    told = subprocess.run(
+def test_a_full_disk_is_reported_and_leaves_no_files(path: Path, tmp_path: Path) -> None:
+    process = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path), str(tmp_path / "kept")], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1
-    assert "cannot write the dataset (File too large)" in told.stderr
+    assert process.returncode == 1
+    assert "cannot write the dataset (File too large)" in process.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -138,7 +138,7 @@ def test_another_folder_is_not_overwritten(path: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_a_damaged_dataset_is_told(path: Path, tmp_path: Path) -> None:
+def test_a_damaged_dataset_is_reported(path: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     ingest(path, out=kept)
     bucket = schema.bucket_file(kept, 3)
@@ -150,7 +150,7 @@ def test_a_damaged_dataset_is_told(path: Path, tmp_path: Path) -> None:
         read_dataset(kept)
 
 
-def test_buckets_with_other_columns_are_refused(path: Path, tmp_path: Path) -> None:
+def test_buckets_with_other_columns_are_rejected(path: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     ingest(path, out=kept)
     bucket = schema.bucket_file(kept, 3)
@@ -160,6 +160,6 @@ def test_buckets_with_other_columns_are_refused(path: Path, tmp_path: Path) -> N
 
 
 def test_the_documentation_names_every_file_and_column() -> None:
-    told = (Path(__file__).parents[2] / "docs" / "audit" / "dataset.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "audit" / "dataset.md").read_text()
     columns = {*schema.OPERATIONS.names, *schema.PARTITIONS.names, *schema.TRANSACTIONS.names, *schema.TEXTS.names}
-    assert [name for name in sorted(columns) if f"`{name}`" not in told] == []
+    assert [name for name in sorted(columns) if f"`{name}`" not in page] == []

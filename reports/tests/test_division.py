@@ -1,4 +1,4 @@
-"""A partition that is divided shows what the whole shows: the same findings, with the same witnesses."""
+"""A divided partition has the same findings, with the same witnesses, as the whole partition."""
 
 import random
 
@@ -15,7 +15,7 @@ HISTORIES = 400
 PROMISE = Promise.of(PROMISED)
 
 
-def test_divided_or_not_the_findings_are_the_same() -> None:
+def test_divided_partitions_have_the_same_findings() -> None:
     chance = random.Random(SEED)
     rules = set[int]()
     for number in range(HISTORIES):
@@ -26,8 +26,8 @@ def test_divided_or_not_the_findings_are_the_same() -> None:
     assert len(rules) >= 20, rules
 
 
-def test_what_a_reader_was_given_last_is_carried_to_where_it_goes_on() -> None:
-    """Another had come further meanwhile, so nothing else brings it there."""
+def test_the_last_records_of_a_reader_are_carried_to_its_next_chunk() -> None:
+    """Another reader is ahead, so only the carried records reveal that this one goes back."""
     history = History()
     for value in range(6):
         history.send(value, value)

@@ -1,4 +1,4 @@
-"""Every engine finds the same, word for word."""
+"""Every engine returns identical findings."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def here(dataset: Path) -> AuditResult:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
-    """One that takes small histories too."""
+    """Return a pool that also processes small histories."""
     monkeypatch.setattr(engines, "POOL_FROM_ROWS", 0)
     return Pool()
 
@@ -58,7 +58,7 @@ def test_two_processes_find_the_same(dataset: Path, here: AuditResult, pool: Poo
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, dataset: Path) -> None:
-    """The two largest partitions are too large, a chunk holds few operations, and a span few offsets."""
+    """Make the two largest partitions too large for a worker, with small chunks and spans."""
     sizes = sorted(spreading.size_of(part) for part in read_dataset(dataset).partitions.parts.values())  # type: ignore[attr-defined]
     monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", sizes[-3])
     monkeypatch.setattr(chunks, "CHUNK", 200)
@@ -66,7 +66,7 @@ def small(monkeypatch: pytest.MonkeyPatch, dataset: Path) -> None:
 
 
 class InSlices:
-    """Does what the others do with slices, in this process."""
+    """Divides partitions into slices as the other engines do, but in this process."""
 
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
@@ -78,7 +78,7 @@ class InSlices:
 def test_every_anomaly_is_found_in_slices(
     dataset: Path, here: AuditResult, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where anomalies are planted there are few operations, which are all divided."""
+    """Divide also the small partitions that have the planted anomalies."""
     monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", 0)
     monkeypatch.setattr(spreading, "size_of", lambda part: part.rows < 60)
     monkeypatch.setattr(chunks, "CHUNK", 5)
@@ -86,24 +86,24 @@ def test_every_anomaly_is_found_in_slices(
     assert audit(dataset, engine=InSlices()) == here
 
 
-def test_divided_or_not_they_find_the_same(dataset: Path, here: AuditResult, pool: Pool, small: None) -> None:
+def test_divided_partitions_yield_the_same_findings(dataset: Path, here: AuditResult, pool: Pool, small: None) -> None:
     history = read_dataset(dataset)
     assert audit_history(history, str(dataset), pool) == here
     cut = list(history.partitions.divided.values())  # type: ignore[attr-defined]
-    assert [(len(each.plan.spans) > 2, len(each.plan.times) > 2) for each in cut] == [(True, True)] * 2
+    assert [(len(part.plan.spans) > 2, len(part.plan.times) > 2) for part in cut] == [(True, True)] * 2
 
 
-def test_a_damaged_bucket_is_told_by_a_worker(dataset: Path, tmp_path: Path, pool: Pool) -> None:
+def test_a_worker_reports_a_damaged_bucket(dataset: Path, tmp_path: Path, pool: Pool) -> None:
     damaged = tmp_path / "damaged"
     damaged.mkdir()
-    for each in dataset.iterdir():
-        (damaged / each.name).write_bytes(each.read_bytes())
+    for file in dataset.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes())
     schema.bucket_file(damaged, 1).write_bytes(b"PAR1")
     with pytest.raises(UsageError, match=r"bucket-01.*damaged"):
         audit(damaged, engine=pool)
 
 
-def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_is_limited_by_memory(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = Partitions(dataset)
     largest = max(spreading.size_of(part) for part in partitions.parts.values())
     monkeypatch.setattr("os.cpu_count", lambda: 8)
@@ -111,17 +111,17 @@ def test_as_many_workers_as_hold_a_partition_each(dataset: Path, monkeypatch: py
         monkeypatch.setattr(engines, "MEMORY_BYTES", held)
         assert engines.workers_for(partitions) == workers
     monkeypatch.setattr(engines, "MEMORY_BYTES", 2 * largest - 1)
-    monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", largest - 1)  # what is divided is held by nobody
+    monkeypatch.setattr(spreading, "DIVIDED_FROM_BYTES", largest - 1)  # no worker loads a divided partition completely
     assert engines.workers_for(partitions) == 2
 
 
-def kill_myself(key: str, view: View) -> None:
+def kill_own_process(key: str, view: View) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_was_killed_is_told(dataset: Path, pool: Pool) -> None:
+def test_a_killed_worker_is_reported(dataset: Path, pool: Pool) -> None:
     with pytest.raises(UsageError, match="a worker was killed"):
-        list(pool.map_partitions(read_dataset(dataset), ColumnTask(kill_myself, ())))
+        list(pool.map_partitions(read_dataset(dataset), ColumnTask(kill_own_process, ())))
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_spark_finds_the_same_in_divided_partitions(
 
 
 class WorkerDies(FirstPass):
-    """A look whose worker process is killed the first time."""
+    """A first pass that kills its worker process once."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = mark
@@ -162,7 +162,7 @@ class WorkerDies(FirstPass):
 
 
 @pytest.mark.xdist_group("spark")
-def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_path: Path, spark: Engine) -> None:
+def test_spark_retries_the_work_of_a_killed_worker(dataset: Path, tmp_path: Path, spark: Engine) -> None:
     history = read_dataset(dataset)
     found = dict(spark.map_partitions(history, WorkerDies(tmp_path / "killed")))
     assert (tmp_path / "killed").exists()
@@ -170,6 +170,6 @@ def test_spark_gives_the_work_of_a_dead_worker_to_another(dataset: Path, tmp_pat
 
 
 @pytest.mark.parametrize(("name", "conf"), [("flink", ()), ("spark", ("colour",))])
-def test_what_there_is_not_is_refused(name: str, conf: tuple[str, ...]) -> None:
+def test_unknown_engines_and_settings_are_rejected(name: str, conf: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         engine_for(name, conf=conf)

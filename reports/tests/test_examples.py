@@ -1,4 +1,4 @@
-"""The histories under `examples/`: what the table beside them says of each is what the auditor finds."""
+"""The histories in `examples/`: the audit of each matches its row in the table of the README."""
 
 import gzip
 import re
@@ -22,7 +22,7 @@ def test_every_example_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["file"]))
-def test_an_example_holds_what_is_said_of_it(row: "re.Match[str]") -> None:
+def test_the_audit_of_an_example_matches_its_row(row: "re.Match[str]") -> None:
     result = audit(FOLDER / row["file"])
     assert result.verdict == row["verdict"]
     lost = [finding.count for finding in result.findings if finding.name == "lost-write"]
@@ -40,12 +40,12 @@ def test_followers_served_the_readers_of_their_racks() -> None:
     assert min(fetches.values()) > 500
 
 
-def test_what_compaction_took_is_excused_by_compaction_alone() -> None:
+def test_compacted_records_are_lost_only_without_the_compaction_setting() -> None:
     history = FOLDER / "compaction-apache-kafka-4.3.1.ndjson.gz"
     assert audit(history).findings == []
-    accused = audit(history, overrides={"compaction": False})
-    assert accused.verdict == "invalid"
-    assert [finding.name for finding in accused.findings] == ["truncated-after-read"]
+    without = audit(history, overrides={"compaction": False})
+    assert without.verdict == "invalid"
+    assert [finding.name for finding in without.findings] == ["truncated-after-read"]
 
 
 def test_the_page_shades_the_faults_of_an_example() -> None:
@@ -55,7 +55,7 @@ def test_the_page_shades_the_faults_of_an_example() -> None:
     assert all(window.start_s < window.end_s for window in found)
 
 
-def test_a_compressed_history_that_is_cut_is_named(tmp_path: Path) -> None:
+def test_a_truncated_compressed_history_is_reported(tmp_path: Path) -> None:
     whole = (FOLDER / ROWS[0]["file"]).read_bytes()
     (tmp_path / "cut.gz").write_bytes(whole[: len(whole) // 2])
     *_, bad = audit(tmp_path / "cut.gz").quarantine.lines

@@ -1,4 +1,4 @@
-"""While files come the verdict is that of what came; in the end it is that of the whole."""
+"""Following a folder: the verdict covers the files so far, and at the end the whole history."""
 
 import signal
 import threading
@@ -57,7 +57,7 @@ def arrivals_of(engine: Engine) -> Arrivals:
     return Streamed(engine) if isinstance(engine, Spark) else poll_folder
 
 
-def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path, engine: Engine) -> None:
+def test_the_verdict_is_updated_and_finally_equals_that_of_a_batch_audit(tmp_path: Path, engine: Engine) -> None:
     coming = tmp_path / "co [m] ing"
     coming.mkdir()
     count = PIECES["spark" if isinstance(engine, Spark) else "local"]
@@ -65,15 +65,15 @@ def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path, en
     so_far: list[AuditResult] = []
     put(coming, "0", rest.pop(0))
 
-    def tell(result: AuditResult) -> None:
-        """The next piece comes when the one before was judged."""
+    def report(result: AuditResult) -> None:
+        """Add the next piece once the previous one was audited."""
         so_far.append(result)
         number = len(so_far)
         put(coming, str(number), rest.pop(number)) if rest else (coming / END).touch()
 
     (coming / "no file").mkdir()
     (coming / "empty").touch()
-    whole = follow(coming, tell, None, engine, arrivals_of(engine))
+    whole = follow(coming, report, None, engine, arrivals_of(engine))
     batch = audit(tmp_path / "history.ndjson")
     assert msgspec.to_builtins(whole.findings) == msgspec.to_builtins(batch.findings)
     assert (whole.verdict, whole.operations) == (batch.verdict, batch.operations)
@@ -84,22 +84,22 @@ def test_the_verdict_is_updated_and_ends_as_that_of_the_batch(tmp_path: Path, en
     assert all({finding.rule for finding in result.findings} <= {5, *PLANTED} for result in so_far)
 
 
-def test_an_interruption_ends_it_with_the_verdict_of_what_came(tmp_path: Path, engine: Engine) -> None:
+def test_an_interruption_returns_the_verdict_of_the_files_so_far(tmp_path: Path, engine: Engine) -> None:
     coming = tmp_path / "coming"
     coming.mkdir()
     first, second = pieces(tmp_path, 2)
     put(coming, "a b%20c", first)
 
-    def tell(_: AuditResult) -> None:
+    def report(_: AuditResult) -> None:
         put(coming, "later", second)
         signal.raise_signal(signal.SIGINT)
 
-    found = follow(coming, tell, None, engine, arrivals_of(engine))
+    found = follow(coming, report, None, engine, arrivals_of(engine))
     (tmp_path / "first.ndjson").write_bytes(first)
     assert found.findings == audit(tmp_path / "first.ndjson").findings
 
 
-def test_it_waits_for_who_has_not_begun(tmp_path: Path) -> None:
+def test_follow_waits_for_the_first_file(tmp_path: Path) -> None:
     coming = tmp_path / "coming"
     coming.mkdir()
     found: list[AuditResult] = []
@@ -112,6 +112,6 @@ def test_it_waits_for_who_has_not_begun(tmp_path: Path) -> None:
     assert found[0].findings == audit(tmp_path / "history.ndjson").findings
 
 
-def test_a_folder_that_there_is_not_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         follow(tmp_path / "nowhere", lambda _: None)

@@ -1,4 +1,4 @@
-"""Each rule fires on a planted anomaly, points at the operations that show it, and not on its near miss."""
+"""Each rule finds a planted anomaly with the operations that prove it, and finds nothing in a near miss."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from highwater.reports.tests.histories import History
 
 
 def healthy() -> History:
-    """Two writers, a consumer and a raw reader, all as it should be."""
+    """Return a valid history of two producers, a consumer and a raw reader."""
     h = History()
     h.send(1, 0)
     h.send(2, 1, process=1)
@@ -99,11 +99,11 @@ def test_a_planted_anomaly_is_found(rule: int, plant: Callable[[History], None])
 
 
 @pytest.mark.parametrize(("rule", "plant"), PLANTED, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_its_witnesses_are_operations_of_the_history(rule: int, plant: Callable[[History], None]) -> None:
+def test_the_witnesses_of_a_finding_are_operations_of_the_history(rule: int, plant: Callable[[History], None]) -> None:
     history = healthy()
     plant(history)
     rows = len(history.operations())
-    (found, *_) = [each for each in history.found() if each.rule == rule and not each.information]
+    (found, *_) = [findings for findings in history.found() if findings.rule == rule and not findings.information]
     assert all(0 <= row < rows for row in found.first)
     assert all(row == NO_ROW or 0 <= row < rows for row in found.second)
     if rule != 3:
@@ -114,13 +114,13 @@ def test_the_witnesses_of_a_lost_write_are_its_ack_and_the_read_that_passed_it()
     history = healthy()
     lost(history)
     operations = history.operations()
-    (found,) = [each for each in history.found() if each.rule == 4]
+    (found,) = [findings for findings in history.found() if findings.rule == 4]
     assert operations.value[found.first].tolist() == [4]
     assert found.offset.tolist() == [3]
     assert operations.position[found.second].tolist() == [3]
 
 
-# -- what a correct Kafka does (audit.md) ------------------------------------------------------------
+# Behaviour of a correct Kafka.
 
 
 def test_an_acks_1_reply_proves_only_the_log_end() -> None:
@@ -137,15 +137,17 @@ def test_an_acks_1_reply_proves_only_the_log_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gives_up", "client", "blamed"),
+    ("gives_up", "client", "is_violation"),
     [
         ("while it is open", "librdkafka", False),
         ("while it is open", "another", True),
         ("before", "librdkafka", True),
     ],
 )
-def test_a_client_that_gave_up_may_write_again_what_it_had_open(gives_up: str, client: str, blamed: bool) -> None:
-    """It goes on under a new producer epoch, so that no broker can tell (KIP-360; librdkafka issue 4953)."""
+def test_a_client_with_a_new_producer_epoch_may_resend_its_open_records(
+    gives_up: str, client: str, is_violation: bool
+) -> None:
+    """The broker cannot detect duplicates under the new epoch (KIP-360; librdkafka issue 4953)."""
     h = History()
     if gives_up == "before":
         h.send(1, kind="info", client="librdkafka", process=1)
@@ -155,7 +157,7 @@ def test_a_client_that_gave_up_may_write_again_what_it_had_open(gives_up: str, c
         h.end(1, "info")
     h.end(0, "ok", offset=3)
     h.fetch(2, (2, 7), (3, 7), end=4)
-    assert (2 in h.rules()) == blamed
+    assert (2 in h.rules()) == is_violation
     assert 2 in {found.rule for found in h.found()}
 
 
@@ -217,7 +219,7 @@ def test_a_send_of_unknown_outcome_may_be_read_or_not() -> None:
     assert h.found() == []
 
 
-def test_an_unknown_send_that_somebody_read_counts_as_written() -> None:
+def test_an_unknown_send_that_was_read_counts_as_written() -> None:
     h = healthy()
     h.send(4, kind="info", process=2)
     h.send(5, 3)
@@ -225,13 +227,13 @@ def test_an_unknown_send_that_somebody_read_counts_as_written() -> None:
     assert h.found() == []
 
 
-def test_unseen_is_not_lost() -> None:
+def test_an_unread_record_is_not_lost() -> None:
     h = healthy()
     h.send(4, 3)
     assert [(found.rule, found.information) for found in h.found()] == [(5, True)]
 
 
-def test_a_reassignment_or_seek_lets_polls_begin_anew() -> None:
+def test_polls_may_restart_after_a_reassignment_or_seek() -> None:
     h = healthy()
     h.assign()
     h.poll((0, 1), (1, 2), (2, 3))
@@ -244,7 +246,7 @@ def test_a_reader_that_names_its_position_may_go_back() -> None:
     assert h.found() == []
 
 
-def test_offsets_may_have_gaps_where_nobody_knows_of_a_record() -> None:
+def test_offsets_without_a_known_record_may_be_skipped() -> None:
     h = History()
     h.send(1, 0)
     h.send(2, 5)
@@ -264,7 +266,7 @@ def test_overlapping_operations_have_no_order() -> None:
     assert h.found() == []
 
 
-def test_offsets_beyond_two_billion_cost_nothing() -> None:
+def test_large_offsets_need_no_more_memory() -> None:
     h = History()
     h.send(1, 1 << 50)
     h.send(2, (1 << 50) + 1)

@@ -1,4 +1,4 @@
-"""What a correct Kafka and its clients do, beside the smallest change of it that is an anomaly, by whole audits."""
+"""Audits of correct histories, and of the same histories with the smallest change that makes an anomaly."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,23 +12,26 @@ from highwater.reports.tests.histories import PROMISED, History
 
 KEY = "t-0"
 CONFIG = msgspec.structs.replace(PROMISED, isolation="read_committed")
-Story = Callable[[History], None]
-STORIES: list[tuple[str, set[int], dict[str, Any], Story]] = []
+Scenario = Callable[[History], None]
+SCENARIOS: list[tuple[str, set[int], dict[str, Any], Scenario]] = []
 
 
-def story(*rules: int, **config: Any) -> Callable[[Story], Story]:
-    """A history and the rules that it violates."""
+def scenario(*rules: int, **config: Any) -> Callable[[Scenario], Scenario]:
+    """Register a function that writes a history which violates exactly `rules`."""
 
-    def tell(told: Story) -> Story:
-        STORIES.append((told.__name__, set(rules), config, told))
-        return told
+    def register(write: Scenario) -> Scenario:
+        SCENARIOS.append((write.__name__, set(rules), config, write))
+        return write
 
-    return tell
+    return register
 
 
-def op(h: History, process: int, f: str, kind: str = "ok", asked: Any = None, told: Any = None, **both: Any) -> None:
-    h.begin(process, f, **{"value": asked, **both})
-    h.end(process, kind, **({"value": told} if told is not None else {}))
+def op(
+    h: History, process: int, f: str, kind: str = "ok", argument: Any = None, result: Any = None, **fields: Any
+) -> None:
+    """Record one operation with its argument and its result; `fields` are in both events."""
+    h.begin(process, f, **{"value": argument, **fields})
+    h.end(process, kind, **({"value": result} if result is not None else {}))
 
 
 def event(h: History, process: int | str, f: str, kind: str = "info", **fields: Any) -> None:
@@ -53,34 +56,34 @@ def leave(h: History, process: int) -> None:
     event(h, process, "revoke", value=[KEY], group="g")
 
 
-# -- values that were sent more than once ------------------------------------------------------------
+# Values that were sent more than once.
 
 
-@story()
-def tried_again_after_a_time_out(h: History) -> None:
+@scenario()
+def resent_after_a_time_out(h: History) -> None:
     h.send(1, kind="info")
     h.send(1, 0)
     h.assign(position=0)
     h.poll((0, 1))
 
 
-@story()
-def tried_again_after_a_refusal(h: History) -> None:
+@scenario()
+def resent_after_a_rejection(h: History) -> None:
     h.send(1, kind="fail")
     h.send(1, 0)
     h.assign(position=0)
     h.poll((0, 1))
 
 
-@story(17)
-def refused_each_time_and_read(h: History) -> None:
+@scenario(17)
+def rejected_each_time_and_read(h: History) -> None:
     h.send(1, kind="fail")
     h.send(1, kind="fail")
     h.fetch(0, (0, 1), end=1)
 
 
-@story()
-def tried_again_in_another_transaction(h: History) -> None:
+@scenario()
+def resent_in_another_transaction(h: History) -> None:
     for txn, offset, how in ((1, 0, "abort"), (2, 2, "commit")):
         begin(h, txn)
         h.send(1, offset, txn=txn)
@@ -88,8 +91,8 @@ def tried_again_in_another_transaction(h: History) -> None:
     h.fetch(0, (2, 1), end=4)
 
 
-@story(17)
-def the_attempt_that_was_taken_back_is_read(h: History) -> None:
+@scenario(17)
+def the_aborted_attempt_is_read(h: History) -> None:
     for txn, offset, how in ((1, 0, "abort"), (2, 2, "commit")):
         begin(h, txn)
         h.send(1, offset, txn=txn)
@@ -97,7 +100,7 @@ def the_attempt_that_was_taken_back_is_read(h: History) -> None:
     h.fetch(0, (0, 1), end=4)
 
 
-@story(4)
+@scenario(4)
 def lost_although_sent_twice(h: History) -> None:
     h.send(1, kind="info")
     h.send(1, 0)
@@ -105,18 +108,18 @@ def lost_although_sent_twice(h: History) -> None:
     h.fetch(0, (1, 2), end=2)
 
 
-# -- what a refusal says -----------------------------------------------------------------------------
+# Rejected operations.
 
 
-@story()
-def a_lost_connection_is_no_refusal(h: History) -> None:
+@scenario()
+def a_lost_connection_is_no_rejection(h: History) -> None:
     h.begin(0, "send", value=1)
     h.end(0, "fail", error="NETWORK_EXCEPTION")
     h.fetch(0, (0, 1), end=1)
 
 
-@story()
-def fenced_after_a_commit_that_nobody_answered(h: History) -> None:
+@scenario()
+def fenced_after_a_commit_without_response(h: History) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     end(h, 1, kind="info")
@@ -124,18 +127,18 @@ def fenced_after_a_commit_that_nobody_answered(h: History) -> None:
     h.fetch(0, (0, 1), end=2)
 
 
-@story(17)
-def a_commit_that_was_refused_is_none(h: History) -> None:
+@scenario(17)
+def a_rejected_commit_has_no_effect(h: History) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     end(h, 1, kind="fail", error="INVALID_TXN_STATE")
     h.fetch(0, (0, 1), end=2)
 
 
-# -- tombstones --------------------------------------------------------------------------------------
+# Tombstones.
 
 
-@story()
+@scenario()
 def a_tombstone_of_a_transaction_is_read(h: History) -> None:
     begin(h, 1)
     h.begin(0, "send", value=None, key="k", txn=1)
@@ -145,7 +148,7 @@ def a_tombstone_of_a_transaction_is_read(h: History) -> None:
     h.fetch(0, (0, None), (1, 1), end=3)  # type: ignore[arg-type]
 
 
-@story(4)
+@scenario(4)
 def a_tombstone_is_lost(h: History) -> None:
     h.send(1, 0, key="k")
     h.begin(0, "send", value=None, key="k")
@@ -154,8 +157,8 @@ def a_tombstone_is_lost(h: History) -> None:
     h.fetch(0, (0, 1), (2, 2), end=3)
 
 
-@story(compaction=True)
-def a_tombstone_was_taken_back(h: History) -> None:
+@scenario(compaction=True)
+def a_tombstone_is_aborted(h: History) -> None:
     h.send(1, 0, key="k")
     begin(h, 1)
     h.begin(0, "send", value=None, key="k", txn=1)
@@ -173,13 +176,13 @@ def _cleaned_and_back(h: History, epoch: int) -> None:
     h.fetch(0, (0, 1), (1, 2), end=2, epoch=epoch)
 
 
-@story(compaction=True)
+@scenario(compaction=True)
 def a_new_leader_has_not_cleaned_yet(h: History) -> None:
     _cleaned_and_back(h, 2)
 
 
-@story(35, compaction=True)
-def the_same_leader_shows_again_what_it_had_cleaned(h: History) -> None:
+@scenario(35, compaction=True)
+def the_same_leader_returns_a_cleaned_record_again(h: History) -> None:
     _cleaned_and_back(h, 1)
 
 
@@ -189,17 +192,17 @@ def _two_of_keys(h: History, *keys: dict[str, int]) -> None:
     h.fetch(0, (1, 2), end=2)
 
 
-@story(compaction=True)
-def a_key_that_is_a_map_was_written_again(h: History) -> None:
+@scenario(compaction=True)
+def a_map_key_is_written_again(h: History) -> None:
     _two_of_keys(h, {"a": 1, "b": 2}, {"b": 2, "a": 1})
 
 
-@story(4, compaction=True)
-def another_map_is_another_key(h: History) -> None:
+@scenario(4, compaction=True)
+def different_maps_are_different_keys(h: History) -> None:
     _two_of_keys(h, {"a": 1, "b": 2}, {"a": 2, "b": 1})
 
 
-# -- polls of unknown outcome ------------------------------------------------------------------------
+# Polls of unknown outcome.
 
 
 def _three(h: History) -> None:
@@ -208,8 +211,8 @@ def _three(h: History) -> None:
     h.fetch(0, (0, 1), (1, 2), (2, 3), end=3)
 
 
-@story()
-def a_poll_that_did_not_return_may_have_gone_on(h: History) -> None:
+@scenario()
+def a_poll_of_unknown_outcome_may_have_advanced(h: History) -> None:
     _three(h)
     h.assign(position=0)
     h.poll((0, 1))
@@ -217,8 +220,8 @@ def a_poll_that_did_not_return_may_have_gone_on(h: History) -> None:
     h.poll((2, 3))
 
 
-@story(8)
-def a_poll_that_was_refused_went_nowhere(h: History) -> None:
+@scenario(8)
+def a_failed_poll_does_not_advance(h: History) -> None:
     _three(h)
     h.assign(position=0)
     h.poll((0, 1))
@@ -226,7 +229,7 @@ def a_poll_that_was_refused_went_nowhere(h: History) -> None:
     h.poll((2, 3))
 
 
-@story()
+@scenario()
 def a_transaction_that_failed_does_not_rewind_its_consumer(h: History) -> None:
     _three(h)
     h.assign(position=0)
@@ -235,8 +238,8 @@ def a_transaction_that_failed_does_not_rewind_its_consumer(h: History) -> None:
     h.poll((2, 3))
 
 
-@story()
-def a_member_that_was_cut_off_may_have_been_given_more(h: History) -> None:
+@scenario()
+def a_crashed_member_may_have_received_more_records(h: History) -> None:
     _three(h)
     member(h, 51, (0, 1))
     h.begin(51, "poll")
@@ -244,21 +247,21 @@ def a_member_that_was_cut_off_may_have_been_given_more(h: History) -> None:
     member(h, 52, (2, 3))
 
 
-@story(33)
-def a_group_jumps_over_what_none_of_it_was_given(h: History) -> None:
+@scenario(33)
+def a_group_skips_a_record_that_no_member_received(h: History) -> None:
     _three(h)
     member(h, 51, (0, 1))
     leave(h, 51)
     member(h, 52, (2, 3))
 
 
-# -- committed offsets -------------------------------------------------------------------------------
+# Committed offsets.
 
 
 def _resumes_below(h: History, *, reset: bool) -> None:
     _three(h)
     member(h, 51, (0, 1), (1, 2))
-    op(h, 51, "commit", asked={KEY: 2}, told={KEY: 2}, group="g")
+    op(h, 51, "commit", argument={KEY: 2}, result={KEY: 2}, group="g")
     leave(h, 51)
     event(h, 52, "assign", "ok", value=[KEY], group="g")
     if reset:
@@ -266,116 +269,118 @@ def _resumes_below(h: History, *, reset: bool) -> None:
     h.poll((0, 1), process=52)
 
 
-@story(25)
+@scenario(25)
 def a_member_resumes_below_the_commit(h: History) -> None:
     _resumes_below(h, reset=False)
 
 
-@story()
-def a_member_takes_the_reset_policy(h: History) -> None:
+@scenario()
+def a_member_applies_the_reset_policy(h: History) -> None:
     _resumes_below(h, reset=True)
 
 
-@story()
-def a_topic_takes_its_commits_with_it(h: History) -> None:
-    op(h, 1, "commit", asked={KEY: 2}, told={KEY: 2}, group="g")
+@scenario()
+def deleting_a_topic_deletes_its_commits(h: History) -> None:
+    op(h, 1, "commit", argument={KEY: 2}, result={KEY: 2}, group="g")
     op(h, 1, "delete_topic")
-    op(h, 1, "committed", told={KEY: -1}, group="g")
+    op(h, 1, "committed", result={KEY: -1}, group="g")
 
 
-@story(32)
-def a_refused_deletion_takes_nothing(h: History) -> None:
-    op(h, 1, "commit", asked={KEY: 2}, told={KEY: 2}, group="g")
+@scenario(32)
+def a_rejected_deletion_deletes_no_commits(h: History) -> None:
+    op(h, 1, "commit", argument={KEY: 2}, result={KEY: 2}, group="g")
     op(h, 1, "delete_topic", "fail")
-    op(h, 1, "committed", told={KEY: -1}, group="g")
+    op(h, 1, "committed", result={KEY: -1}, group="g")
 
 
 def _ahead(h: History, committed: int) -> None:
     _three(h)
     event(h, 51, "assign", "ok", value=[KEY], position=1)
-    op(h, 51, "commit", asked={KEY: committed}, told={KEY: committed}, group="g")
+    op(h, 51, "commit", argument={KEY: committed}, result={KEY: committed}, group="g")
 
 
-@story()
-def a_reader_commits_where_it_was_put(h: History) -> None:
+@scenario()
+def a_reader_commits_its_assigned_position(h: History) -> None:
     _ahead(h, 1)
 
 
-@story(24)
-def a_reader_commits_ahead_of_where_it_was_put(h: History) -> None:
+@scenario(24)
+def a_reader_commits_ahead_of_its_assigned_position(h: History) -> None:
     _ahead(h, 2)
 
 
-def _transaction_of_an_old_generation(h: History, **who: Any) -> None:
+def _transaction_of_an_old_generation(h: History, **member_fields: Any) -> None:
     begin(h, 1)
-    op(h, 3, "sync", told=[KEY], group="g", generation_id=6, member_id="new", node="1")
-    op(h, 4, "send_offsets", asked={KEY: 3}, txn=1, group="g", **who)
+    op(h, 3, "sync", result=[KEY], group="g", generation_id=6, member_id="new", node="1")
+    op(h, 4, "send_offsets", argument={KEY: 3}, txn=1, group="g", **member_fields)
     end(h, 1)
 
 
-@story()
+@scenario()
 def offsets_of_a_transaction_without_a_member(h: History) -> None:
     _transaction_of_an_old_generation(h)
 
 
-@story(27)
+@scenario(27)
 def offsets_of_a_transaction_of_an_old_generation(h: History) -> None:
     _transaction_of_an_old_generation(h, generation_id=5, member_id="old")
 
 
-# -- the end of the log ------------------------------------------------------------------------------
+# The end of the log.
 
 
-def _listed(h: History, *told: tuple[int, int]) -> None:
-    for epoch, high_watermark in told:
+def _listed(h: History, *replies: tuple[int, int]) -> None:
+    for epoch, high_watermark in replies:
         h.list_offsets(high_watermark, epoch=epoch)
 
 
-@story(16)
-def a_listing_falls_below_that_of_an_earlier_epoch_though_a_later_one_told_more(h: History) -> None:
+@scenario(16)
+def a_listed_offset_is_below_that_of_an_earlier_epoch(h: History) -> None:
     _listed(h, (2, 9), (1, 8), (2, 8), (3, 7))
 
 
-@story()
-def a_zombie_lists_less(h: History) -> None:
+@scenario()
+def a_zombie_leader_lists_a_smaller_offset(h: History) -> None:
     _listed(h, (2, 9), (1, 8))
 
 
-def _metadata(h: History, *told: tuple[int, int, str]) -> None:
-    for leader, epoch, topic_id in told:
-        op(h, 7, "metadata", told={KEY: [leader, epoch]}, node="1", topic_id=topic_id)
+def _metadata(h: History, *replies: tuple[int, int, str]) -> None:
+    for leader, epoch, topic_id in replies:
+        op(h, 7, "metadata", result={KEY: [leader, epoch]}, node="1", topic_id=topic_id)
 
 
-@story()
-def a_topic_of_another_id_begins_anew(h: History) -> None:
+@scenario()
+def epochs_restart_with_a_new_topic_id(h: History) -> None:
     _metadata(h, (1, 3, "A"), (2, 0, "B"))
 
 
-@story(28)
-def a_topic_of_one_id_does_not(h: History) -> None:
+@scenario(28)
+def epochs_do_not_restart_with_the_same_topic_id(h: History) -> None:
     _metadata(h, (1, 3, "A"), (2, 0, "A"))
 
 
 def _position_of_the_request(h: History, *records: tuple[int, int]) -> None:
-    """As a raw client writes it: where it reads, and of which epoch it knows, stands in the request alone."""
+    """Record fetches as a raw client does: only the request has the position and the leader epoch."""
     _three(h)
     h.begin(9, "fetch", position=0, leader_epoch=1)
     h.end(9, value=[[0, 1], [1, 2], [2, 3]], position=None, leader_epoch=None, high_watermark=3)
     h.begin(9, "fetch", position=0, leader_epoch=1)
-    h.end(9, value=[list(each) for each in records], position=None, leader_epoch=None, high_watermark=2)
+    h.end(9, value=[list(record) for record in records], position=None, leader_epoch=None, high_watermark=2)
 
 
-@story(16, 14)
-def a_request_tells_the_epoch(h: History) -> None:
+@scenario(16, 14)
+def the_request_contains_the_epoch(h: History) -> None:
     _position_of_the_request(h, (0, 1), (1, 2))
 
 
-@pytest.mark.parametrize(("rules", "config", "told"), [each[1:] for each in STORIES], ids=[each[0] for each in STORIES])
-def test_a_story_violates_what_it_says_and_nothing_else(
-    rules: set[int], config: dict[str, Any], told: Story, tmp_path: Path
+@pytest.mark.parametrize(
+    ("rules", "config", "write"), [row[1:] for row in SCENARIOS], ids=[row[0] for row in SCENARIOS]
+)
+def test_a_scenario_violates_exactly_its_rules(
+    rules: set[int], config: dict[str, Any], write: Scenario, tmp_path: Path
 ) -> None:
     h = History(msgspec.structs.replace(CONFIG, **config))
-    told(h)
+    write(h)
     result = audit(h.write(tmp_path / "history.ndjson"))
-    assert {each.rule for each in result.findings if each.severity == "violation"} == rules
+    assert {finding.rule for finding in result.findings if finding.severity == "violation"} == rules
     assert (result.verdict == "invalid") == bool(rules)

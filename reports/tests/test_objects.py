@@ -1,4 +1,4 @@
-"""Registers, sets and counters: zones and the search against all orders, and histories from a file."""
+"""Registers, sets and counters: the zone algorithm and the search against all orders, and histories from a file."""
 
 import random
 from itertools import permutations
@@ -16,11 +16,11 @@ from highwater.spec.formats.history import Config, Event, header
 
 
 def explained(ops: list[Op]) -> bool:
-    """Some order that respects real time, with or without each operation of unknown outcome."""
+    """Return whether some order respects real time; an operation of unknown outcome may be omitted."""
     unsure = [op for op in ops if op.returned == NEVER]
     for mask in range(1 << len(unsure)):
         chosen = [op for op in ops if op.returned < NEVER] + [op for n, op in enumerate(unsure) if mask >> n & 1]
-        if any(_in_order(order) and _tells(order) for order in permutations(chosen)):
+        if any(_in_order(order) and _is_legal(order) for order in permutations(chosen)):
             return True
     return False
 
@@ -29,7 +29,7 @@ def _in_order(order: tuple[Op, ...]) -> bool:
     return all(b.returned > a.invoked for n, a in enumerate(order) for b in order[n + 1 :])
 
 
-def _tells(order: tuple[Op, ...]) -> bool:
+def _is_legal(order: tuple[Op, ...]) -> bool:
     value = None
     for op in order:
         if op.f == "read" and op.value != value:
@@ -50,8 +50,8 @@ def random_ops(chance: random.Random, *, distinct: bool) -> list[Op]:
         value = chance.choice([None, 1, 1, 2, 3]) if f == "read" else chance.randint(1, 2)
         if f == "write" and distinct:
             value, next_value = next_value, next_value + 1
-        told = (chance.choice([None, 1, 2]), chance.randint(1, 2)) if f == "cas" else value
-        ops.append(Op(f, told, begin, NEVER if f != "read" and chance.random() < 0.2 else end, slot))
+        argument = (chance.choice([None, 1, 2]), chance.randint(1, 2)) if f == "cas" else value
+        ops.append(Op(f, argument, begin, NEVER if f != "read" and chance.random() < 0.2 else end, slot))
     return ops
 
 
@@ -69,13 +69,13 @@ def test_the_search_agrees_with_all_orders(chance: random.Random) -> None:
     assert (search(ops).verdict is Verdict.VALID) == explained(ops), ops
 
 
-def test_both_kinds_of_history_are_drawn() -> None:
+def test_random_histories_are_valid_and_invalid() -> None:
     chance = random.Random(3)
     bad = sum(not explained(random_ops(chance, distinct=True)) for _ in range(200))
     assert 20 < bad < 180
 
 
-def test_what_takes_too_long_is_unknown_and_not_valid() -> None:
+def test_a_search_that_exceeds_its_limit_is_unknown() -> None:
     ops = [Op("write", n % 2, 0, NEVER if n % 3 else 1_000, n) for n in range(24)]
     ops.append(Op("read", 7, 2_000, 2_001))
     assert search(ops, states=500).verdict is Verdict.UNKNOWN
@@ -98,13 +98,13 @@ def test_repeated_values_are_searched_and_distinct_ones_are_not() -> None:
         ([Op("read", [1], 0, 1), Op("add", 1, 2, 3)], Verdict.INVALID),
     ],
 )
-def test_a_set_keeps_what_it_has(ops: list[Op], verdict: Verdict) -> None:
+def test_a_set_never_loses_an_element(ops: list[Op], verdict: Verdict) -> None:
     assert grow_only_set(ops).verdict is verdict
 
 
-@pytest.mark.parametrize(("told", "verdict"), [(5, "valid"), (8, "valid"), (4, "invalid"), (9, "invalid")])
-def test_a_counter_lies_between_what_was_and_what_may_be(told: int, verdict: str) -> None:
-    ops = [Op("add", 5, 0, 1), Op("add", 3, 2, NEVER), Op("read", told, 3, 4)]
+@pytest.mark.parametrize(("value", "verdict"), [(5, "valid"), (8, "valid"), (4, "invalid"), (9, "invalid")])
+def test_a_counter_is_between_certain_and_possible_additions(value: int, verdict: str) -> None:
+    ops = [Op("add", 5, 0, 1), Op("add", 3, 2, NEVER), Op("read", value, 3, 4)]
     assert counter(ops).verdict == verdict
 
 
@@ -127,4 +127,4 @@ def test_a_register_in_a_file_is_audited(tmp_path: Path) -> None:
     assert result.verdict is Verdict.INVALID
     (finding,) = result.findings
     assert finding.name == "not-linearizable"
-    assert [len(each.operations) for each in finding.witnesses] == [2]
+    assert [len(witness.operations) for witness in finding.witnesses] == [2]

@@ -1,8 +1,8 @@
-"""The real-time rules against an exhaustive search: is there an order of effects that explains all answers?
+"""Compares the real-time rules with an exhaustive search for an order of effects that explains all responses.
 
-An operation takes effect at one moment between its invocation and its answer. The log end grows by appends; an
-append's offset is the log end at its moment, a report tells the log end at its moment. Small random histories,
-from a fixed seed; a failure prints the seed and the history.
+An operation takes effect at one moment between its invocation and its response. An append returns the log end of its
+moment as its offset and increments it; a report returns the log end of its moment. The histories are small and random
+with a fixed seed; a failure prints the seed and the history.
 """
 
 import random
@@ -20,7 +20,7 @@ Op = tuple[int, int, bool, int]  # invoked, returned, is append, offset or repor
 
 
 def linearizable(ops: list[Op]) -> bool:
-    """Search all orders that respect real time; the log may grow in between by appends that nobody recorded."""
+    """Search all orders that respect real time; appends outside the history may grow the log."""
 
     @cache
     def go(done: int, end: int) -> bool:
@@ -73,7 +73,7 @@ def columns(ops: list[Op]) -> Operations:
 
 
 def broken_by_the_kernel(ops: list[Op]) -> bool:
-    """Rules 13, 14 and 16; plus report before append, which is rule 15 once somebody read the value."""
+    """Rules 13, 14 and 16; and a report before an append, which is rule 15 once the value is read."""
     found = [f for f in check(columns(ops), Promise()) if f.rule in {13, 14, 16} and not f.information]
     late_append = any(a[2] and not b[2] and b[1] < a[0] and b[3] > a[3] for a in ops for b in ops)
     return bool(found) or late_append
@@ -87,4 +87,4 @@ def test_the_sweep_agrees_with_an_exhaustive_search() -> None:
         expected = not linearizable(ops)
         bad += expected
         assert broken_by_the_kernel(ops) == expected, f"seed {SEED}, history {number}: {sorted(ops)}"
-    assert HISTORIES * 0.05 < bad < HISTORIES * 0.95, "the histories are all alike"
+    assert HISTORIES * 0.05 < bad < HISTORIES * 0.95, "too few valid or invalid histories"

@@ -1,4 +1,4 @@
-"""Of each rule an anomaly as the rule says it, and what is nearest to it and none, by whole audits."""
+"""Audits of a history with an anomaly for each rule, and of the most similar history without it."""
 
 from pathlib import Path
 
@@ -20,17 +20,19 @@ def test_each_rule_has_its_pair() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(PAIRS))
-def test_the_anomaly_is_found_and_nothing_else_and_its_neighbour_is_not(rule: int, tmp_path: Path) -> None:
-    wrong, right = (told(rule, which, tmp_path) for which in ("anomaly", "near miss"))
+def test_only_the_anomaly_is_found_and_the_near_miss_is_valid(rule: int, tmp_path: Path) -> None:
+    wrong, right = (audit_half(rule, which, tmp_path) for which in ("anomaly", "near miss"))
     severity = anomalies()[rule].severity
-    assert {each.rule for each in wrong.findings if each.severity in {severity, "violation"}} == {rule}
+    assert {finding.rule for finding in wrong.findings if finding.severity in {severity, "violation"}} == {rule}
     assert wrong.verdict == ("invalid" if severity == "violation" else "valid")
-    assert rule not in {each.rule for each in right.findings if each.severity == severity}
-    assert (right.verdict, [each.name for each in right.findings if each.severity == "violation"]) == ("valid", [])
+    assert rule not in {finding.rule for finding in right.findings if finding.severity == severity}
+    assert right.verdict == "valid"
+    assert [finding.name for finding in right.findings if finding.severity == "violation"] == []
 
 
-def told(rule: int, which: str, folder: Path) -> AuditResult:
-    story, config = PAIRS[rule][which]
+def audit_half(rule: int, which: str, folder: Path) -> AuditResult:
+    """Audit the history of one half of a pair."""
+    write, config = PAIRS[rule][which]
     history = History(msgspec.structs.replace(CONFIG, **config))
-    story(history)
+    write(history)
     return audit(history.write(folder / f"{which}.ndjson"))

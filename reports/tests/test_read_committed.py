@@ -1,10 +1,10 @@
-"""The last stable offset against an exhaustive search of what Kafka may do.
+"""Compares the rules about the last stable offset with an exhaustive search of the behaviours that Kafka allows.
 
-A send is appended at one moment between its invocation and its answer, and is below the high watermark when it is
-answered (acks=all). EndTxn takes its decision between its invocation and its answer; the markers come at any moment
-after that, and those of an abort at any moment where no commit was asked for. A reader is told the last stable offset
-of one moment: the first offset of the oldest open transaction, or the high watermark, which lies anywhere between what
-was proved and the log's end. Others whom nobody recorded may write, and have transactions open at offsets of their own.
+A send is appended at one moment between its invocation and its response, and is below the high watermark when it is
+acknowledged (acks=all). EndTxn takes effect between its invocation and its response; its markers are written at any
+later moment, and abort markers at any moment unless a commit was requested. A read returns the last stable offset of
+one moment: the first offset of the oldest open transaction, or the high watermark, which is anywhere between the
+acknowledged records and the log end. Clients outside the history may write too, and may have open transactions.
 """
 
 import random
@@ -29,7 +29,7 @@ FAMILIES = (
 
 
 class Op(NamedTuple):
-    """`what` is a send to offset `z` (of `txn`, if one), the commit of `txn`, a reader who is told `z`, or a marker."""
+    """A send to offset `z` (of `txn`, if any), the commit of `txn`, a read that returns `z`, or a marker of `txn`."""
 
     what: str
     invoked: int
@@ -39,7 +39,7 @@ class Op(NamedTuple):
 
 
 def possible(ops: list[Op]) -> bool:
-    """Is there an order of effects in which Kafka gives all these answers?"""
+    """Return whether some order of effects yields all these responses."""
     written = [op for op in ops if op.what == "send" and op.txn != UNKNOWN]
     first = {op.txn: min(o.z for o in written if o.txn == op.txn) for op in written}
     markers = [Op("marker", -1, int(NEVER), txn=txn) for txn in first]
@@ -48,43 +48,45 @@ def possible(ops: list[Op]) -> bool:
     needed = [n for n, op in enumerate(steps) if op.what != "marker"]
     plain = {op.z for op in ops if op.what == "send" and op.txn == UNKNOWN}
 
-    def allowed(done: frozenset[int], op: Op, told: int) -> bool:
+    def allowed(done: frozenset[int], op: Op, returned_end: int) -> bool:
         happened = [steps[n] for n in done]
         if op.what == "marker":
-            asked = any(o.what == "commit" and o.txn == op.txn for o in happened)
-            return asked or op.txn not in commits  # the coordinator takes back what is open for too long
-        if op.what == "commit":  # what it wrote was answered before
+            is_commit = any(o.what == "commit" and o.txn == op.txn for o in happened)
+            return is_commit or op.txn not in commits  # the coordinator aborts a transaction after its time-out
+        if op.what == "commit":  # its sends were acknowledged before
             return True
         marked = {o.txn for o in happened if o.what == "marker"}
         if op.what == "send":
             last = all(o.z < op.z for o in happened if o.what == "send")
-            return told <= op.z and last and op.txn not in marked
-        if told > op.z or any(begin < op.z and txn not in marked for txn, begin in first.items()):
+            return returned_end <= op.z and last and op.txn not in marked
+        if returned_end > op.z or any(begin < op.z and txn not in marked for txn, begin in first.items()):
             return False
-        # What stands below the end that is told was there; what comes later gets a larger offset.
+        # Records below the returned offset were in the log; later ones get larger offsets.
         proved = max((o.z + 1 for o in happened if o.what == "send" and o.returned < op.invoked), default=0)
-        held = op.z not in plain and not any(o.z == op.z and o.txn in marked for o in written)
-        return proved <= op.z or held
+        may_be_open = op.z not in plain and not any(o.z == op.z and o.txn in marked for o in written)
+        return proved <= op.z or may_be_open
 
     @cache
-    def go(done: frozenset[int], told: int) -> bool:
+    def explained(done: frozenset[int], returned_end: int) -> bool:
         left = [n for n in needed if n not in done]
         if not left:
             return True
         earliest = min(steps[n].returned for n in left)
         for n, op in enumerate(steps):
-            if n in done or op.invoked >= earliest or not allowed(done, op, told):
+            if n in done or op.invoked >= earliest or not allowed(done, op, returned_end):
                 continue
-            if go(done | {n}, max(told, op.z) if op.what == "read" else told):
+            if explained(done | {n}, max(returned_end, op.z) if op.what == "read" else returned_end):
                 return True
         return False
 
-    return go(frozenset(), 0)
+    return explained(frozenset(), 0)
 
 
 def random_history(chance: random.Random) -> list[Op]:
-    """Two to four sends, some in two transactions of which some commit, one or two readers. A commit is invoked after
-    the answers of what it commits."""
+    """Return two to four sends, some of them in two transactions, commits and one or two reads.
+
+    A commit is invoked after the responses to the sends of its transaction.
+    """
     sends, reads = chance.randint(2, 4), chance.randint(1, 2)
     offsets = chance.sample(range(6), sends)
     if chance.random() < 0.6:
@@ -107,14 +109,14 @@ def random_history(chance: random.Random) -> list[Op]:
 
 
 def _apart(ops: list[Op]) -> list[Op]:
-    """No two events at one moment."""
+    """Return the operations with a distinct moment for every event."""
     events = sorted((moment, n, side) for n, op in enumerate(ops) for side, moment in enumerate(op[1:3]))
     place = {(n, side): rank for rank, (_, n, side) in enumerate(events)}
     return [op._replace(invoked=place[n, 0], returned=place[n, 1]) for n, op in enumerate(ops)]
 
 
 def columns(ops: list[Op]) -> Operations:
-    """Readers as read_committed ListOffsets of one leader epoch."""
+    """Return the columns; reads are read_committed ListOffsets of one leader epoch."""
     ended = {op.txn: op.invoked for op in ops if op.what == "commit"}
     rows = []
     for process, op in enumerate(sorted((o for o in ops if o.what != "commit"), key=lambda o: o.invoked)):
@@ -133,10 +135,10 @@ def found(ops: list[Op]) -> bool:
 
 
 def violated(ops: list[Op], promise: Promise) -> set[int]:
-    """The rules that find something."""
+    """Return the rules that have findings other than information."""
     view = View(columns(ops), promise)
-    told = (each for family in FAMILIES for each in _findings(family(view)))
-    return {each.rule for each in told if len(each.first) and not each.information}
+    findings = (found for family in FAMILIES for found in _findings(family(view)))
+    return {found.rule for found in findings if len(found.first) and not found.information}
 
 
 def _findings(result: RuleFindings | tuple[RuleFindings, ...]) -> tuple[RuleFindings, ...]:
@@ -150,16 +152,16 @@ def test_the_last_stable_offset_agrees_with_an_exhaustive_search(chance: random.
     assert found(ops) == (not possible(ops)), ops
 
 
-def test_random_histories_are_of_both_kinds() -> None:
+def test_random_histories_are_possible_and_impossible() -> None:
     chance = random.Random(19)
     bad = sum(not possible(random_history(chance)) for _ in range(400))
     assert 60 < bad < 340
 
 
-def test_a_transaction_is_open_as_long_as_what_it_sends_comes_behind_what_was_sent_later() -> None:
+def test_a_transaction_is_open_while_its_sends_are_appended_after_later_sends() -> None:
     ops = [
         Op("send", 0, 6, 1, txn=1),
-        Op("send", 2, 7, 5, txn=1),  # appended after the next one, and so after the reader's answer
+        Op("send", 2, 7, 5, txn=1),  # appended after the next send, and therefore after the response to the read
         Op("send", 4, 5, 3),
         Op("read", 1, 3, 3),
     ]

@@ -1,4 +1,4 @@
-"""The page opens offline in a real browser and shows what was found."""
+"""The report page works offline in a real browser and shows the findings."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from highwater.spec.formats.history import NEMESIS, Event
 
 
 def a_run(root: Path) -> Path:
-    """A folder as the demo leaves it: one healthy half, one with a lost write under a fault."""
+    """Write a results folder as the demo does: a valid half, and one with a lost write under a fault."""
     for name, history in (("1-good", healthy()), ("2-bad", broken())):
         folder = root / name
         folder.mkdir()
@@ -41,7 +41,7 @@ def broken() -> History:
     return history
 
 
-def test_the_page_asks_nobody_for_anything(tmp_path: Path) -> None:
+def test_the_page_loads_nothing_from_the_network(tmp_path: Path) -> None:
     text = report(a_run(tmp_path)).read_text()
     assert not re.findall(r"(?:https?:)?//[\w-]+\.\w+", text)
     assert not re.search(r"<(?:link|iframe|img)\b|<script[^>]*\bsrc|url\(|@import", text)
@@ -50,7 +50,7 @@ def test_the_page_asks_nobody_for_anything(tmp_path: Path) -> None:
     assert len(text) < 2_000_000
 
 
-def test_what_a_client_wrote_cannot_leave_its_place_in_the_page(tmp_path: Path) -> None:
+def test_values_of_clients_are_escaped_in_the_page(tmp_path: Path) -> None:
     history = healthy()
     history.begin(9, "</script><script>alert(1)</script>", value="<img src=x>")
     history.end(9, "fail", error="</script>")
@@ -86,7 +86,7 @@ def test_a_browser_shows_findings_faults_and_the_timeline(tmp_path: Path) -> Non
 
 
 @needs_browser
-def test_the_pointer_is_told_what_it_is_over_and_a_story_leads_to_the_timeline(tmp_path: Path) -> None:
+def test_the_timeline_has_tooltips_and_findings_link_to_it(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     with browser(tmp_path / "profile") as page:
         page.open(report(run), width=390, dark=True)
@@ -97,15 +97,15 @@ def test_the_pointer_is_told_what_it_is_over_and_a_story_leads_to_the_timeline(t
           const n = t.place.get(t.findings[0].operations[0]);
           return [box.x + (t.x(t.start[n]) + t.x(t.end[n])) / 2, box.y + 26 + t.data.lane[n] * 17 + 8]; })()"""
         page.move(*page.ask(where))
-        told = page.ask("document.querySelector('#t2 .tip').textContent")
-        assert "witness of a finding" in told
-        assert "send t-0, offset" in told
+        tooltip = page.ask("document.querySelector('#t2 .tip').textContent")
+        assert "witness of a finding" in tooltip
+        assert "send t-0, offset" in tooltip
 
 
 SPAN = "id => { const d = document.getElementById(id).dataset; return d.to - d.from; }"
 
 
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_results_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no verdict"):
         report(tmp_path)
     with pytest.raises(UsageError, match="no such results folder"):

@@ -1,4 +1,4 @@
-"""The rules of a run against what they say: committed offsets, generations and circles, in plain Python."""
+"""Compares the rules of a run with plain Python: committed offsets, generations and cycles."""
 
 import random
 from itertools import product
@@ -16,7 +16,7 @@ KEY, GROUP = "t-0", "g"
 
 
 def steps(chance: random.Random, names: list[str]) -> list[Step]:
-    """Two to seven, some of unknown outcome, no two events at one moment."""
+    """Return two to seven steps with distinct moments; some have an unknown outcome."""
     count = chance.randint(2, 7)
     moments = chance.sample(range(40), 2 * count)
     if chance.random() < 0.5:  # one after the other
@@ -25,12 +25,12 @@ def steps(chance: random.Random, names: list[str]) -> list[Step]:
     for slot in range(count):
         begin, end = sorted(moments[2 * slot : 2 * slot + 2])
         f = chance.choice(names)
-        untold = f == "commit" and chance.random() < 0.2
+        is_unknown = f == "commit" and chance.random() < 0.2
         number = chance.choice([-1, 1, 2, 3]) if f == "committed" else chance.randint(1, 3)
         made.append(
             Step(
-                f, begin, int(NEVER) if untold else end, slot, Status.INFO if untold else Status.OK, KEY, number,
-                epoch=chance.randint(1, 3), group=GROUP, member=f"m{chance.randrange(2)}", node="1",
+                f, begin, int(NEVER) if is_unknown else end, slot, Status.INFO if is_unknown else Status.OK, KEY,
+                number, epoch=chance.randint(1, 3), group=GROUP, member=f"m{chance.randrange(2)}", node="1",
             )
         )  # fmt: skip
     return sorted(made, key=lambda step: step.invoked)
@@ -44,8 +44,7 @@ def tables(made: list[Step]) -> Tables:
 
 
 def linearizable(made: list[Step]) -> bool:
-    """Is there an order of effects in which each reader finds the last commit? A commit of unknown outcome may never
-    have been."""
+    """Return whether some order explains all reads, in which an unknown commit may have no effect."""
 
     def go(left: tuple[Step, ...], value: int) -> bool:
         if all(step.status is Status.INFO for step in left):
@@ -62,7 +61,7 @@ def linearizable(made: list[Step]) -> bool:
 
 
 def offsets_that_fell(made: list[Step]) -> set[tuple[int, int]]:
-    """(rule, reader): less than was proved, and no commit of just that may have come since."""
+    """Return (rule, reader) of each read below a proved offset that no concurrent or later commit explains."""
     found = set()
     for read, proof in product(made, made):
         proves = proof.status is Status.OK and proof.number > read.number and proof.returned < read.invoked

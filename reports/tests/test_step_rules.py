@@ -1,4 +1,4 @@
-"""Rules over the steps of a run in plain Python, pair by pair: owners, commits ahead, aborted offsets, epochs, ids."""
+"""Compares the rules over the steps of a run with plain Python, for all pairs of steps."""
 
 import random
 from itertools import groupby, pairwise, permutations, product
@@ -24,7 +24,7 @@ thorough = settings(max_examples=300, deadline=None, database=None)
 def random_steps(
     chance: random.Random, names: list[str], largest: int = 3, epochs: int = 2, processes: int = 3
 ) -> list[Step]:
-    """Two to eight of at most three processes, no two events at one moment; some of unknown outcome."""
+    """Return two to eight steps of at most three processes with distinct moments; some have an unknown outcome."""
     count = chance.randint(2, 8)
     moments = chance.sample(range(60), 2 * count)
     if chance.random() < 0.6:  # one after the other
@@ -33,19 +33,20 @@ def random_steps(
     for slot in range(count):
         begin, end = sorted(moments[2 * slot : 2 * slot + 2])
         process = chance.randrange(processes)
-        untold = chance.random() < 0.15
+        is_unknown = chance.random() < 0.15
         made.append(
             Step(
-                chance.choice(names), begin, int(NEVER) if untold else end, process,
-                Status.INFO if untold else Status.OK, KEY, chance.randint(0, largest), chance.randint(0, epochs), GROUP,
-                f"m{process}", chance.choice(["1", "1", "2"]), position=chance.choice([UNKNOWN, 0, 1, 2]),
+                chance.choice(names), begin, int(NEVER) if is_unknown else end, process,
+                Status.INFO if is_unknown else Status.OK, KEY, chance.randint(0, largest), chance.randint(0, epochs),
+                GROUP, f"m{process}", chance.choice(["1", "1", "2"]), position=chance.choice([UNKNOWN, 0, 1, 2]),
                 at_ms=begin, calm_ms=chance.choice([5, 20, 40]), text=chance.choice(["Stable", *groups.REBALANCING]),
             )
         )  # fmt: skip
     return sorted(made, key=lambda step: step.invoked)
 
 
-def told_of(made: list[Step], *names: str) -> list[Step]:
+def completed(made: list[Step], *names: str) -> list[Step]:
+    """Return the steps of these kinds that completed successfully."""
     return [step for step in made if step.f in names and step.status is Status.OK]
 
 
@@ -53,9 +54,9 @@ def told_of(made: list[Step], *names: str) -> list[Step]:
 
 
 def two_grants(made: list[Step]) -> set[tuple[bool, int]]:
-    """(violation, generation): of one coordinator it is one, of two it is not certain."""
+    """Return (is a violation, generation): grants of two different coordinators are only information."""
     pairs = [
-        (a.node == b.node, a.epoch) for a, b in permutations(told_of(made, "sync"), 2)
+        (a.node == b.node, a.epoch) for a, b in permutations(completed(made, "sync"), 2)
         if a.epoch == b.epoch and a.member != b.member
     ]  # fmt: skip
     certain = {epoch for same, epoch in pairs if same}
@@ -63,24 +64,24 @@ def two_grants(made: list[Step]) -> set[tuple[bool, int]]:
 
 
 def interleave(made: list[Step]) -> set[int]:
-    """Generations in which one commits, another after it, and then the first one again."""
+    """Return the generations in which a member commits between two commits of another."""
     return {
-        a.epoch for a, b, c in permutations(told_of(made, "commit"), 3)
+        a.epoch for a, b, c in permutations(completed(made, "commit"), 3)
         if a.member == c.member != b.member and a.epoch == b.epoch == c.epoch
         and a.returned < b.invoked and b.returned < c.invoked
     }  # fmt: skip
 
 
 def overlaps(made: list[Step]) -> dict[tuple[int, int], bool]:
-    """When (older, newer) were assigned, if both had it then; and whether the older one still commits."""
+    """Return (older, newer) assignments that overlap, by time, and whether the older member still commits."""
     found = {}
-    for older, newer in permutations(told_of(made, "assign"), 2):
+    for older, newer in permutations(completed(made, "assign"), 2):
         mine = [s for s in made if s.process == older.process and s.f in {"assign", "revoke"} and s.returned < NEVER]
         over = min((s.returned for s in mine if s.returned > older.returned), default=int(NEVER))
         if older.process != newer.process and older.returned < newer.returned <= over:
             found[older.returned, newer.returned] = newer.epoch >= older.epoch and any(
                 s.process == older.process and s.epoch >= newer.epoch and newer.returned < s.invoked < over
-                for s in told_of(made, "commit")
+                for s in completed(made, "commit")
             )
     return found
 
@@ -102,7 +103,7 @@ def test_commits_of_two_members_that_interleave_are_found(chance: random.Random)
 
 @histories
 @thorough
-def test_members_that_hold_a_partition_at_once_are_found_and_blamed_only_if_they_still_commit(
+def test_members_that_own_a_partition_together_are_violations_only_if_the_older_one_still_commits(
     chance: random.Random,
 ) -> None:
     made = [step for step in random_steps(chance, ["assign", "assign", "revoke", "commit"])
@@ -111,8 +112,8 @@ def test_members_that_hold_a_partition_at_once_are_found_and_blamed_only_if_they
         (each.second.returned, each.first.returned): not each.information
         for each in groups.double_ownership(tables(made)) if each.first.f == "assign"
     }  # fmt: skip
-    expected, moments = overlaps(made), sorted(step.returned for step in told_of(made, "assign"))
-    assert found == {pair: blamed for pair, blamed in expected.items() if pair in set(pairwise(moments))}
+    expected, moments = overlaps(made), sorted(step.returned for step in completed(made, "assign"))
+    assert found == {pair: is_violation for pair, is_violation in expected.items() if pair in set(pairwise(moments))}
     assert bool(found) == bool(expected)
 
 
@@ -126,19 +127,20 @@ def test_commits_ahead_are_those_that_leave_out_a_known_record(chance: random.Ra
     made = random_steps(chance, ["commit"], largest=8)
     known = {offset for _, offset in Brute(ops, promise).solid_records()}
     candidates = list(groups.ahead_of_position(tables(made)))
-    ahead = [s for s in told_of(made, "commit") if s.position != UNKNOWN and known & set(range(s.position, s.number))]
+    ahead = [s for s in completed(made, "commit") if s.position != UNKNOWN and known & set(range(s.position, s.number))]
     assert _left_out({KEY: candidates}, KEY, View(ops, promise)) == ahead if candidates else not ahead
 
 
 @histories
 @thorough
-def test_a_group_is_stuck_that_is_seen_in_nothing_but_rebalances_for_too_long(chance: random.Random) -> None:
+def test_a_group_that_only_rebalances_for_too_long_is_stuck(chance: random.Random) -> None:
     made = random_steps(chance, ["group"])
     expected = set()
-    for rebalancing, steps in groupby(told_of(made, "group"), lambda step: step.text != "Stable"):
-        seen = list(steps)
-        long = seen[-1].at_ms - seen[0].at_ms > PATIENCE_MS < seen[-1].calm_ms
-        expected |= {(seen[0].invoked, seen[-1].invoked)} if rebalancing and len(seen) >= 3 and long else set()
+    for rebalancing, steps in groupby(completed(made, "group"), lambda step: step.text != "Stable"):
+        states = list(steps)
+        is_long = states[-1].at_ms - states[0].at_ms > PATIENCE_MS < states[-1].calm_ms
+        is_stuck = rebalancing and len(states) >= 3 and is_long
+        expected |= {(states[0].invoked, states[-1].invoked)} if is_stuck else set()
     found = groups.stuck_rebalances(tables(made), PATIENCE_MS)
     assert {(each.second.invoked, each.first.invoked) for each in found} == expected
 
@@ -155,9 +157,11 @@ def test_offsets_that_only_an_aborted_transaction_committed_are_found_when_fetch
     for step in made:
         run.add(step)
     sent = [step for step in made if step.f == "send_offsets"]
-    honest = {s.number for s in made if s.f == "commit"} | {s.number for s in sent if fates[s.txn] != Fate.ABORTED}
-    taken_back = {step.number for step in sent if fates[step.txn] == Fate.ABORTED}
-    expected = {s.invoked for s in told_of(made, "committed") if s.number in taken_back - honest}
+    committed_offsets = {s.number for s in made if s.f == "commit"} | {
+        s.number for s in sent if fates[s.txn] != Fate.ABORTED
+    }
+    aborted_offsets = {step.number for step in sent if fates[step.txn] == Fate.ABORTED}
+    expected = {s.invoked for s in completed(made, "committed") if s.number in aborted_offsets - committed_offsets}
     assert {each.first.invoked for each in groups.committed_offsets(run) if each.rule == 37} == expected
 
 
@@ -166,9 +170,9 @@ def test_offsets_that_only_an_aborted_transaction_committed_are_found_when_fetch
 
 @histories
 @thorough
-def test_leader_epochs_with_two_leaders_or_that_one_broker_tells_backwards_are_found(chance: random.Random) -> None:
+def test_epochs_with_two_leaders_and_epochs_that_decrease_on_one_broker_are_found(chance: random.Random) -> None:
     made = random_steps(chance, ["metadata"], largest=1)
-    ok = told_of(made, "metadata")
+    ok = completed(made, "metadata")
     two = {a.epoch for a, b in product(ok, ok) if a.epoch == b.epoch and a.number != b.number}
     back = {
         b.invoked for a, b in product(ok, ok) if a.node == b.node and a.returned < b.invoked and a.epoch > b.epoch
@@ -180,9 +184,9 @@ def test_leader_epochs_with_two_leaders_or_that_one_broker_tells_backwards_are_f
 
 @histories
 @thorough
-def test_producer_ids_that_two_producers_were_given_are_found(chance: random.Random) -> None:
+def test_producer_ids_assigned_to_two_producers_are_found(chance: random.Random) -> None:
     made = random_steps(chance, ["init_producer"], largest=1)
-    ok = told_of(made, "init_producer")
+    ok = completed(made, "init_producer")
     shared = {
         (a.number, a.epoch) for a, b in product(ok, ok)
         if (a.number, a.epoch) == (b.number, b.epoch) and a.process != b.process
@@ -190,17 +194,24 @@ def test_producer_ids_that_two_producers_were_given_are_found(chance: random.Ran
     assert {(each.number, each.first.epoch) for each in run.duplicate_producer_ids(tables(made))} == shared
 
 
-def test_random_steps_show_each_of_these_rules_and_none() -> None:
+def test_random_steps_violate_each_of_these_rules_and_none() -> None:
     chance = random.Random(7)
     shown = np.zeros(6, int)
     for _ in range(400):
         made = random_steps(chance, ["sync", "commit", "commit", "commit", "assign", "assign"], epochs=1)
-        blamed = any(overlaps(made).values())
-        shown += [bool(two_grants(made)), bool(interleave(made)), bool(overlaps(made)), blamed, not blamed, 1]
+        is_violation = any(overlaps(made).values())
+        shown += [
+            bool(two_grants(made)),
+            bool(interleave(made)),
+            bool(overlaps(made)),
+            is_violation,
+            not is_violation,
+            1,
+        ]
     assert all(shown), shown
 
 
-def test_a_commit_that_is_answered_late_hides_no_other_of_its_member() -> None:
+def test_a_late_commit_response_does_not_hide_other_commits_of_the_member() -> None:
     def commit(process: int, invoked: int, returned: int) -> Step:
         return Step("commit", invoked, returned, process, Status.OK, KEY, 1, 1, GROUP, f"m{process}")
 

@@ -1,4 +1,4 @@
-"""What is planted is found, named, and nothing with it; where nothing is planted nothing is found."""
+"""Synthetic histories have exactly the planted anomalies."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_there_is_a_plant_for_every_rule() -> None:
 
 
 @pytest.mark.parametrize("rule", PLANTS)
-def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, rule: int) -> None:
+def test_exactly_the_planted_anomalies_are_found(tmp_path: Path, rule: int) -> None:
     result = audited(tmp_path, {rule: 2}, seed=rule)
     assert found(result) == {rule: 2}
     (finding,) = result.findings
@@ -41,7 +41,7 @@ def test_what_is_planted_is_found_and_nothing_else(tmp_path: Path, rule: int) ->
 
 
 @pytest.mark.parametrize("rule", PLANTS)
-def test_each_finding_has_two_witnesses_or_says_that_one_is_an_absence(tmp_path: Path, rule: int) -> None:
+def test_each_finding_has_the_witnesses_of_its_rule(tmp_path: Path, rule: int) -> None:
     (finding,) = audited(tmp_path, {rule: 1}, seed=rule).findings
     roles = [role for role in anomalies()[rule].witnesses if role]
     for evidence in finding.witnesses:
@@ -57,7 +57,7 @@ def test_a_healthy_history_has_no_findings(tmp_path: Path, seed: int) -> None:
     assert result.operations >= 6_000
 
 
-def test_all_at_once_are_told_apart(tmp_path: Path) -> None:
+def test_all_anomalies_in_one_history_are_found(tmp_path: Path) -> None:
     rules = {rule: 1 for rule in PLANTS if rule != 35}  # it needs another topic setting
     assert found(audited(tmp_path, rules, operations=3_000)) == rules
 
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_buckets_hold_what_the_file_holds(tmp_path: Path) -> None:
+def test_a_dataset_has_the_same_findings_as_the_file(tmp_path: Path) -> None:
     planted = dict.fromkeys((4, 17, 20, 22, 25, 27, 29, 38), 1)
     synth(tmp_path / "history.ndjson", operations=800, seed=5, planted=planted)
     synth_dataset(tmp_path / "buckets", operations=800, seed=5, planted=planted)
@@ -80,14 +80,14 @@ def test_buckets_hold_what_the_file_holds(tmp_path: Path) -> None:
 
 def test_the_command_plants_by_name_and_number(tmp_path: Path) -> None:
     path = tmp_path / "history.ndjson"
-    told = CliRunner().invoke(
+    printed = CliRunner().invoke(
         application("synth"), ["synth", "--ops", "300", "--plant", "lost-write:2", "--plant", "27", "--out", str(path)]
     )
-    assert told.exit_code == 0
+    assert printed.exit_code == 0
     assert found(audit(path)) == {4: 2, 27: 1}
 
 
-def test_an_unknown_rule_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_rule_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rule 39"):
         synth(tmp_path / "history.ndjson", operations=10, seed=1, planted={39: 1})
 

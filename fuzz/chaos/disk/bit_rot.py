@@ -1,4 +1,4 @@
-"""Bit rot: a bit of the newest segment of a partition flips while its broker is down, as in the simulator."""
+"""Bit rot: flips a bit of the newest segment of a partition while its broker is down, as the simulator does."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from highwater.fuzz.chaos.workload.topic import TOPIC
 from highwater.fuzz.schedule import Fault
 from highwater.reference.wire.log_entries import entries
 
-CRC_COVERS: Final = 21
-"""From here on in a record batch, and in a message of before."""
+CRC_START: Final = 21
+"""Position from which a checksum covers a record batch, or an entry of an older message format."""
 
 
 def rot_fault(folders: Callable[[], Mapping[str, Path]], kill: Inject) -> Inject:
-    """The broker is killed for it, and started again afterwards; what it holds of partition 0 is hit."""
+    """Return the `rot` fault: kill the broker, flip a bit of its partition 0, and restart it at the end."""
 
     def begin(fault: Fault, node: str) -> Undo:
         undo = kill(Fault(at_ms=fault.at_ms, kind="kill", nodes=fault.nodes), node)
@@ -25,13 +25,13 @@ def rot_fault(folders: Callable[[], Mapping[str, Path]], kill: Inject) -> Inject
 
 
 def rot_newest_segment(folder: Path, bit: int) -> bool:
-    """Flip one bit that a checksum covers; False when nothing is stored."""
+    """Flip one bit that a checksum covers; return False if the log is empty."""
     segments = sorted(folder.glob("*.log"))
     data = bytearray(segments[-1].read_bytes()) if segments else bytearray()
     covered = [
-        place
+        covered_position
         for position, header in entries(bytes(data))
-        for place in range(position + CRC_COVERS, position + header.size)
+        for covered_position in range(position + CRC_START, position + header.size)
     ]
     if covered:
         data[covered[bit // 8 % len(covered)]] ^= 1 << bit % 8

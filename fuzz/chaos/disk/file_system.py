@@ -1,7 +1,7 @@
-"""A file system in user space that forgets: `python -m highwater.fuzz.chaos.disk.file_system BACKING MOUNT`.
+"""A FUSE file system that can lose unflushed data: `python -m highwater.fuzz.chaos.disk.file_system BACKING MOUNT`.
 
-It takes one command a line and answers `ok`: `lose PAGES`, `full 0|1`, `fail 0|1`, `slow MS`. At the end of its input,
-and so at the end of whoever started it, it unmounts itself.
+It reads one command a line from standard input and answers `ok`: `lose PAGES`, `full 0|1`, `fail 0|1`, `slow MS`. It
+unmounts itself at the end of its input, and therefore also when the parent process ends.
 """
 
 import contextlib
@@ -14,24 +14,24 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.fuzz.chaos.disk.unflushed import ForgetfulFiles
+from highwater.fuzz.chaos.disk.unflushed import UnflushedFiles
 
 MNT_DETACH: Final = 2
 
 
-def unmount(place: Path) -> None:
-    """Whether or not it is mounted, and whoever still uses it."""
-    ctypes.CDLL(None).umount2(os.fsencode(place), MNT_DETACH)
+def unmount(mount: Path) -> None:
+    """Unmount lazily, also while files are open; do nothing if it is not mounted."""
+    ctypes.CDLL(None).umount2(os.fsencode(mount), MNT_DETACH)
 
 
 class State:
-    """What commands set."""
+    """The faults that commands have set."""
 
     full = fail = slow_ms = 0
 
 
-def operations(files: ForgetfulFiles, state: State) -> Any:
-    """Of mfusepy, by their names there; a path begins with a slash."""
+def operations(files: UnflushedFiles, state: State) -> Any:
+    """Return the implementation of `mfusepy.Operations`; every path begins with a slash."""
     import mfusepy
 
     class Operations(mfusepy.Operations):  # type: ignore[misc]
@@ -117,8 +117,8 @@ def operations(files: ForgetfulFiles, state: State) -> Any:
     return Operations()
 
 
-def serve(files: ForgetfulFiles, state: State, mount: Path) -> None:
-    """Commands, until there are no more."""
+def serve(files: UnflushedFiles, state: State, mount: Path) -> None:
+    """Execute commands from standard input until its end; then unmount."""
     with contextlib.suppress(ValueError):
         for line in sys.stdin:
             name, number = line.split()
@@ -131,10 +131,11 @@ def serve(files: ForgetfulFiles, state: State, mount: Path) -> None:
 
 
 def main() -> None:
+    """Mount the file system and serve it until it is unmounted."""
     import mfusepy
 
     backing, mount = map(Path, sys.argv[1:])
-    files, state = ForgetfulFiles(backing), State()
+    files, state = UnflushedFiles(backing), State()
     threading.Thread(target=serve, args=(files, state, mount), daemon=True).start()
     mfusepy.FUSE(operations(files, state), str(mount), foreground=True, nothreads=True, attr_timeout=0)
 

@@ -1,4 +1,4 @@
-"""A disk of ours below the log of one node: it can forget what was not flushed, be slow, fail, and be full."""
+"""Mounts a file system below the log of a node that can lose unflushed data, be slow, fail or be full."""
 
 import os
 import subprocess
@@ -21,11 +21,11 @@ MOUNT_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
 TORN_PAGES: Final = 8
 LIBRARY: Final = "FUSE_LIBRARY_PATH"
-"""Where mfusepy looks first."""
+"""Environment variable that mfusepy reads first to find libfuse."""
 
 
 def missing_for_disk() -> str:
-    """What this machine lacks; empty when it lacks nothing."""
+    """Return what this machine lacks to mount the file system, or an empty string."""
     if os.geteuid() != 0:
         return "root, to mount it"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
@@ -38,14 +38,14 @@ def missing_for_disk() -> str:
 
 
 class Disk:
-    """Mounted at `place`; what is written there lies in `backing`."""
+    """A fault-injection file system, mounted at `mount`; its files are stored in `backing`."""
 
-    def __init__(self, backing: Path, place: Path) -> None:
-        self.place = place
+    def __init__(self, backing: Path, mount: Path) -> None:
+        self.mount = mount
         backing.mkdir(parents=True)
-        place.mkdir(parents=True)
+        mount.mkdir(parents=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "highwater.fuzz.chaos.disk.file_system", str(backing), str(place)],
+            [sys.executable, "-m", "highwater.fuzz.chaos.disk.file_system", str(backing), str(mount)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True,
         )  # fmt: skip
         try:
@@ -56,20 +56,21 @@ class Disk:
 
     def _await_mount(self) -> None:
         deadline = time.monotonic() + MOUNT_TIMEOUT_S
-        while not self.place.is_mount():
+        while not self.mount.is_mount():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise UsageError("the file system could not be mounted", where=str(self.place))
+                raise UsageError("the fault-injection file system could not be mounted", where=str(self.mount))
             time.sleep(POLL_S)
 
-    def tell(self, command: str) -> None:
+    def execute(self, command: str) -> None:
+        """Send a command such as `lose 0` to the file system; UsageError if it does not answer `ok`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
         if self._process.stdout.readline() != "ok\n":
-            raise UsageError(f"the disk did not {command!r}", where=str(self.place))
+            raise UsageError(f"the file system did not execute {command!r}", where=str(self.mount))
 
     def close(self) -> None:
-        """It unmounts itself; should it be dead, that is done for it."""
+        """End the process, which unmounts the file system; unmount it here if the process is already dead."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -78,13 +79,13 @@ class Disk:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        unmount(self.place)
+        unmount(self.mount)
 
 
 def disk_faults(disks: dict[str, Disk], faults: dict[str, Inject], seed: int) -> dict[str, Inject]:
-    """What disks add to `faults`: a kill that loses, and flushes and writes that are slow or fail.
+    """Return the faults on disks: a kill that loses unflushed data, and flushes or writes that are slow or fail.
 
-    A node that gave up on its disk has to be started anew once that is over.
+    A failing or full disk ends with a bounce, because a node that stopped using its disk has to be restarted.
     """
     if not disks:
         return {}
@@ -95,19 +96,19 @@ def disk_faults(disks: dict[str, Disk], faults: dict[str, Inject], seed: int) ->
         lose = fault.option("lose")
         if node in disks and lose != "nothing":
             pages = chance.draw("torn", fault.at_ms, TORN_PAGES) if lose == "torn" else 0
-            disks[node].tell(f"lose {pages}")
+            disks[node].execute(f"lose {pages}")
         return undo
 
     def slow(fault: Fault, node: str) -> Undo:
-        disks[node].tell(f"slow {fault.number('ms')}")
-        return lambda: disks[node].tell("slow 0")
+        disks[node].execute(f"slow {fault.number('ms')}")
+        return lambda: disks[node].execute("slow 0")
 
     def broken(name: str) -> Inject:
         def begin(fault: Fault, node: str) -> Undo:
-            disks[node].tell(f"{name} 1")
+            disks[node].execute(f"{name} 1")
 
             def undo() -> None:
-                disks[node].tell(f"{name} 0")
+                disks[node].execute(f"{name} 0")
                 plain["bounce"](fault, node)()
 
             return undo
@@ -117,8 +118,8 @@ def disk_faults(disks: dict[str, Disk], faults: dict[str, Inject], seed: int) ->
     return {"kill": kill, "slow_flush": slow, "fail_flush": broken("fail"), "full_disk": broken("full")}
 
 
-def mounted(folder: Path, nodes: Iterable[str], stack: ExitStack) -> dict[str, Disk]:
-    """A disk for each node, unmounted when the stack ends; none where they cannot be had."""
+def mount_disks(folder: Path, nodes: Iterable[str], stack: ExitStack) -> dict[str, Disk]:
+    """Mount a disk for each node until the stack closes; return none if this machine does not support it."""
     if missing_for_disk():
         return {}
     return {

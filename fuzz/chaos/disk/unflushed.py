@@ -1,6 +1,6 @@
-"""Files that remember what they were when they were last flushed, so that a crash can take back the rest.
+"""Records the content of files at their last flush, so that a simulated crash can restore it.
 
-Names, that is what was created, renamed or deleted, count as durable at once but for files that were never flushed.
+Creations, renames and deletions are durable at once, except for files that were never flushed.
 """
 
 import os
@@ -13,15 +13,15 @@ PAGE: Final = 4096
 
 @dataclass(slots=True)
 class Flushed:
-    """`size` at the last flush, and what was overwritten since below it, oldest first."""
+    """A file at its last flush: its size, and the data overwritten since then as (offset, old data), oldest first."""
 
     size: int
     ever: bool = True
     overwritten: list[tuple[int, bytes]] = field(default_factory=list)
 
 
-class ForgetfulFiles:
-    """Below `root`, by the path from there. Every change has to be told before it is made."""
+class UnflushedFiles:
+    """The unflushed changes of files below `root`, by relative path. Report every change before it is made."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -34,13 +34,13 @@ class ForgetfulFiles:
         self._flushed[path] = Flushed(0, ever=False)
 
     def overwriting(self, path: str, offset: int, size: int) -> None:
-        """Also what a truncation cuts off."""
-        flushed = self._of(path)
-        kept = min(offset + size, flushed.size) - offset
-        if kept > 0:
+        """Record the data that a write, or a truncation, is about to replace."""
+        flushed = self._flushed_state(path)
+        old_size = min(offset + size, flushed.size) - offset
+        if old_size > 0:
             with self.real(path).open("rb") as file:
                 file.seek(offset)
-                flushed.overwritten.append((offset, file.read(kept)))
+                flushed.overwritten.append((offset, file.read(old_size)))
 
     def size(self, path: str) -> int:
         return self.real(path).stat().st_size
@@ -52,14 +52,14 @@ class ForgetfulFiles:
 
     def renamed(self, old: str, new: str) -> None:
         self._flushed.pop(new, None)
-        for path in [each for each in self._flushed if each == old or each.startswith(f"{old}/")]:
+        for path in [known for known in self._flushed if known == old or known.startswith(f"{old}/")]:
             self._flushed[new + path.removeprefix(old)] = self._flushed.pop(path)
 
     def deleted(self, path: str) -> None:
         self._flushed.pop(path, None)
 
     def lose(self, pages: int = 0) -> None:
-        """All that was not flushed, but for the first `pages` that were added to each file."""
+        """Restore every file to its last flush, but keep the first `pages` pages that were appended to it since."""
         for path, flushed in self._flushed.items():
             real = self.real(path)
             if not flushed.ever and not pages:
@@ -72,8 +72,8 @@ class ForgetfulFiles:
                     file.truncate(min(self.size(path), flushed.size + pages * PAGE))
         self._flushed.clear()
 
-    def _of(self, path: str) -> Flushed:
-        """The first change since a flush finds the file as it was then."""
+    def _flushed_state(self, path: str) -> Flushed:
+        """Return the state at the last flush; at the first change since then that is the current state."""
         if path not in self._flushed:
             self._flushed[path] = Flushed(self.size(path))
         return self._flushed[path]

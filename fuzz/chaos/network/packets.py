@@ -1,7 +1,7 @@
-"""Packets between nodes, dropped by nftables in a network namespace of our own: it goes, rules and all, when we do.
+"""Drops packets between nodes with nftables in a private network namespace, which disappears with this process.
 
-The proxy gives each node an address of its own to connect from, so that the filter can tell links. What is dropped TCP
-sends again: a short cut is a delay, a long one ends connections, as on a real network.
+The proxy connects from a separate address for each node, so that the filter can distinguish links. TCP retransmits
+dropped packets: a short cut is a delay, a long one ends connections, as on a real network.
 """
 
 import ctypes
@@ -21,20 +21,20 @@ from highwater.fuzz.schedule import Fault
 CLONE_NEWNET: Final = 0x40000000
 HOST: Final = "127.0.0.1"
 CHAIN: Final = "ip highwater links"
-OPEN: Final = "table ip highwater { chain links { type filter hook output priority 0; policy accept; }; }"
+TABLE: Final = "table ip highwater { chain links { type filter hook output priority 0; policy accept; }; }"
 NFT_TIMEOUT_S: Final = 20
 Ports = Callable[[], Mapping[str, list[int]]]
-"""Where each node really listens, by its name."""
+"""Returns the ports at which each node listens behind its proxies, by name."""
 
 
-def address_of(name: str) -> str:
-    """Where a node connects from, or everybody who is none."""
+def source_address(name: str) -> str:
+    """Return the address from which a node, the store or all clients together connect."""
     last = {CLIENTS: 201, STORE: 200}.get(name) or int(name)
     return f"127.0.1.{last}"
 
 
 def missing_for_packets() -> str:
-    """What this machine lacks; empty when it lacks nothing."""
+    """Return what this machine lacks to drop packets, or an empty string."""
     if os.geteuid() != 0:
         return "root, for a network namespace"
     lacking = [program for program in ("nft", "ip") if shutil.which(program) is None]
@@ -43,11 +43,11 @@ def missing_for_packets() -> str:
 
 @contextmanager
 def own_network() -> Iterator[None]:
-    """This thread, and what it starts from now on, in a namespace where only loopback is. UsageError without it."""
+    """Move this thread, and what it starts, to a network namespace with only loopback; UsageError if that fails."""
     lacks = missing_for_packets()
     if lacks:
         raise UsageError(
-            f"unsupported: it needs {lacks}", where="--packets", hint="leave it out: links are cut by proxies"
+            f"unsupported: it needs {lacks}", where="--packets", hint="leave it out; proxies then cut the links"
         )
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/thread-self/ns/net").open("rb") as before:
@@ -61,22 +61,22 @@ def own_network() -> Iterator[None]:
 
 
 class Packets:
-    """Rules for the faults that are on, written anew as a whole with each change."""
+    """The filter rules of all active faults. Each change replaces the whole rule set."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._on: dict[int, list[str]] = {}
         self._begun = 0
-        _nft(OPEN)
+        _nft(TABLE)
 
     def faults(self) -> dict[str, Inject]:
-        """By the names of `highwater.fuzz.schedule.KINDS`."""
+        """Return the faults, by their names in `highwater.fuzz.schedule.KINDS`."""
         return {"cut": self.begin, "loss": self.begin}
 
     def begin(self, fault: Fault, node: str) -> Undo:
         self._begun += 1
         number = self._begun
-        self._on[number] = list(rules_of(fault, node, self._ports()))
+        self._on[number] = list(drop_rules(fault, node, self._ports()))
         self._write()
 
         def undo() -> None:
@@ -90,8 +90,8 @@ class Packets:
         _nft("\n".join([f"flush chain {CHAIN}", *lines]))
 
 
-def rules_of(fault: Fault, node: str, ports: Mapping[str, list[int]]) -> Iterator[str]:
-    """For each direction of each link that the fault is of: requests to a port, and replies from one."""
+def drop_rules(fault: Fault, node: str, ports: Mapping[str, list[int]]) -> Iterator[str]:
+    """Yield the filter rules of a fault: for each direction of each link, requests to a port and replies from one."""
     chance = f"numgen random mod 1000 < {fault.number('per_mille')} " if fault.kind == "loss" else ""
     direction, of = fault.option("direction"), fault.option("of")
     names = [name for name in (*ports, CLIENTS) if name != node]
@@ -100,9 +100,9 @@ def rules_of(fault: Fault, node: str, ports: Mapping[str, list[int]]) -> Iterato
         pairs = {"out": [(node, end)], "in": [(end, node)], "both": [(node, end), (end, node)]}[str(direction)]
         for source, target in pairs:
             for port in ports.get(target, []):
-                yield f"ip saddr {address_of(source)} tcp dport {port} {chance}drop"
+                yield f"ip saddr {source_address(source)} tcp dport {port} {chance}drop"
             for port in ports.get(source, []):
-                yield f"ip daddr {address_of(target)} tcp sport {port} {chance}drop"
+                yield f"ip daddr {source_address(target)} tcp sport {port} {chance}drop"
 
 
 def _nft(script: str) -> None:
@@ -110,4 +110,4 @@ def _nft(script: str) -> None:
         ["nft", "-f", "-"], input=script + "\n", capture_output=True, text=True, timeout=NFT_TIMEOUT_S, check=False
     )
     if run.returncode:
-        raise UsageError(f"nft refused a rule: {run.stderr.strip()[:200]}", where="--packets")
+        raise UsageError(f"nft rejected a rule: {run.stderr.strip()[:200]}", where="--packets")

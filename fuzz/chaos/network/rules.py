@@ -1,4 +1,4 @@
-"""What a proxy does to links at the moment: the faults that are on, and the connections that they hit."""
+"""The active faults of a proxy and the connections that pass through it."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,15 @@ from highwater.fuzz.schedule import Fault
 
 @dataclass(eq=False, slots=True)
 class Rule:
-    """A fault that is on: for messages from any of `sources` to any of `targets`. None: everybody but the node."""
+    """An active fault on the links of `node`; `truncated` are the connections that lost data to it."""
 
     fault: Fault
     node: str
     over: asyncio.Event
-    swallowed: set["Passage"] = field(default_factory=set)
+    truncated: set["ProxiedConnection"] = field(default_factory=set)
 
-    def holds(self, source: str, target: str) -> bool:
+    def applies(self, source: str, target: str) -> bool:
+        """Return whether the fault affects messages from `source` to `target`."""
         direction = self.fault.option("direction")
         out = source == self.node and self._is_other(target) and direction in {"both", "out"}
         return out or (target == self.node and self._is_other(source) and direction in {"both", "in"})
@@ -29,7 +30,7 @@ class Rule:
 
 
 @dataclass(eq=False, slots=True)
-class Passage:
+class ProxiedConnection:
     """One connection through the proxy, from `source` to `target`."""
 
     source: str

@@ -1,4 +1,4 @@
-"""The clients of a load, each with its process numbers in the history."""
+"""Creates the clients of a load and assigns their process numbers in the history."""
 
 from collections.abc import Iterator
 from itertools import count, repeat
@@ -14,8 +14,8 @@ from highwater.fuzz.chaos.workload.transactions import TransactionalProducer
 RECORDS_A_TRANSACTION = 4
 
 
-def crew(bootstrap: str, recorder: Recorder, load: Load, values: Values, *, idempotence: bool) -> list[Any]:
-    """Everybody who writes, reads and looks on, but for transactions."""
+def make_clients(bootstrap: str, recorder: Recorder, load: Load, values: Values, *, idempotence: bool) -> list[Any]:
+    """Return all producers, consumers and observers of the load, except those for transactions."""
     numbers = count()
     return [
         *_producers(bootstrap, recorder, load, values, numbers, idempotence=idempotence),
@@ -53,8 +53,11 @@ def _consumers(bootstrap: str, recorder: Recorder, load: Load, numbers: "count[i
         yield GroupObserver(bootstrap, TOPIC, load.partitions, next(numbers), recorder)
 
 
-def transactional_crew(bootstrap: str, recorder: Recorder, load: Load, values: Values) -> list[Any]:
-    """They have a history of their own, since isolation is a promise of the whole of it."""
+def make_transactional_clients(bootstrap: str, recorder: Recorder, load: Load, values: Values) -> list[Any]:
+    """Return the transactional producers and a read_committed consumer, or an empty list if the load has none.
+
+    They have a separate history, because the isolation level applies to a whole history.
+    """
     producers = [
         TransactionalProducer(
             bootstrap, TRANSACTIONS_TOPIC, load.partitions, _slots(number), values, recorder, f"workload-{number}"
@@ -66,6 +69,7 @@ def transactional_crew(bootstrap: str, recorder: Recorder, load: Load, values: V
 
 
 def committed_reader(bootstrap: str, recorder: Recorder, load: Load, process: int) -> ConfluentConsumer:
+    """Return a read_committed consumer of the topic for transactions."""
     return ConfluentConsumer(
         bootstrap, TRANSACTIONS_TOPIC, load.partitions, process, recorder, None, isolation="read_committed"
     )

@@ -1,4 +1,4 @@
-"""Observers: of a group its state, members and commits, from whoever coordinates it; of a topic who is in sync."""
+"""Observes a group (state, members, committed offsets) through its coordinator, and the ISRs of a topic."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ EVERY_S = 0.2
 
 
 class GroupObserver:
-    """Asks in turn, from one process."""
+    """Sends DescribeGroups, OffsetFetch and Metadata in turn, as one process of the history."""
 
     client = "raw"
 
@@ -32,14 +32,14 @@ class GroupObserver:
             self._observe("in_sync", self._in_sync)
         self._client.close()
 
-    def _observe(self, what: str, ask: Callable[[], Any]) -> None:
-        self._recorder.record(self._process, "invoke", what, client=self.client)
+    def _observe(self, f: str, observe: Callable[[], Any]) -> None:
+        self._recorder.record(self._process, "invoke", f, client=self.client)
         try:
-            value = ask()
+            value = observe()
         except RawError as error:
-            self._recorder.record(self._process, "fail", what, error=str(error), client=self.client)
+            self._recorder.record(self._process, "fail", f, error=str(error), client=self.client)
         else:
-            self._recorder.record(self._process, "ok", what, value=value, client=self.client)
+            self._recorder.record(self._process, "ok", f, value=value, client=self.client)
 
     def _in_sync(self) -> dict[str, list[int]]:
         _, partitions = self._client.metadata(self._topic)
@@ -57,12 +57,12 @@ class GroupObserver:
         topics = (OffsetFetchRequestTopic(name=self._topic, partition_indexes=tuple(range(self._partitions))),)
         reply = self._client.ask(coordinator, OffsetFetchRequest(group_id=GROUP, topics=topics), OFFSET_FETCH_VERSION)
         _raise_for(reply.error_code)
-        found: dict[str, int] = {}
+        offsets: dict[str, int] = {}
         for topic in reply.topics:
             for partition in topic.partitions:
                 _raise_for(partition.error_code)
-                found[key_of(topic.name, partition.partition_index)] = partition.committed_offset
-        return found
+                offsets[key_of(topic.name, partition.partition_index)] = partition.committed_offset
+        return offsets
 
 
 def _raise_for(code: int) -> None:

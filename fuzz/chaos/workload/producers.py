@@ -1,4 +1,4 @@
-"""Producers of unique values through real clients. One process of the history for each record in flight."""
+"""Produces unique values through real clients. Each record in flight is one process of the history."""
 
 import contextlib
 import itertools
@@ -11,13 +11,13 @@ from typing import Any
 
 from highwater.fuzz.chaos.workload.recorder import Recorder
 
-# Refusals that can only mean that nothing was written; every other error leaves it open (audit.md, "Outcomes").
+# Errors after which nothing was written for certain; after any other error the outcome is unknown.
 DEFINITE = {"MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE"}
 SEND_TIMEOUT_MS = 6_000
 
 
 class Values:
-    """Unique integers for all producers of a run."""
+    """Generates unique integers for all producers of a run."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
@@ -29,7 +29,7 @@ class Values:
 
 
 def silent_logger() -> logging.Logger:
-    """Where librdkafka's complaints about killed brokers go: nowhere, since the history tells them."""
+    """Return a logger that drops librdkafka's messages about killed brokers; the history records the faults."""
     logger = logging.getLogger("highwater.librdkafka")
     logger.propagate = False
     if not logger.handlers:
@@ -38,7 +38,7 @@ def silent_logger() -> logging.Logger:
 
 
 class ConfluentProducer:
-    """confluent-kafka: `in_flight` records at a time, each a process of its own."""
+    """Sends through confluent-kafka, with one record in flight for each of `processes`."""
 
     client = "confluent-kafka"
 
@@ -76,18 +76,21 @@ class ConfluentProducer:
         from confluent_kafka import KafkaException
 
         producer = self._make()
-        for turn in itertools.count():
+        for number in itertools.count():
             if stop.is_set():
                 break
             try:
-                self._turn(producer, turn % self._partitions)
-            except KafkaException:  # a fatal error ends an idempotent producer; the next one has a new id
-                self._give_up(producer)
+                self._send_next(producer, number % self._partitions)
+            except (
+                KafkaException
+            ):  # an idempotent producer is unusable after a fatal error; the next one gets a new producer id
+                self._abandon(producer)
                 producer = self._make()
             stop.wait(self._pause_s)
-        self._give_up(producer, SEND_TIMEOUT_MS / 1000 + 1)
+        self._abandon(producer, SEND_TIMEOUT_MS / 1000 + 1)
 
-    def _turn(self, producer: Any, partition: int) -> None:
+    def _send_next(self, producer: Any, partition: int) -> None:
+        """Send one record if a process is free; in any case run the delivery callbacks."""
         try:
             process = self._free.get(timeout=0.01)
         except queue.Empty:
@@ -96,8 +99,8 @@ class ConfluentProducer:
         self._send(producer, process, partition)
         producer.poll(0)
 
-    def _give_up(self, producer: Any, patience_s: float = 1.0) -> None:
-        """What is still open after that is unknown."""
+    def _abandon(self, producer: Any, patience_s: float = 1.0) -> None:
+        """Flush for at most `patience_s`, then purge: the outcome of the remaining records is unknown."""
         from confluent_kafka import KafkaException
 
         with contextlib.suppress(KafkaException):
@@ -125,7 +128,7 @@ class ConfluentProducer:
         try:
             producer.produce(self._topic, b"%d" % value, partition=partition, on_delivery=delivered)
         except (KafkaException, BufferError) as error:
-            # Refused before it was queued: nothing was sent.
+            # The producer rejected the record before queueing it: nothing was sent.
             self._recorder.record(process, "fail", "send", error=str(error), **where)
             self._free.put(process)
             if isinstance(error, KafkaException):
@@ -133,7 +136,7 @@ class ConfluentProducer:
 
 
 class KafkaPythonProducer:
-    """kafka-python: one record at a time, from one process."""
+    """Sends through kafka-python, one record at a time, as one process of the history."""
 
     client = "kafka-python"
 
@@ -144,7 +147,7 @@ class KafkaPythonProducer:
         self._bootstrap, self._topic, self._partitions, self._process = bootstrap, topic, partitions, process
         self._pause_s = 1 / rate if rate else 0.004
         self._values, self._recorder, self._acks, self._idempotence = values, recorder, acks, idempotence
-        with warnings.catch_warnings():  # it uses what Python has deprecated; not ours to mend
+        with warnings.catch_warnings():  # kafka-python uses deprecated features of Python
             warnings.simplefilter("ignore", DeprecationWarning)
             import kafka
             import kafka.errors
@@ -152,9 +155,12 @@ class KafkaPythonProducer:
         self._library = kafka
 
     def run(self, stop: threading.Event) -> None:
-        """A producer that timed out gives way: kafka-python 3.0 forgets its producer id then, and asks for no other."""
+        """Send until `stop` is set.
+
+        After an error a new producer is created: kafka-python 3.0 drops its producer id then and requests no new one.
+        """
         producer = self._make(stop)
-        for partition in self._turns(stop):
+        for partition in self._partition_sequence(stop):
             value = self._values.take()
             where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client}
             self._recorder.record(self._process, "invoke", "send", **where)
@@ -170,7 +176,7 @@ class KafkaPythonProducer:
         self._close(producer)
 
     def _make(self, stop: threading.Event) -> Any:
-        """Waits until somebody is up to ask; None when it is to stop first, and then there are no turns left."""
+        """Return a producer once a broker answers, or None if `stop` is set first."""
         while not stop.wait(0.05):
             try:
                 return self._library.KafkaProducer(
@@ -186,12 +192,12 @@ class KafkaPythonProducer:
         return None
 
     def _close(self, producer: Any) -> None:
-        # It says so, too, when what was in flight is not answered in time.
+        # It also raises KafkaError if records in flight are not acknowledged in time.
         if producer is not None:
             with contextlib.suppress(self._library.errors.KafkaError):
                 producer.close(timeout=0.1)
 
-    def _turns(self, stop: threading.Event) -> Iterator[int]:
+    def _partition_sequence(self, stop: threading.Event) -> Iterator[int]:
         turn = 0
         while not stop.wait(self._pause_s):
             yield turn % self._partitions

@@ -1,4 +1,4 @@
-"""A raw client for readers that record what replies carry: high watermark, log start, leader epoch."""
+"""A raw client that returns fields which client libraries hide: high watermark, log start offset, leader epoch."""
 
 import contextlib
 from dataclasses import dataclass
@@ -12,19 +12,15 @@ from highwater.reference.wire.messages.metadata import ApiVersionsRequest, FindC
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.registry import api_of
 
-METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, FIND_COORDINATOR_VERSION = (
-    9,
-    11,
-    5,
-    2,
-)  # the newest that are spoken here
+# The newest versions that this client supports.
+METADATA_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, FIND_COORDINATOR_VERSION = 9, 11, 5, 2
 LATEST = -1
 CONSUMER = -1
 FRAME_MAX = 64 * 1024 * 1024
 
 
 class RawError(Exception):
-    """`code` is the error code of the reply, or None when there was no reply."""
+    """A request failed; `code` is the error code of the response, or None if there was no response."""
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
@@ -32,7 +28,7 @@ class RawError(Exception):
 
 
 class RawConnection:
-    """One connection, one request at a time; raises RawError for whatever goes wrong on it."""
+    """One connection with one request at a time; raises RawError for every failure on it."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self._connection = Connection(address, timeout_s=timeout_s, client_id="highwater-raw", max_frame=FRAME_MAX)
@@ -67,6 +63,8 @@ class RawConnection:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
+    """The leader of a partition, its address and epoch, and the replicas of the partition."""
+
     node: int
     address: str
     leader_epoch: int
@@ -76,6 +74,8 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
+    """The response to a fetch of one partition; `records` are (offset, integer value)."""
+
     records: list[tuple[int, int]]
     high_watermark: int
     last_stable_offset: int
@@ -84,7 +84,7 @@ class Fetched:
 
 
 class RawClient:
-    """Follows leaders by itself: after an error the next call asks for metadata again."""
+    """Sends requests to brokers by address; an error closes the connection, and the next request opens a new one."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 2.0) -> None:
         self._bootstrap = bootstrap.split(",")
@@ -92,6 +92,7 @@ class RawClient:
         self._connections: dict[str, RawConnection] = {}
 
     def ask(self, address: str, body: Any, version: int) -> Any:
+        """Return the response of the broker at `address`; RawError if there is none."""
         try:
             connection = self._connections.get(address)
             if connection is None:
@@ -104,7 +105,7 @@ class RawClient:
             raise error if isinstance(error, RawError) else RawError(str(error)) from error
 
     def newest(self) -> dict[int, int]:
-        """The newest version of each API, by the first broker that answers; RawError when none does."""
+        """Return the newest version of each API on the first broker that answers; RawError if none does."""
         for address in self._bootstrap:
             with contextlib.suppress(OSError, RawError):
                 connection = RawConnection(address, self._timeout_s)
@@ -115,7 +116,7 @@ class RawClient:
         raise RawError("no broker to ask")
 
     def ask_any(self, body: Any, version: int, avoid: frozenset[str] = frozenset()) -> Any:
-        """The reply of the first broker that answers."""
+        """Return the response of the first broker that answers; RawError if none does."""
         last = RawError("no broker to ask")
         for address in self._bootstrap:
             if address not in avoid:
@@ -126,8 +127,8 @@ class RawClient:
         raise last
 
     def metadata(self, topic: str | None, avoid: frozenset[str] = frozenset()) -> tuple[Any, dict[int, Leadership]]:
-        """The reply of the first broker that answers, and who leads each partition of the topic."""
-        # Of all topics: a broker of 0.10 that is asked for one may create it.
+        """Return the Metadata response of the first broker that answers, and the leadership of each partition."""
+        # All topics are requested, because a 0.10 broker may create a topic that is requested by name.
         reply = self.ask_any(MetadataRequest(topics=None), METADATA_VERSION, avoid)
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
         leaders = {
@@ -141,24 +142,25 @@ class RawClient:
         return reply, leaders
 
     def coordinator(self, group: str, avoid: frozenset[str] = frozenset()) -> int:
-        """The broker that coordinates a group, or -1."""
+        """Return the id of the coordinator of a group, or -1."""
         return int(self.ask_any(FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION, avoid).node_id)
 
     def coordinator_address(self, group: str) -> str:
+        """Return host:port of the coordinator of a group; RawError if the response has an error."""
         reply = self.ask_any(FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION)
         if reply.error_code != ErrorCode.NONE:
             raise RawError(ErrorCode(reply.error_code).name, ErrorCode(reply.error_code))
         return f"{reply.host}:{reply.port}"
 
     def fetch(self, leader: Leadership, topic: str, partition: int, offset: int, max_wait_ms: int = 200) -> Fetched:
-        """Records from `offset` as (offset, integer value)."""
-        asked = FetchPartition(
+        """Fetch from `offset`; RawError if the response has an error."""
+        requested = FetchPartition(
             partition=partition, current_leader_epoch=leader.leader_epoch, fetch_offset=offset,
             partition_max_bytes=1 << 20,
         )  # fmt: skip
         request = FetchRequest(
             max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=8 << 20, session_epoch=-1,
-            topics=(FetchTopic(topic=topic, partitions=(asked,)),),
+            topics=(FetchTopic(topic=topic, partitions=(requested,)),),
         )  # fmt: skip
         data = self.ask(leader.address, request, FETCH_VERSION).responses[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
@@ -172,10 +174,13 @@ class RawClient:
         return Fetched(records, data.high_watermark, data.last_stable_offset, data.log_start_offset, next_offset)
 
     def list_latest(self, leader: Leadership, topic: str, partition: int) -> int:
-        asked = ListOffsetsPartition(
+        """Return the latest offset that the leader returns; RawError if the response has an error."""
+        requested = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader.leader_epoch, timestamp=LATEST
         )
-        request = ListOffsetsRequest(replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),))
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic, partitions=(requested,)),)
+        )
         data = self.ask(leader.address, request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
             raise RawError(ErrorCode(data.error_code).name, ErrorCode(data.error_code))

@@ -1,4 +1,4 @@
-"""Readers: consumers by assignment and in a group through a real client, and raw readers that see high watermarks."""
+"""Readers: consumers with an assignment or in a group, and raw readers that record high watermarks."""
 
 import itertools
 import threading
@@ -13,22 +13,23 @@ BATCH = 200
 
 
 def key_of(topic: str, partition: int) -> str:
+    """Return the name of a partition in histories, such as `highwater-0`."""
     return f"{topic}-{partition}"
 
 
 def _by_partition(messages: list[Any]) -> dict[str, list[list[int]]]:
-    found: dict[str, list[list[int]]] = {}
+    records: dict[str, list[list[int]]] = {}
     for message in messages:
         if message.error() is None:
             key = key_of(message.topic(), message.partition())
-            found.setdefault(key, []).append([message.offset(), int(message.value())])
-    return found
+            records.setdefault(key, []).append([message.offset(), int(message.value())])
+    return records
 
 
 class ConfluentConsumer:
-    """Assigned all partitions from the start, or in a group with whoever has the same `group`.
+    """A confluent-kafka consumer: a member of `group`, or assigned all partitions from offset 0 if it is None.
 
-    While it is `stalled` it does not poll, and its heartbeats go on.
+    While `stalled` is set it does not poll, but it continues to send heartbeats.
     """
 
     client = "confluent-kafka"
@@ -53,7 +54,7 @@ class ConfluentConsumer:
         consumer.close()
 
     def read_all(self, deadline: threading.Event) -> bool:
-        """From the start of every partition to its end; False when the deadline was set before."""
+        """Read every partition from its start to its end; return False if `deadline` is set first."""
         consumer = self._make()
         self._begin(consumer)
         ended: set[int] = set()
@@ -96,7 +97,7 @@ class ConfluentConsumer:
             consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _poll(self, consumer: Any) -> set[int]:
-        """One poll, recorded; the partitions whose end it met."""
+        """Poll once, record it, and return the partitions whose end was reached."""
         from confluent_kafka import KafkaError, KafkaException
 
         self._recorder.record(self._process, "invoke", "poll", client=self.client)
@@ -106,21 +107,21 @@ class ConfluentConsumer:
             self._recorder.record(self._process, "info", "poll", error=str(error), client=self.client)
             return set()
         self._recorder.record(self._process, "ok", "poll", value=_by_partition(messages), client=self.client)
-        errors = [(each.partition(), each.error()) for each in messages if each.error() is not None]
+        errors = [(message.partition(), message.error()) for message in messages if message.error() is not None]
         return {partition for partition, error in errors if error.code() == KafkaError._PARTITION_EOF}
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        """Where reading goes on is the group's committed offset; the history says that polls restart here."""
-        keys = [key_of(each.topic, each.partition) for each in partitions]
+        """Record the assignment: polls restart at the committed offset of the group."""
+        keys = [key_of(assigned.topic, assigned.partition) for assigned in partitions]
         self._recorder.record(self._process, "info", "assign", value=keys, client=self.client)
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
-        keys = [key_of(each.topic, each.partition) for each in partitions]
+        keys = [key_of(revoked.topic, revoked.partition) for revoked in partitions]
         self._recorder.record(self._process, "info", "revoke", value=keys, client=self.client)
 
 
 class RawReader:
-    """Follows one partition with Fetch and asks for its end with ListOffsets, from one process."""
+    """Reads one partition with Fetch and its latest offset with ListOffsets, as one process of the history."""
 
     client = "raw"
 
@@ -165,7 +166,7 @@ class RawReader:
         }
 
     def fetch(self, leader: Leadership) -> int:
-        """One fetch from the position, recorded; returns the high watermark. RawError after recording a failure."""
+        """Fetch from the position, record it and return the high watermark; record a failure and raise RawError."""
         where = {**self._where(leader), "position": self._position}
         self._recorder.record(self._process, "invoke", "fetch", **where)
         try:
@@ -181,6 +182,7 @@ class RawReader:
         return found.high_watermark
 
     def list_latest(self, leader: Leadership) -> None:
+        """Request the latest offset and record it; a failure is recorded and raises RawError."""
         where = self._where(leader)
         self._recorder.record(self._process, "invoke", "list_offsets", **where)
         try:
@@ -191,7 +193,7 @@ class RawReader:
         self._recorder.record(self._process, "ok", "list_offsets", high_watermark=end, **where)
 
     def read_all(self, deadline: threading.Event) -> bool:
-        """From the start to the high watermark; False when the deadline was set before the end was reached."""
+        """Read from offset 0 to the high watermark; return False if `deadline` is set before that."""
         self._position, self._leader = 0, None
         while not deadline.is_set():
             try:
@@ -207,25 +209,25 @@ class RawReader:
         return False
 
 
-# --------------------------------------------------------------------------------------------------
-# A consumer that does not stay what it is: assigned, then subscribed, then gone without a word, then another.
-
-
-STAYS_S = 2.0
+STAY_S = 2.0
+"""How long a wanderer uses one consumer."""
 
 
 class Wanderer(ConfluentConsumer):
-    """Every stay is a client of its own. A crash is one that is dropped unclosed: its group waits for it in vain."""
+    """Alternates between an assignment and a group, each time with a new consumer.
+
+    Every fourth consumer crashes: it is dropped without close, so its group waits until its session expires.
+    """
 
     def run(self, stop: threading.Event) -> None:
-        for turn in itertools.count():
+        for number in itertools.count():
             if stop.is_set():
                 return
-            self._group = GROUP if turn % 2 else None
+            self._group = GROUP if number % 2 else None
             consumer = self._make()
             self._begin(consumer)
             self._stay(consumer, stop)
-            if turn % 4 == 3:
+            if number % 4 == 3:
                 self._recorder.record(self._process, "info", "crash", client=self.client)
             else:
                 consumer.close()
@@ -234,7 +236,7 @@ class Wanderer(ConfluentConsumer):
 
     def _stay(self, consumer: Any, stop: threading.Event) -> None:
         over = threading.Event()
-        timer = threading.Timer(STAYS_S, over.set)
+        timer = threading.Timer(STAY_S, over.set)
         timer.start()
         while not over.is_set() and not stop.is_set():
             self._poll(consumer)

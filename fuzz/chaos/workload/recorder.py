@@ -1,4 +1,4 @@
-"""The history of a run, written as it happens by many threads."""
+"""Records the history of a run from many threads."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from highwater.spec.formats.history import NEMESIS, Config, Event, HistoryWriter
 
 
 class Recorder:
-    """Events get their index and time under one lock, so that the order of lines is the order of events."""
+    """Writes one history. A lock covers index, time and write, so the order of lines is the order of events."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self._file = path.open("wb")
@@ -18,8 +18,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._started_ns = time.monotonic_ns()
         self.counts: dict[str, int] = {}
-        self.beside: list[Recorder] = []
-        """Histories of the same run, which are told of the same faults."""
+        self.mirrors: list[Recorder] = []
+        """Other histories of the same run, which record the same faults."""
         self.listeners: list[Callable[[str, Any, str | None], None]] = []
 
     def record(self, process: int | str, kind: str, f: str, **fields: Any) -> None:
@@ -32,9 +32,10 @@ class Recorder:
             self.counts[f"{f} {kind}"] = self.counts.get(f"{f} {kind}", 0) + 1
 
     def nemesis(self, f: str, value: Any = None, node: str | None = None) -> None:
+        """Record an event of the nemesis here and in all mirrors, and pass it to the listeners."""
         self.record(NEMESIS, "info", f, value=value, node=node)
         self.flush()
-        for other in self.beside:
+        for other in self.mirrors:
             other.nemesis(f, value, node)
         for listener in self.listeners:
             listener(f, value, node)

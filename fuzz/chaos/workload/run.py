@@ -1,4 +1,4 @@
-"""One fault test: a topic, clients that load it, a nemesis, a healed and quiet final read; one `history.ndjson`."""
+"""Runs a workload under a nemesis: creates a topic, loads it, undoes all faults, and reads every record at the end."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ import msgspec
 
 from highwater.errors import UsageError
 from highwater.fuzz.chaos.nemesis import STORE, Inject, Nemesis, Processes, process_faults
-from highwater.fuzz.chaos.workload.clients import committed_reader, crew, transactional_crew
+from highwater.fuzz.chaos.workload.clients import committed_reader, make_clients, make_transactional_clients
 from highwater.fuzz.chaos.workload.producers import Values
 from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader
 from highwater.fuzz.chaos.workload.recorder import Recorder
-from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, Load, create_topic, settle
+from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, Load, await_isr, create_topic
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 from highwater.reference.wire.registry import api_of
@@ -40,21 +40,21 @@ class UserClients(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster under load: where it listens, what may be done to it, and who is told of the progress."""
+    """A cluster under load: its addresses, its faults, the load, and `say`, which receives progress messages."""
 
     bootstrap: str
     addresses: Mapping[int, str]
     faults: Mapping[str, Inject]
     load: Load
-    revive: Callable[[], None] = lambda: None  # starts whatever is down
+    revive: Callable[[], None] = lambda: None  # starts every node that is down
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
     user_clients: UserClients | None = None
 
     def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
-        """Run it and return the path of the history, which is whole lines at any moment.
+        """Run the schedule and return the path of the history, which consists of whole lines at any moment.
 
-        Transactions have a topic and, in the folder of that name, a history of their own.
+        Transactions have a separate topic, and a separate history in the folder `transactions`.
         """
         brokers, values = list(self.addresses), Values()
         idempotence = _has_producer_ids(self.bootstrap) and self.load.acks == "all"
@@ -63,14 +63,14 @@ class Workload:
         with ExitStack() as stack:
             config = _config(self.load, self.source, idempotence=idempotence)
             recorder = stack.enter_context(closing(Recorder(folder / HISTORY, config)))
-            clients = crew(self.bootstrap, recorder, self.load, values, idempotence=idempotence)
+            clients = make_clients(self.bootstrap, recorder, self.load, values, idempotence=idempotence)
             if transactions:
                 create_topic(self.bootstrap, self.load, brokers, TRANSACTIONS_TOPIC)
                 (folder / TRANSACTIONS).mkdir()
                 config = msgspec.structs.replace(config, isolation="read_committed", clients=("confluent-kafka",))
-                beside = stack.enter_context(closing(Recorder(folder / TRANSACTIONS / HISTORY, config)))
-                recorder.beside.append(beside)
-                clients += transactional_crew(self.bootstrap, beside, self.load, values)
+                mirror = stack.enter_context(closing(Recorder(folder / TRANSACTIONS / HISTORY, config)))
+                recorder.mirrors.append(mirror)
+                clients += make_transactional_clients(self.bootstrap, mirror, self.load, values)
             self._run(recorder, schedule, clients, stop or threading.Event())
         return folder / HISTORY
 
@@ -97,11 +97,11 @@ class Workload:
         finally:
             try:
                 nemesis.heal()
-                self.say("healed; waiting for the cluster to settle")
-                self._settle(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.beside else [])])
+                self.say("all faults are undone; waiting until every replica is in sync")
+                self._await_isr(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.mirrors else [])])
                 if self.user_clients is not None and not stop.is_set():
                     self.user_clients.finish()
-                stop.wait(1.0)  # clients get to finish what was open
+                stop.wait(1.0)  # clients can complete their open operations
             finally:
                 done.set()
                 for thread in threads:
@@ -111,36 +111,39 @@ class Workload:
         _within(FINAL_READ_TIMEOUT_S, lambda deadline: self._read_all(recorder, deadline))
         recorder.nemesis("phase", "end")
 
-    def _settle(self, stop: threading.Event, topics: list[str]) -> None:
+    def _await_isr(self, stop: threading.Event, topics: list[str]) -> None:
         for topic in topics:
-            settle(self.bootstrap, self.load, stop, topic, self.revive)
+            await_isr(self.bootstrap, self.load, stop, topic, self.revive)
 
     def _read_all(self, recorder: Recorder, deadline: threading.Event) -> None:
         for partition in range(self.load.partitions):
             process, keys = FINAL_PROCESS + partition, [f"{TOPIC}-{partition}"]
             recorder.record(process, "info", "assign", value=keys, client="raw", position=0)
             RawReader(self.bootstrap, TOPIC, partition, process, recorder).read_all(deadline)
-        for beside in recorder.beside:
-            committed_reader(self.bootstrap, beside, self.load, FINAL_PROCESS).read_all(deadline)
+        for mirror in recorder.mirrors:
+            committed_reader(self.bootstrap, mirror, self.load, FINAL_PROCESS).read_all(deadline)
 
 
 def run_workload(
     cluster: Processes, bootstrap: str, folder: Path, schedule: Schedule, load: Load | None = None, *,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:  # fmt: skip
-    """With the faults that need nothing but the processes of a cluster."""
+    """Run a workload with the faults that need only the processes of a cluster; return the path of the history."""
     workload = Workload(bootstrap, cluster.addresses, process_faults(cluster), load or Load(), say=say)
     return workload.run(folder, schedule)
 
 
 def _has_producer_ids(bootstrap: str) -> bool:
-    """Since Kafka 0.11 (KIP-98). UsageError for a cluster that does not answer, or has the topic of a run before."""
+    """Return whether the cluster supports InitProducerId (Kafka 0.11, KIP-98).
+
+    Raises UsageError if the cluster does not answer or still has the topic of an earlier run.
+    """
     client = RawClient(bootstrap)
     try:
         _, partitions = client.metadata(TOPIC)
         if partitions:
             raise UsageError(
-                f"topic {TOPIC} is there already", where=bootstrap, hint="delete it: a run needs a fresh one"
+                f"topic {TOPIC} exists already", where=bootstrap, hint="delete it; a run needs a new topic"
             )
         return api_of(InitProducerIdRequest).key in client.newest()
     except RawError as error:
@@ -165,7 +168,7 @@ def _config(load: Load, source: str, *, idempotence: bool) -> Config:
 
 
 def _within(seconds: float, work: Callable[[threading.Event], None]) -> None:
-    """The event is set when the time is up."""
+    """Run `work` with an event that is set after `seconds`."""
     deadline = threading.Event()
     timer = threading.Timer(seconds, deadline.set)
     timer.start()

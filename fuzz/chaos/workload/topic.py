@@ -1,4 +1,4 @@
-"""The topic of a workload: made, and waited for."""
+"""Describes the load, creates its topic, and waits until the topic is in sync."""
 
 import threading
 import time
@@ -16,10 +16,6 @@ from highwater.reference.wire.messages.topics import (
     CreateTopicsRequest,
 )
 
-# --------------------------------------------------------------------------------------------------
-# What a cluster is put under: the topic, and how many of which client.
-
-
 TOPIC: Final = "highwater"
 TRANSACTIONS_TOPIC: Final = "highwater-transactions"
 GROUP: Final = "workload"
@@ -27,9 +23,10 @@ GROUP: Final = "workload"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of which client. A process of the history is one record in flight, one consumer or one reader.
+    """The topic and the number of clients of each kind.
 
-    Partition n is led by the nth broker first, so that a schedule can name brokers by id.
+    A process of the history is one record in flight, one consumer or one reader. The nth broker is the preferred leader
+    of partition n, so that a schedule can name brokers by id.
     """
 
     partitions: int = 2
@@ -40,16 +37,16 @@ class Load:
     in_flight: int = 8
     kafka_python_producers: int = 1
     assigned_consumers: int = 1
-    raw_readers: int = 1  # of each partition
+    raw_readers: int = 1  # per partition
     group_members: int = 2
     wanderers: int = 0
     transactional_producers: int = 0
     group_observers: int = 0
-    rate: int = 0  # records a second of each producer at most; 0: as fast as it goes
+    rate: int = 0  # records a second of each producer at most; 0: no limit
 
 
 def consumer_names(load: Load) -> list[str]:
-    """What schedules call the consumers of a load."""
+    """Return the names of the consumers of a load in schedules."""
     alone = [f"consumer-{number}" for number in range(1, load.assigned_consumers + 1)]
     return alone + [f"member-{number}" for number in range(1, load.group_members + 1)]
 
@@ -63,15 +60,17 @@ def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, t
     client = RawClient(bootstrap)
     settings = (
         CreatableTopicConfig(name="min.insync.replicas", value=str(load.min_insync_replicas)),
-        # A broker of 0.10 would elect anybody, and nobody could tell what it then loses from what it must not.
+        # The default of 0.10 allows unclean elections; an audit could not distinguish their losses from a bug.
         CreatableTopicConfig(name="unclean.leader.election.enable", value="false"),
     )
-    wanted = CreatableTopic(
+    topic_spec = CreatableTopic(
         name=topic, num_partitions=load.partitions, replication_factor=load.replicas, configs=settings
     )
     if brokers:
-        wanted = replace(wanted, num_partitions=-1, replication_factor=-1, assignments=_assignments(load, brokers))
-    request = CreateTopicsRequest(topics=(wanted,), timeout_ms=5_000)
+        topic_spec = replace(
+            topic_spec, num_partitions=-1, replication_factor=-1, assignments=_assignments(load, brokers)
+        )
+    request = CreateTopicsRequest(topics=(topic_spec,), timeout_ms=5_000)
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     error = "no controller answers"
     while time.monotonic() < deadline:
@@ -83,7 +82,7 @@ def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, t
                 code = created.topics[0].error_code
                 if code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
                     client.close()
-                    settle(bootstrap, load, threading.Event(), topic)
+                    await_isr(bootstrap, load, threading.Event(), topic)
                     return
                 error = ErrorCode(code).name
         except RawError as failure:
@@ -93,7 +92,7 @@ def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, t
 
 
 def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssignment, ...]:
-    """Partition n has the nth broker as its preferred leader, and those after it as followers."""
+    """Return the assignments: the nth broker is the preferred leader of partition n, the next ones are followers."""
     around = sorted(brokers) * 2
     return tuple(
         CreatableReplicaAssignment(partition_index=n, broker_ids=tuple(around[n % len(brokers) :][: load.replicas]))
@@ -101,12 +100,12 @@ def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssign
     )
 
 
-def settle(
+def await_isr(
     bootstrap: str, load: Load, stop: threading.Event, topic: str = TOPIC, revive: Callable[[], None] = lambda: None
 ) -> bool:
-    """Wait until every partition has a leader and its full ISR; False when that takes too long.
+    """Wait until every partition has a leader and its full ISR; return False if that takes too long.
 
-    `revive` is called again and again: a broker of 0.10 that meets its own session of before ends itself.
+    `revive` is called repeatedly: a 0.10 broker exits if ZooKeeper still has the session of its earlier process.
     """
     client = RawClient(bootstrap)
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
@@ -117,8 +116,10 @@ def settle(
                 _, leaders = client.metadata(topic)
             except RawError:
                 leaders = {}
-            whole = [each for each in leaders.values() if each.node >= 0 and len(each.isr) == len(each.replicas)]
-            if len(whole) == load.partitions:
+            in_sync = [
+                leader for leader in leaders.values() if leader.node >= 0 and len(leader.isr) == len(leader.replicas)
+            ]
+            if len(in_sync) == load.partitions:
                 return True
             stop.wait(0.1)
     finally:

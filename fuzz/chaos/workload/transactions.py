@@ -1,4 +1,4 @@
-"""Transactional producers: each transaction is some records of one topic, committed or, now and then, aborted."""
+"""Transactional producers: each transaction writes some records to one topic; every fourth is aborted."""
 
 import contextlib
 import itertools
@@ -15,7 +15,10 @@ PAUSE_S = 0.02
 
 
 class TransactionalProducer:
-    """confluent-kafka. A record is `ok` once its transaction is committed, `fail` once it is aborted for certain."""
+    """Sends transactions through confluent-kafka.
+
+    A record is `ok` once its transaction is committed, and `fail` once it is certainly aborted.
+    """
 
     client = "confluent-kafka"
 
@@ -37,7 +40,7 @@ class TransactionalProducer:
             try:
                 producer = producer or self._make()
                 self._transaction(producer, abort=turn % ABORT_EVERY == ABORT_EVERY - 1)
-            except KafkaException:  # the next one fences this one, and ends what it left open
+            except KafkaException:  # the next producer fences this one and aborts its open transaction
                 producer = None
 
     def _make(self) -> Any:
@@ -59,7 +62,7 @@ class TransactionalProducer:
         return producer
 
     def _transaction(self, producer: Any, *, abort: bool) -> None:
-        """Every outcome is recorded before it returns or raises KafkaException."""
+        """Run one transaction; record the outcome of every record before it returns or raises KafkaException."""
         opened: dict[int, dict[str, Any]] = {}
         outcome, error = "info", ""
         try:
@@ -67,7 +70,7 @@ class TransactionalProducer:
             for process in self._processes:
                 self._send(producer, process, opened)
             if abort:
-                producer.flush(PATIENCE_S)  # else there is nothing in the log to be taken back
+                producer.flush(PATIENCE_S)  # otherwise the log has no records to abort
                 producer.abort_transaction(PATIENCE_S)
                 outcome = "fail"
             else:
@@ -81,8 +84,8 @@ class TransactionalProducer:
         finally:
             for process, where in opened.items():
                 offset = where.pop("offset", -1)
-                told = {"offset": offset} if outcome == "ok" else {"error": error or "aborted"}
-                self._recorder.record(process, outcome, "send", **where, **told)
+                result = {"offset": offset} if outcome == "ok" else {"error": error or "aborted"}
+                self._recorder.record(process, outcome, "send", **where, **result)
 
     def _send(self, producer: Any, process: int, opened: dict[int, dict[str, Any]]) -> None:
         value, partition = self._values.take(), process % self._partitions

@@ -1,6 +1,6 @@
-"""The rules of one partition in plain Python, pair by pair: slow, obvious, and what the NumPy form is held to.
+"""The rules of one partition in plain Python: slow, simple, and the reference for the NumPy implementation.
 
-A file for each family; each registers its rules with the oracle.
+Each module registers the rules of one family with the oracle.
 """
 
 from highwater.reports.tests.brute import log, polls, register, storage, transactions

@@ -1,28 +1,28 @@
-"""What the log holds: rules 1 to 5, 10, 12, 13 and 38."""
+"""Rules about the records of the log: 1 to 5, 10, 12, 13 and 38."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
-from highwater.reports.tests.brute.oracle import Brute, Row, rule, told_of
-from highwater.reports.tests.brute.storage import ends_that_stand
+from highwater.reports.tests.brute.oracle import Brute, Row, rule, was_read
+from highwater.reports.tests.brute.storage import stuck_ends
 
 
 @rule(1)
 def _(b: Brute) -> Iterator[int]:
-    told = b.told()
-    yield from (o for o, v in told for other, w in told if o == other and v != w)
+    reported = b.records()
+    yield from (o for o, v in reported for other, w in reported if o == other and v != w)
 
 
 @rule(2)
 def _(b: Brute) -> Iterator[int]:
-    told = [pair for pair in b.told() if pair[1] != TOMBSTONE]
-    yield from (v for o, v in told for other, w in told if v == w and o != other)
+    reported = [pair for pair in b.records() if pair[1] != TOMBSTONE]
+    yield from (v for o, v in reported for other, w in reported if v == w and o != other)
 
 
 @rule(3)
 def _(b: Brute) -> Iterator[int]:
-    """By who was told it first."""
+    """Yield the first read of each unknown value."""
     known = b.values | {r.value for r in b.rows if r.kind == Kind.FORMER} | {TOMBSTONE}
     for value in {v for r in b.reads for _, v in r.records} - known:
         yield min(r.number for r in b.reads for _, v in r.records if v == value)
@@ -45,13 +45,13 @@ def _missing(b: Brute) -> Iterator[tuple[Row, int, bool]]:
         offset = send.offset if dead else b.last_offset(value)
         if dead and b.promise.compaction:
             continue
-        if not proven or told_of(send, b.good) or not decided or offset == UNKNOWN or offset < b.log_start:
+        if not proven or was_read(send, b.good) or not decided or offset == UNKNOWN or offset < b.log_start:
             continue
         if b.promise.compaction:
             later = [s for s in b.sends if s.key == send.key and b.send_offset(s) > offset]
             if send.key == UNKNOWN or later:
                 continue
-        stuck = any(send is each for _, each in ends_that_stand(b))
+        stuck = any(send is beyond for _, beyond in stuck_ends(b))
         yield send, offset, not stuck and any(begin <= offset < end for _, begin, end in b.covers())
 
 
@@ -74,7 +74,7 @@ def _(b: Brute) -> Iterator[int]:
 
 
 def _own_disorder(b: Brute) -> list[tuple[Row, Row]]:
-    """A send, and that before it of the same process or in the same transaction; of each the first such."""
+    """Return each send in wrong order with the one before it in the same process or transaction."""
     found = {}
     for c in b.acked:
         before = [a for a in b.acked if a.process == c.process and a.number < c.number]
@@ -94,11 +94,11 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(13)
 def _(b: Brute) -> Iterator[int]:
-    """What rule 10 tells, of both its sends, is not told again."""
-    blamed = {send.number for pair in _own_disorder(b) for send in pair}
+    """Sends that rule 10 reports are not reported again."""
+    reported_sends = {send.number for pair in _own_disorder(b) for send in pair}
     for send in b.sends:
         before = [a for a in b.acked if a.returned < send.invoked and a.offset >= b.send_offset(send) != UNKNOWN]
         if before and send.status != Status.FAIL:
             witness = max(before, key=lambda a: (a.offset, -a.returned))
-            if not blamed & {send.number, witness.number}:
+            if not reported_sends & {send.number, witness.number}:
                 yield send.number

@@ -1,4 +1,4 @@
-"""A partition row by row, what several rules ask of it, and the register of the rules."""
+"""The rows of a partition, queries that several rules share, and the registry of the rules."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Row:
 
 
 def rule(number: int) -> Callable[[Callable[["Brute"], Iterator[int]]], Callable[["Brute"], set[int]]]:
-    """Registers what yields the culprits of a rule: offsets, values or rows, as `CULPRIT` says."""
+    """Register a generator of the findings of a rule: offsets, values or rows, as in `CULPRITS`."""
 
     def register(judge: Callable[["Brute"], Iterator[int]]) -> Callable[["Brute"], set[int]]:
         RULES[number] = lambda brute: set(judge(brute))
@@ -53,19 +53,18 @@ class Brute:
             + [r.offset for r in self.rows if r.kind == Kind.DELETE and r.status != Status.FAIL]
         )
 
-    # -- what everybody needs ----------------------------------------------------------------------
-
     def writer(self, offset: int, value: int) -> Row | None:
-        """Who was told the offset, else who may have written the value, else who tried in vain."""
+        """Return the send acknowledged at the offset, else one that may have written the value, else a failed one."""
         mine = [s for s in self.sends if s.value == value != TOMBSTONE]
-        told = [s for s in mine if s.status == Status.OK and s.offset == offset]
-        return min(told or mine, key=lambda s: (not told and in_vain(s), s.number), default=None)
+        acknowledged = [s for s in mine if s.status == Status.OK and s.offset == offset]
+        return min(acknowledged or mine, key=lambda s: (not acknowledged and had_no_effect(s), s.number), default=None)
 
-    def told(self) -> list[tuple[int, int]]:
+    def records(self) -> list[tuple[int, int]]:
+        """Return (offset, value) of every acknowledged send and every record read."""
         return [(r.offset, r.value) for r in self.acked] + [pair for r in self.reads for pair in r.records]
 
     def last_offset(self, value: int) -> int:
-        return max((offset for offset, each in self.told() if each == value), default=UNKNOWN)
+        return max((offset for offset, other in self.records() if other == value), default=UNKNOWN)
 
     def send_offset(self, send: Row) -> int:
         if send.offset != UNKNOWN or send.value == TOMBSTONE:
@@ -73,7 +72,7 @@ class Brute:
         return self.last_offset(send.value)
 
     def appended_after(self, send: Row) -> int:
-        """What stands below it was asked for before."""
+        """Return a time before which the send was not appended: all sends at lower offsets were invoked by then."""
         if self.promise.unclean_election or not self.promise.acks_all:
             return send.invoked
         place = self.send_offset(send)
@@ -89,13 +88,13 @@ class Brute:
             return True
         if read.isolation == Isolation.READ_COMMITTED:
             return True
-        return any(each == value for r in self.committed_reads() for _, each in r.records)
+        return any(other == value for r in self.committed_reads() for _, other in r.records)
 
     def solid_records(self) -> list[tuple[Row, int]]:
         return [(r, offset) for r in self.good for offset, value in r.records if self.solid(r, offset, value)]
 
     def before(self, read: Row) -> Row | None:
-        """The read with records of the same process and run before it."""
+        """Return the previous read with records of the same process and run."""
         mine = [r for r in self.good if r.records and (r.process, r.run) == (read.process, read.run)]
         earlier = [r for r in mine if r.number < read.number]
         return earlier[-1] if earlier else None
@@ -135,15 +134,15 @@ class Brute:
             found += [(read, o) for o in sorted(known) if begin <= o <= read.records[-1][0] and o not in held]
         return found
 
-    def seen(self, offset: int) -> list[Row]:
-        return [r for r, each in self.solid_records() if each == offset]
+    def reads_of(self, offset: int) -> list[Row]:
+        return [r for r, other in self.solid_records() if other == offset]
 
     def still_there(self, read: Row, offset: int) -> bool:
-        return any(r.returned > read.invoked for r in self.seen(offset))
+        return any(r.returned > read.invoked for r in self.reads_of(offset))
 
     def gone(self, read: Row, offset: int) -> bool:
         full = read.position != UNKNOWN or read.quiet == 1
-        earlier = any(r.returned < read.invoked for r in self.seen(offset))
+        earlier = any(r.returned < read.invoked for r in self.reads_of(offset))
         return full and earlier and not self.still_there(read, offset)
 
     def ends(self, name: str = "high_watermark") -> list[Row]:
@@ -155,17 +154,17 @@ class Brute:
         return found + [(r, r.offset + 1) for r in self.acked if self.promise.acks_all]
 
 
-def in_vain(send: Row) -> bool:
+def had_no_effect(send: Row) -> bool:
     return send.status == Status.FAIL or send.fate == Fate.ABORTED
 
 
 def replica(read: Row) -> tuple[int, ...]:
-    """Who answered: a node, or the leader of an epoch; nobody knows if neither is told."""
+    """Return the replica that responded: a node, or the leader of an epoch; `(UNKNOWN,)` if neither is recorded."""
     return (read.node, 0) if read.node != UNKNOWN else (read.leader_epoch,)
 
 
-def told_of(send: Row, reads: list[Row]) -> bool:
-    """Did one of these tell its value, of a tombstone at its place?"""
+def was_read(send: Row, reads: list[Row]) -> bool:
+    """Return whether one of the reads has the value; for a tombstone, whether one has it at its offset."""
     there = [o for r in reads for o, v in r.records if v == send.value]
     return send.offset in there if send.value == TOMBSTONE else bool(there)
 

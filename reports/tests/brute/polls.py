@@ -1,4 +1,4 @@
-"""What one reader was given: rules 6 to 9, 11, 23 and 33."""
+"""Rules about the records that one reader received: 6 to 9, 11, 23 and 33."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -62,7 +62,7 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(33)
 def _(b: Brute) -> Iterator[int]:
-    def who(r: Row) -> int:
+    def reader(r: Row) -> int:
         return r.group if r.group != UNKNOWN else -2 - r.process
 
     solid = {offset for _, offset in b.solid_records()}
@@ -70,8 +70,8 @@ def _(b: Brute) -> Iterator[int]:
     for read in with_records:
         if b.before(read) is not None or read.began != Began.RESUMED:
             continue
-        mine = [r for r in with_records if who(r) == who(read)]
-        seen = {offset for r in mine for offset, _ in r.records}
+        mine = [r for r in with_records if reader(r) == reader(read)]
+        received = {offset for r in mine for offset, _ in r.records}
         ends = [r.records[-1][0] + 1 for r in mine if r.returned < read.invoked]
-        if ends and any(max(*ends, b.log_start, 0) <= o < read.records[0][0] for o in solid - seen):
+        if ends and any(max(*ends, b.log_start, 0) <= o < read.records[0][0] for o in solid - received):
             yield read.number

@@ -35,8 +35,8 @@ def _(b: Brute) -> Iterator[int]:
 @rule(16)
 def _(b: Brute) -> Iterator[int]:
     for name in ENDS:
-        told = [(r, r.cells[name]) for r in b.ends(name)]
-        yield from broken(told, told, epoch=True)
+        reported = [(r, r.cells[name]) for r in b.ends(name)]
+        yield from broken(reported, reported, epoch=True)
     listed = [(r, r.high_watermark) for r in b.ends() if r.kind == Kind.LIST_OFFSETS and r.leader_epoch != UNKNOWN]
     for late, z in listed:
         if any(r.returned < late.invoked and end > z and r.leader_epoch < late.leader_epoch for r, end in listed):

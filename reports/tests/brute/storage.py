@@ -1,4 +1,4 @@
-"""What stands still, goes too early, or comes again: rules 30 and 34 to 36."""
+"""Rules about stuck ends, retention, compaction and diverging replicas: 30 and 34 to 36."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,13 @@ from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Kind, Status
 from highwater.reports.tests.brute.oracle import Brute, Row, replica, rule
 
 
-def ends_that_stand(b: Brute) -> Iterator[tuple[Row, Row]]:
-    """The last answer of a quiet end, and what its leader had acknowledged beyond."""
-    told = [r for r in b.rows if r.kind != Kind.DUMP and r.status == Status.OK and r.quiet == 1]
-    told = [r for r in told if UNKNOWN not in (r.high_watermark, r.leader_epoch)]
-    if not told or len({r.leader_epoch for r in told}) > 1:
+def stuck_ends(b: Brute) -> Iterator[tuple[Row, Row]]:
+    """Yield the last response of a quiet partition with each acknowledged send beyond its high watermark."""
+    reported = [r for r in b.rows if r.kind != Kind.DUMP and r.status == Status.OK and r.quiet == 1]
+    reported = [r for r in reported if UNKNOWN not in (r.high_watermark, r.leader_epoch)]
+    if not reported or len({r.leader_epoch for r in reported}) > 1:
         return
-    last = max(told, key=lambda r: r.returned)
+    last = max(reported, key=lambda r: r.returned)
     mine = [s for s in b.acked if s.leader_epoch == last.leader_epoch and s.quiet == 0]
     since = max([0, *(s.at_ms for s in mine)])
     if min(last.calm_ms, last.at_ms - since) > b.promise.patience_ms >= 0:
@@ -21,7 +21,7 @@ def ends_that_stand(b: Brute) -> Iterator[tuple[Row, Row]]:
 
 @rule(30)
 def _(b: Brute) -> Iterator[int]:
-    yield from (last.number for last, _ in ends_that_stand(b))
+    yield from (last.number for last, _ in stuck_ends(b))
 
 
 @rule(34)
@@ -32,10 +32,10 @@ def _(b: Brute) -> Iterator[int]:
     for read in b.rows:
         if read.status != Status.OK or read.log_start_offset <= 0:
             continue
-        asked = [
+        deletions = [
             r.offset for r in b.rows if r.kind == Kind.DELETE and r.status != Status.FAIL and r.invoked < read.returned
         ]
-        if max(asked, default=UNKNOWN) >= read.log_start_offset:
+        if max(deletions, default=UNKNOWN) >= read.log_start_offset:
             continue
         for send in b.acked:
             if send.offset >= read.log_start_offset or (p.retention and send.timestamp_ms == UNKNOWN):
@@ -49,7 +49,7 @@ def _(b: Brute) -> Iterator[int]:
     if not b.promise.compaction:
         return
     for read, offset in b.gaps():
-        if any(r.invoked > read.returned and replica(r) == replica(read) != (UNKNOWN,) for r in b.seen(offset)):
+        if any(r.invoked > read.returned and replica(r) == replica(read) != (UNKNOWN,) for r in b.reads_of(offset)):
             yield offset
     certain = [s for s in b.acked if s.txn == UNKNOWN or s.fate == Fate.COMMITTED]
     dead = [s for s in certain if s.value == TOMBSTONE and s.key != UNKNOWN]

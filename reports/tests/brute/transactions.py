@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from highwater.reports.columns import UNKNOWN, Fate, Isolation, Kind, Status
-from highwater.reports.tests.brute.oracle import Brute, in_vain, rule, told_of
+from highwater.reports.tests.brute.oracle import Brute, had_no_effect, rule, was_read
 
 
 @rule(17)
@@ -11,7 +11,7 @@ def _(b: Brute) -> Iterator[int]:
     for read in b.committed_reads():
         for offset, value in read.records:
             send = b.writer(offset, value)
-            if send is not None and in_vain(send):
+            if send is not None and had_no_effect(send):
                 yield send.number
 
 
@@ -26,7 +26,7 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(19)
 def _(b: Brute) -> Iterator[int]:
-    """By transaction."""
+    """Yield transactions."""
     for read in b.committed_reads():
         for offset, value in read.records:
             send = b.writer(offset, value)
@@ -53,9 +53,9 @@ def _(b: Brute) -> Iterator[int]:
 @rule(20)
 def _(b: Brute) -> Iterator[int]:
     for send in b.sends:
-        seen = told_of(send, b.committed_reads())
+        is_read = was_read(send, b.committed_reads())
         offset = b.send_offset(send)
-        if send.txn == UNKNOWN or send.fate == Fate.ABORTED or seen or offset < max(b.log_start, 0):
+        if send.txn == UNKNOWN or send.fate == Fate.ABORTED or is_read or offset < max(b.log_start, 0):
             continue
         if any(begin <= offset < end for r, begin, end in b.covers() if r.isolation == Isolation.READ_COMMITTED):
             yield send.number
@@ -63,7 +63,7 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(22)
 def _(b: Brute) -> Iterator[int]:
-    """By the later of two transactions."""
+    """Yield the later of two transactions."""
     done = [r for r in b.good if r.fate == Fate.COMMITTED and r.group != UNKNOWN]
     for a in done:
         for c in done:
@@ -73,11 +73,11 @@ def _(b: Brute) -> Iterator[int]:
 
 @rule(29)
 def _(b: Brute) -> Iterator[int]:
-    told = [r for r in b.rows if r.status == Status.OK and UNKNOWN not in (r.last_stable_offset, r.high_watermark)]
-    told = [r for r in told if r.last_stable_offset < r.high_watermark]
-    for late in told:
-        same = [r for r in told if r.last_stable_offset == late.last_stable_offset]
+    reported = [r for r in b.rows if r.status == Status.OK and UNKNOWN not in (r.last_stable_offset, r.high_watermark)]
+    reported = [r for r in reported if r.last_stable_offset < r.high_watermark]
+    for late in reported:
+        same = [r for r in reported if r.last_stable_offset == late.last_stable_offset]
         first = min(same, key=lambda r: r.returned)
-        stands = min(late.at_ms - first.at_ms, late.calm_ms)
-        if stands > b.promise.transaction_timeout_ms >= 0 and late.high_watermark > first.high_watermark:
+        unchanged_ms = min(late.at_ms - first.at_ms, late.calm_ms)
+        if unchanged_ms > b.promise.transaction_timeout_ms >= 0 and late.high_watermark > first.high_watermark:
             yield late.last_stable_offset

@@ -1,4 +1,4 @@
-"""For each rule one anomaly and what is nearest to it, told as small histories."""
+"""For each rule a history with one anomaly, and the most similar history without it."""
 
 from highwater.reports.tests.pairs import of_a_run, of_readers, of_the_log, of_transactions
 from highwater.reports.tests.pairs.telling import PAIRS

@@ -29,7 +29,10 @@ def three_transactions_read_in_a_chain(h: History) -> None:
 
 
 def _reads_of_one_another(h: History, *pairs: tuple[int, int]) -> None:
-    """(reader, whose value, which stands at the offset of that number); all commits are asked for before polls end."""
+    """Record transactions that read from each other, as (reader, writer); all commits begin before the polls end.
+
+    Transaction n sends value n to offset n.
+    """
     begin(h, 1, 2, 3)
     for txn in (1, 2, 3):
         h.send(txn, txn, txn=txn)
@@ -43,12 +46,12 @@ def _reads_of_one_another(h: History, *pairs: tuple[int, int]) -> None:
 
 
 @anomaly(24)
-def a_poll_gave_one_record_and_three_are_committed(h: History) -> None:
+def a_poll_returned_one_record_and_three_are_committed(h: History) -> None:
     _commits_behind(h, 3)
 
 
 @near_miss(24)
-def a_poll_gave_one_record_and_its_marker_is_committed_too(h: History) -> None:
+def a_poll_returned_one_record_and_its_marker_is_committed_too(h: History) -> None:
     _commits_behind(h, 2)
 
 
@@ -87,7 +90,7 @@ def a_member_commits_between_two_commits_of_another(h: History) -> None:
 
 
 @near_miss(26)
-def one_takes_over_within_a_generation(h: History) -> None:
+def another_member_takes_over_within_a_generation(h: History) -> None:
     _commits_of(h, "a", "b", "b")
 
 
@@ -102,7 +105,7 @@ def the_older_generation_commits_last(h: History) -> None:
 
 
 @near_miss(27)
-def who_is_no_member_commits_last(h: History) -> None:
+def a_client_outside_the_group_commits_last(h: History) -> None:
     _generations(h, -1)
 
 
@@ -112,7 +115,7 @@ def _generations(h: History, last: int) -> None:
 
 
 @anomaly(28)
-def a_broker_tells_an_older_epoch(h: History) -> None:
+def a_broker_returns_an_older_epoch(h: History) -> None:
     _epochs(h, ("1", 3), ("1", 2))
 
 
@@ -121,9 +124,9 @@ def another_broker_knows_only_an_older_epoch(h: History) -> None:
     _epochs(h, ("1", 3), ("2", 2))
 
 
-def _epochs(h: History, *told: tuple[str, int]) -> None:
-    for node, epoch in told:
-        op(h, 7, "metadata", told={KEY: [epoch, epoch]}, node=node)
+def _epochs(h: History, *replies: tuple[str, int]) -> None:
+    for node, epoch in replies:
+        op(h, 7, "metadata", result={KEY: [epoch, epoch]}, node=node)
 
 
 @anomaly(30, patience_ms=50)
@@ -138,17 +141,17 @@ def a_rebalance_ends_between(h: History) -> None:
 
 def _states(h: History, *states: str) -> None:
     for state in states:
-        op(h, 3, "group", told={"state": state, "members": []}, group="g")
+        op(h, 3, "group", result={"state": state, "members": []}, group="g")
         wait(h, 20)
 
 
 @anomaly(31)
-def two_instances_of_one_name_are_given_the_same(h: History) -> None:
+def two_instances_of_one_name_get_the_same_epoch(h: History) -> None:
     _producers(h, 0, 0)
 
 
 @near_miss(31)
-def two_instances_of_one_name_are_given_two_epochs(h: History) -> None:
+def two_instances_of_one_name_get_two_epochs(h: History) -> None:
     _producers(h, 0, 1)
 
 
@@ -158,20 +161,20 @@ def _producers(h: History, *epochs: int) -> None:
 
 
 @anomaly(32)
-def what_a_coordinator_told_is_gone(h: History) -> None:
+def a_returned_commit_is_gone(h: History) -> None:
     committed(h, 4)
     committed(h, -1)
 
 
 @near_miss(32)
-def what_a_coordinator_told_was_deleted(h: History) -> None:
+def a_returned_commit_was_deleted(h: History) -> None:
     committed(h, 4)
     op(h, 3, "delete_offsets", [KEY], group="g")
     committed(h, -1)
 
 
 @anomaly(37)
-def offsets_that_were_taken_back_hide_the_committed_ones(h: History) -> None:
+def offsets_of_an_aborted_transaction_replace_the_committed_ones(h: History) -> None:
     _offsets(h, "abort")
 
 

@@ -1,4 +1,4 @@
-"""Pairs of the rules about what one reader was given, and when."""
+"""Pairs of the rules about the records that one reader received, and when."""
 
 from highwater.reports.tests.histories import History
 from highwater.reports.tests.pairs.telling import (
@@ -11,35 +11,35 @@ from highwater.reports.tests.pairs.telling import (
     leave,
     near_miss,
     op,
-    seen,
+    read_all,
     sent,
 )
 
 
 @anomaly(6)
-def two_records_are_there_no_more(h: History) -> None:
+def two_records_are_missing(h: History) -> None:
     sent(h, 3)
-    seen(h, 3)
+    read_all(h, 3)
     h.fetch(0, (2, 3), end=3)
 
 
 @near_miss(6)
-def what_was_deleted_is_there_no_more(h: History) -> None:
+def deleted_records_are_missing(h: History) -> None:
     sent(h, 3)
-    seen(h, 3)
+    read_all(h, 3)
     op(h, 3, "delete_records", offset=2)
     h.fetch(0, (2, 3), end=3)
 
 
 @anomaly(7)
-def a_member_is_given_them_twice_in_one_assignment(h: History) -> None:
+def a_member_receives_a_record_twice_in_one_assignment(h: History) -> None:
     sent(h, 2)
     join(h, 51, (0, 1), (1, 2))
     h.poll((1, 2), process=51)
 
 
 @near_miss(7)
-def a_process_that_crashed_begins_anew(h: History) -> None:
+def a_crashed_process_starts_again(h: History) -> None:
     sent(h, 2)
     h.assign(position=0)
     h.poll((0, 1), (1, 2))
@@ -49,12 +49,12 @@ def a_process_that_crashed_begins_anew(h: History) -> None:
 
 
 @anomaly(8)
-def behind_a_marker_a_record_is_passed_as_well(h: History) -> None:
+def a_record_after_a_marker_is_skipped(h: History) -> None:
     _over_a_marker(h, 3)
 
 
 @near_miss(8)
-def a_marker_is_no_record(h: History) -> None:
+def only_a_marker_is_skipped(h: History) -> None:
     _over_a_marker(h, 2)
 
 
@@ -71,14 +71,14 @@ def _over_a_marker(h: History, there: int) -> None:
 
 
 @anomaly(9)
-def an_answer_tells_an_offset_twice(h: History) -> None:
+def a_response_has_an_offset_twice(h: History) -> None:
     sent(h, 2)
     h.assign(position=0)
     h.poll((0, 1), (0, 1), (1, 2))
 
 
 @near_miss(9)
-def an_answer_leaves_out_what_was_taken_back(h: History) -> None:
+def a_response_omits_an_aborted_record(h: History) -> None:
     begin(h, 1)
     h.send(1, 0)
     h.send(2, 1, txn=1)
@@ -89,28 +89,28 @@ def an_answer_leaves_out_what_was_taken_back(h: History) -> None:
 
 
 @anomaly(14)
-def an_empty_answer_after_an_acknowledgement(h: History) -> None:
+def an_empty_response_after_an_acknowledgement(h: History) -> None:
     h.send(1, 0, leader_epoch=3)
     h.fetch(0, end=0, epoch=3)
-    seen(h, 1)
+    read_all(h, 1)
 
 
 @near_miss(14)
-def an_empty_answer_of_the_next_leader(h: History) -> None:
+def an_empty_response_of_the_next_leader(h: History) -> None:
     h.send(1, 0, leader_epoch=3)
     h.fetch(0, end=0, epoch=4)
     h.fetch(0, (0, 1), end=1, epoch=4)
 
 
 @anomaly(15)
-def the_end_was_told_to_be_further_before(h: History) -> None:
+def an_earlier_response_had_a_larger_end_offset(h: History) -> None:
     h.list_offsets(3)
     h.send(1, 1)
     h.fetch(1, (1, 1), end=3)
 
 
 @near_miss(15)
-def a_poll_ends_while_the_send_is_under_way(h: History) -> None:
+def a_poll_returns_while_the_send_is_in_flight(h: History) -> None:
     h.begin(1, "send", value=1)
     h.assign(position=0)
     h.poll((0, 1))
@@ -127,8 +127,8 @@ def the_last_stable_offset_of_another_leader_is_smaller(h: History) -> None:
     _stable(h, (1, 5), (2, 4))
 
 
-def _stable(h: History, *told: tuple[int, int]) -> None:
-    for epoch, end_ in told:
+def _stable(h: History, *replies: tuple[int, int]) -> None:
+    for epoch, end_ in replies:
         fetched(h, position=0, leader_epoch=epoch, last_stable_offset=end_)
 
 
@@ -138,13 +138,13 @@ def a_group_resumes_two_records_too_far(h: History) -> None:
 
 
 @near_miss(33)
-def a_group_resumes_where_another_member_had_come_to(h: History) -> None:
+def a_group_resumes_at_the_position_of_another_member(h: History) -> None:
     _resumes(h, (2, 3))
 
 
 def _resumes(h: History, then: tuple[int, int]) -> None:
     sent(h, 5)
-    seen(h, 5)
+    read_all(h, 5)
     join(h, 51, (0, 1), (1, 2))
     leave(h, 51)
     join(h, 52, then)

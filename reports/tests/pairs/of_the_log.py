@@ -1,16 +1,16 @@
-"""Pairs of the rules about what is in the log, and what brokers keep of it."""
+"""Pairs of the rules about the records of the log and their retention."""
 
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import anomaly, begin, end, fetched, near_miss, op, seen, sent, wait
+from highwater.reports.tests.pairs.telling import anomaly, begin, end, fetched, near_miss, op, read_all, sent, wait
 
 
 @anomaly(1)
-def a_map_is_another_at_the_same_offset(h: History) -> None:
+def a_different_map_is_at_the_same_offset(h: History) -> None:
     _map_then(h, {"x": 1, "y": 3})
 
 
 @near_miss(1)
-def a_map_tells_its_entries_in_another_order(h: History) -> None:
+def a_map_has_its_entries_in_another_order(h: History) -> None:
     _map_then(h, {"y": 2, "x": 1})
 
 
@@ -30,7 +30,7 @@ def a_record_is_acknowledged_at_one_offset_and_read_at_two(h: History) -> None:
 
 
 @near_miss(2)
-def the_same_text_is_another_value_than_the_number(h: History) -> None:
+def a_text_differs_from_the_same_number(h: History) -> None:
     h.begin(1, "send", value="1")
     h.send(1, 0)
     h.end(1, offset=1)
@@ -38,11 +38,11 @@ def the_same_text_is_another_value_than_the_number(h: History) -> None:
 
 
 @anomaly(3)
-def a_poll_of_unknown_outcome_tells_what_nobody_wrote(h: History) -> None:
+def a_poll_of_unknown_outcome_returns_a_value_never_sent(h: History) -> None:
     h.send(1, 0)
     h.assign(position=0)
     h.poll((0, 1), (1, 99), kind="info")
-    seen(h, 1)
+    read_all(h, 1)
 
 
 @near_miss(3)
@@ -53,16 +53,16 @@ def a_value_is_read_whose_send_never_returned(h: History) -> None:
 
 
 @anomaly(4)
-def a_committed_transactions_record_is_passed(h: History) -> None:
-    _transaction_is_passed(h, "ok")
+def a_record_of_a_committed_transaction_is_skipped(h: History) -> None:
+    _transaction_is_skipped(h, "ok")
 
 
 @near_miss(4)
-def a_transaction_of_unknown_outcome_may_be_passed(h: History) -> None:
-    _transaction_is_passed(h, "info")
+def a_record_of_an_unknown_transaction_may_be_skipped(h: History) -> None:
+    _transaction_is_skipped(h, "info")
 
 
-def _transaction_is_passed(h: History, outcome: str) -> None:
+def _transaction_is_skipped(h: History, outcome: str) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     end(h, 1, kind=outcome)
@@ -71,26 +71,26 @@ def _transaction_is_passed(h: History, outcome: str) -> None:
 
 
 @anomaly(5)
-def nobody_reads_so_far(h: History) -> None:
+def no_reader_reaches_the_last_record(h: History) -> None:
     sent(h, 3)
     h.assign(position=0)
     h.poll((0, 1), (1, 2))
 
 
 @near_miss(5)
-def its_deletion_was_asked_for(h: History) -> None:
+def the_deletion_of_the_record_was_requested(h: History) -> None:
     sent(h, 2)
     op(h, 3, "delete_records", offset=2)
     h.fetch(2, end=2)
 
 
 @anomaly(10)
-def sends_of_a_transaction_stand_in_another_order(h: History) -> None:
+def sends_of_a_transaction_are_appended_in_another_order(h: History) -> None:
     _two_at_once(h, txn=1)
 
 
 @near_miss(10)
-def sends_that_overlap_stand_in_any_order(h: History) -> None:
+def overlapping_sends_are_appended_in_any_order(h: History) -> None:
     _two_at_once(h)
 
 
@@ -110,7 +110,7 @@ def the_third_overtakes_the_second(h: History) -> None:
 
 
 @near_miss(12)
-def under_a_new_epoch_the_order_begins_anew(h: History) -> None:
+def a_new_producer_epoch_restarts_the_order(h: History) -> None:
     _pipelined(h, (0, 0, 0), (1, 2, 0), (2, 1, 1))
 
 
@@ -123,7 +123,7 @@ def _pipelined(h: History, *sends: tuple[int, int, int]) -> None:
 
 
 @anomaly(13)
-def a_reader_tells_where_a_send_of_unknown_outcome_stands(h: History) -> None:
+def a_reader_returns_the_offset_of_a_send_of_unknown_outcome(h: History) -> None:
     h.send(1, 5)
     h.begin(2, "send", value=2)
     h.end(2, "info")
@@ -131,7 +131,7 @@ def a_reader_tells_where_a_send_of_unknown_outcome_stands(h: History) -> None:
 
 
 @near_miss(13)
-def it_had_begun_before(h: History) -> None:
+def the_send_had_begun_before(h: History) -> None:
     h.begin(2, "send", value=2)
     h.send(1, 5)
     h.end(2, "info")
@@ -149,7 +149,7 @@ def the_log_start_passes_old_records(h: History) -> None:
 
 
 def _retained(h: History, *, young: bool) -> None:
-    """The answer tells the log start, and not the end."""
+    """Record a fetch whose response has the log start offset but no high watermark."""
     for offset in range(3):
         h.send(offset + 1, offset, timestamp_ms=40 if young and offset == 1 else 0)
     wait(h, 40)
@@ -157,7 +157,7 @@ def _retained(h: History, *, young: bool) -> None:
 
 
 @anomaly(35, compaction=True)
-def what_the_cleaner_took_is_back(h: History) -> None:
+def a_cleaned_record_returns(h: History) -> None:
     _cleaned(h, (0, 1), (2, 3))
 
 
@@ -180,7 +180,7 @@ def one_of_three_replicas_holds_another_value(h: History) -> None:
 
 
 @near_miss(36)
-def above_its_own_high_watermark_it_may(h: History) -> None:
+def it_differs_above_its_own_high_watermark(h: History) -> None:
     _dumps(h, (3, 2, 1), 1)
 
 
@@ -190,8 +190,8 @@ def _dumps(h: History, values: tuple[int, ...], high_watermark: int) -> None:
         h.begin(value, "send", value=value + 10)
     for node, value in enumerate(values):
         held = [[0, 1], [1, value + 10]]
-        op(h, 90, "log_dump", told=held, node=str(node), position=0, high_watermark=high_watermark)
-    seen(h, 1)
+        op(h, 90, "log_dump", result=held, node=str(node), position=0, high_watermark=high_watermark)
+    read_all(h, 1)
 
 
 @anomaly(38)

@@ -12,14 +12,14 @@ from highwater.reports.tests.pairs.telling import (
     fetched,
     near_miss,
     op,
-    seen,
+    read_all,
     sent,
     wait,
 )
 
 
 @anomaly(11)
-def another_writes_between(h: History) -> None:
+def another_producer_writes_between(h: History) -> None:
     _three_sends(h, None)
 
 
@@ -33,11 +33,11 @@ def _three_sends(h: History, middle: int | None) -> None:
     for value, txn in ((1, 1), (2, middle), (3, 1)):
         h.send(value, value - 1, txn=txn, process=value)
     end(h, 1)
-    seen(h, 3)
+    read_all(h, 3)
 
 
 @anomaly(17)
-def a_poll_tells_what_was_taken_back(h: History) -> None:
+def a_poll_returns_an_aborted_record(h: History) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     end(h, 1, "abort")
@@ -46,7 +46,7 @@ def a_poll_tells_what_was_taken_back(h: History) -> None:
 
 
 @near_miss(17)
-def under_read_uncommitted_it_may(h: History) -> None:
+def a_read_uncommitted_fetch_returns_it(h: History) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     end(h, 1, "abort")
@@ -69,7 +69,7 @@ def _own(h: History, reader: int) -> None:
     if reader == 2:
         end(h, 1)
     h.assign(position=0)
-    op(h, 50, "poll", told={KEY: [[0, 1]]}, txn=reader)
+    op(h, 50, "poll", result={KEY: [[0, 1]]}, txn=reader)
     if reader == 1:
         end(h, 1)
     end(h, 2)
@@ -81,7 +81,7 @@ def the_last_stable_offset_passes_an_open_transaction(h: History) -> None:
 
 
 @near_miss(19)
-def it_is_passed_once_its_commit_is_asked_for(h: History) -> None:
+def it_is_passed_once_its_commit_is_requested(h: History) -> None:
     _released(h, early=False)
 
 
@@ -94,11 +94,11 @@ def _released(h: History, *, early: bool) -> None:
     if early:
         h.begin(81, "end_txn", txn=1, value="commit")
     h.end(81)
-    seen(h, 1)
+    read_all(h, 1)
 
 
 @anomaly(20)
-def half_of_it_is_passed_in_one_partition(h: History) -> None:
+def half_of_a_transaction_is_skipped_in_one_partition(h: History) -> None:
     begin(h, 1)
     sent_in(h, 1, 2)
     end(h, 1, kind="info")
@@ -107,7 +107,7 @@ def half_of_it_is_passed_in_one_partition(h: History) -> None:
 
 
 @near_miss(20)
-def the_other_half_is_in_the_next_answer(h: History) -> None:
+def the_other_half_is_in_the_next_response(h: History) -> None:
     begin(h, 1)
     sent_in(h, 1, 2)
     end(h, 1, kind="info")
@@ -126,7 +126,7 @@ def three_transactions_process_one_record(h: History) -> None:
 
 
 @near_miss(22)
-def all_but_one_are_taken_back(h: History) -> None:
+def all_but_one_are_aborted(h: History) -> None:
     _processed(h, "abort", "commit", "abort")
 
 
@@ -135,17 +135,17 @@ def _processed(h: History, *ends: str) -> None:
     for txn, how in enumerate(ends, 1):
         begin(h, txn)
         event(h, 50 + txn, "assign", value=[KEY], position=0)
-        op(h, 50 + txn, "poll", told={KEY: [[0, 1]]}, txn=txn, group="g")
+        op(h, 50 + txn, "poll", result={KEY: [[0, 1]]}, txn=txn, group="g")
         end(h, txn, how)
 
 
 @anomaly(23)
-def after_an_abort_it_goes_on(h: History) -> None:
+def after_an_abort_the_consumer_continues(h: History) -> None:
     _aborted(h, (1, 2))
 
 
 @near_miss(23)
-def after_an_abort_it_goes_back(h: History) -> None:
+def after_an_abort_the_consumer_rewinds(h: History) -> None:
     _aborted(h, (0, 1))
 
 
@@ -154,22 +154,22 @@ def _aborted(h: History, then: tuple[int, int]) -> None:
     h.assign(position=0)
     for txn, record, how in ((1, (0, 1), "abort"), (2, then, "commit")):
         begin(h, txn)
-        op(h, 50, "poll", told={KEY: [list(record)]}, txn=txn, group="g")
+        op(h, 50, "poll", result={KEY: [list(record)]}, txn=txn, group="g")
         end(h, txn, how)
-    seen(h, 2)
+    read_all(h, 2)
 
 
 @anomaly(29, transaction_timeout_ms=30)
-def the_end_moves_and_the_stable_one_stands(h: History) -> None:
-    _stands(h, 1, 2, 3)
+def the_high_watermark_moves_and_the_last_stable_offset_does_not(h: History) -> None:
+    _stable_offset_stays(h, 1, 2, 3)
 
 
 @near_miss(29, transaction_timeout_ms=30)
 def neither_moves(h: History) -> None:
-    _stands(h, 1, 1, 1)
+    _stable_offset_stays(h, 1, 1, 1)
 
 
-def _stands(h: History, *ends: int) -> None:
+def _stable_offset_stays(h: History, *ends: int) -> None:
     begin(h, 1)
     h.send(1, 0, txn=1)
     for before, now in pairwise((1, *ends)):

@@ -1,4 +1,4 @@
-"""How a pair is told: an anomaly of a rule, and what is nearest to it and none."""
+"""Registers pairs: a history with an anomaly of a rule, and the most similar history without one."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,29 +6,32 @@ from typing import Any, Final
 from highwater.reports.tests.histories import History
 
 KEY: Final = "t-0"
-Story = Callable[[History], None]
-PAIRS: Final[dict[int, dict[str, tuple[Story, dict[str, Any]]]]] = {}
+Scenario = Callable[[History], None]
+PAIRS: Final[dict[int, dict[str, tuple[Scenario, dict[str, Any]]]]] = {}
 
 
-def anomaly(rule: int, **config: Any) -> Callable[[Story], Story]:
+def anomaly(rule: int, **config: Any) -> Callable[[Scenario], Scenario]:
     return _half(rule, "anomaly", config)
 
 
-def near_miss(rule: int, **config: Any) -> Callable[[Story], Story]:
+def near_miss(rule: int, **config: Any) -> Callable[[Scenario], Scenario]:
     return _half(rule, "near miss", config)
 
 
-def _half(rule: int, which: str, config: dict[str, Any]) -> Callable[[Story], Story]:
-    def keep(told: Story) -> Story:
-        PAIRS.setdefault(rule, {})[which] = told, config
-        return told
+def _half(rule: int, which: str, config: dict[str, Any]) -> Callable[[Scenario], Scenario]:
+    def register(write: Scenario) -> Scenario:
+        PAIRS.setdefault(rule, {})[which] = write, config
+        return write
 
-    return keep
+    return register
 
 
-def op(h: History, process: int, f: str, asked: Any = None, told: Any = None, *, kind: str = "ok", **both: Any) -> None:
-    h.begin(process, f, **{"value": asked, **both})
-    h.end(process, kind, **({"value": told} if told is not None else {}))
+def op(
+    h: History, process: int, f: str, argument: Any = None, result: Any = None, *, kind: str = "ok", **fields: Any
+) -> None:
+    """Record one operation with its argument and its result; `fields` are in both events."""
+    h.begin(process, f, **{"value": argument, **fields})
+    h.end(process, kind, **({"value": result} if result is not None else {}))
 
 
 def event(h: History, process: int, f: str, **fields: Any) -> None:
@@ -45,22 +48,22 @@ def end(h: History, txn: int, how: str = "commit", *, kind: str = "ok") -> None:
 
 
 def sent(h: History, count: int) -> None:
-    """Values 1, 2 ... at offsets 0, 1 ..."""
+    """Send the values 1, 2 ... to the offsets 0, 1 ..."""
     for offset in range(count):
         h.send(offset + 1, offset)
 
 
-def seen(h: History, count: int) -> None:
-    """All of them, by a reader of its own."""
+def read_all(h: History, count: int) -> None:
+    """Fetch all of them, by a separate reader."""
     h.fetch(0, *((offset, offset + 1) for offset in range(count)), end=count)
 
 
-def fetched(h: History, *records: tuple[int, Any], position: int = 0, **told: Any) -> None:
-    op(h, 60, "fetch", told=[list(each) for each in records], position=position, **told)
+def fetched(h: History, *records: tuple[int, Any], position: int = 0, **fields: Any) -> None:
+    op(h, 60, "fetch", result=[list(record) for record in records], position=position, **fields)
 
 
 def join(h: History, process: int, *records: tuple[int, int]) -> None:
-    """A member begins where its group had come to."""
+    """Assign the partition to a member, which polls `records`."""
     event(h, process, "assign", value=[KEY], group="g")
     h.poll(*records, process=process)
 
@@ -69,15 +72,15 @@ def leave(h: History, process: int) -> None:
     event(h, process, "revoke", value=[KEY], group="g")
 
 
-def commit(h: History, offset: int, *, process: int = 1, **who: Any) -> None:
-    op(h, process, "commit", {KEY: offset}, {KEY: offset}, group="g", **who)
+def commit(h: History, offset: int, *, process: int = 1, **fields: Any) -> None:
+    op(h, process, "commit", {KEY: offset}, {KEY: offset}, group="g", **fields)
 
 
 def committed(h: History, offset: int) -> None:
-    op(h, 2, "committed", told={KEY: offset}, group="g")
+    op(h, 2, "committed", result={KEY: offset}, group="g")
 
 
 def wait(h: History, ms: int) -> None:
-    """An event takes a millisecond."""
+    """Let `ms` milliseconds pass: each event takes one."""
     for _ in range(ms):
         h.phase("load")

@@ -1,4 +1,4 @@
-"""What is in the log: rules 1 to 5, 10, 12, 13 and 38."""
+"""Rules about the records of the log: 1 to 5, 10, 12, 13 and 38."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from highwater.reports.tests.sql.words import LIVE
 
 
 def _first_pairs(major: str, minor: str) -> str:
-    """Of each `major` that two different `minor` stand with: the first two neighbours that differ."""
+    """Return, for each `major` with two different `minor`, the first two adjacent rows that differ."""
     following = f"lead({minor}) over (partition by history, {major} order by at)"
     return f"""
         select history, subject, pair.row, pair.next
         from (
             select history, {major} as subject, min_by(struct(row, next), at) as pair
-            from (select *, {following} as next from seen) where next <> {minor} group by history, {major})"""
+            from (select *, {following} as next from all_records) where next <> {minor} group by history, {major})"""
 
 
 FINDINGS: Final = {
@@ -28,9 +28,9 @@ FINDINGS: Final = {
         select history, if(former.value is null, 3, 38), first.row, first.offset, false
         from (
             select history, value, min_by(struct(row, offset), struct(row, place)) as first
-            from told where writer is null and {LIVE} group by history, value)
+            from read_records where writer is null and {LIVE} group by history, value)
         left join (select distinct history, value from ops where kind = {Kind.FORMER}) former using (history, value)""",
-    # Reads passed the place: lost. None did: unseen. The end is stuck before it: rule 30.
+    # Reads passed the offset: lost. No read passed it: unread. The high watermark is stuck below it: rule 30.
     "4, 5": """
         select m.history, if(count(c.start) > 0 and count(stuck.row) = 0, 4, 5) as rule, m.row, m.offset,
             rule = 5
@@ -46,10 +46,10 @@ FINDINGS: Final = {
                 partition by history, producer order by sequence, row) as before
             from acked where producer <> {UNKNOWN} and sequence <> {UNKNOWN})
         where before.sequence < sequence and offset < before.offset""",
-    # What rule 10 tells is not told again.
+    # Sends that rule 10 reports are not reported again.
     "13": f"""
-        with blamed as (select history, row from own_disorder union select history, other from own_disorder)
+        with reported as (select history, row from own_disorder union select history, other from own_disorder)
         select history, 13, row, z, false
-        from ({sweep(APPENDED, SENT)}) left anti join blamed using (history, row)
-            left anti join (select history, row as witness from blamed) using (history, witness)""",
+        from ({sweep(APPENDED, SENT)}) left anti join reported using (history, row)
+            left anti join (select history, row as witness from reported) using (history, witness)""",
 }

@@ -1,6 +1,6 @@
-"""The rules of a partition in Spark SQL: said once more as windows and joins, and held to the NumPy form row by row.
+"""The rules of a partition in Spark SQL, as windows and joins, to compare with the NumPy implementation row by row.
 
-Many small histories lie side by side, told apart by the column `history`. Audit.md, section 6, shape a.
+One table has many small histories, distinguished by the column `history`.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from highwater.reports.rules.findings import Promise
 from highwater.reports.rules.partition import check
 from highwater.reports.rules.view import View
 from highwater.reports.tests.sql import log, polls, register, storage, transactions
-from highwater.reports.tests.sql.views import KEPT, VIEWS
+from highwater.reports.tests.sql.views import CACHED, VIEWS
 
 
 class Finding(NamedTuple):
@@ -32,7 +32,7 @@ PROMISED: Final = ("acks_all", "unclean_election", "retention", "compaction")
 LIMITS: Final = ("retention_ms", "transaction_timeout_ms", "patience_ms", "started_ms")
 SCHEMA: Final = ", ".join(
     [
-        "history bigint, row bigint, told_txn boolean",
+        "history bigint, row bigint, has_txn boolean",
         *(f"{name} boolean" for name in PROMISED),
         *(f"{name} bigint" for name in (*LIMITS, *ROW_COLUMNS)),
         *(f"{name} array<bigint>" for name in RECORDS),
@@ -41,25 +41,25 @@ SCHEMA: Final = ", ".join(
 FINDINGS: Final = [
     text for family in (log, polls, register, transactions, storage) for text in family.FINDINGS.values()
 ]
-"""Each gives (history, rule, culprit's row, offset, information)."""
+"""Queries that return (history, rule, row, offset, information) of each finding."""
 RULES: Final = frozenset({*range(1, 21), 22, 23, 29, 30, 33, 34, 35, 36, 38})
-"""All that look at one partition; of rule 21 a partition knows edges, and no circle."""
+"""The rules on one partition; rule 21 is not among them, because its cycles span partitions."""
 
 
 def sql_findings(session: Any, folder: Path, histories: Sequence[tuple[Operations, Promise]]) -> Counter[Finding]:
-    """In one job; the Parquet file that it reads is put into `folder`."""
+    """Return the findings of all rules from one Spark job, which reads a Parquet file written to `folder`."""
     pq.write_table(_table(histories), folder / "histories.parquet")
     session.read.schema(SCHEMA).parquet(str(folder)).createOrReplaceTempView("ops")
     for name, text in VIEWS.items():
         session.sql(text).createOrReplaceTempView(name)
-        if name in KEPT:
+        if name in CACHED:
             session.catalog.cacheTable(name)
-    rows = session.sql(" union all ".join(f"({each})" for each in FINDINGS)).collect()
+    rows = session.sql(" union all ".join(f"({query})" for query in FINDINGS)).collect()
     return Counter(Finding(*row) for row in rows)
 
 
 def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
-    """One row an operation, with its records as in a dataset; what a configuration promises stands in every row."""
+    """Return one row for each operation, with its records as in a dataset, and with the configuration in every row."""
     views = [View(ops, promise) for ops, promise in histories]
     sizes = [len(view.ops) for view in views]
 
@@ -69,7 +69,7 @@ def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
     columns: dict[str, Any] = {name: joined(name) for name in ROW_COLUMNS}
     columns["history"] = np.repeat(np.arange(len(views)), sizes)
     columns["row"] = np.concatenate([np.arange(size) for size in sizes])
-    columns["told_txn"] = np.repeat([view.has_transactions for view in views], sizes)
+    columns["has_txn"] = np.repeat([view.has_transactions for view in views], sizes)
     columns |= {name: np.repeat([getattr(view.promise, name) for view in views], sizes) for name in PROMISED + LIMITS}
     ends = pa.array(np.concatenate([[0], np.cumsum(columns["record_count"])]).astype(np.int32))
     columns |= {name: pa.ListArray.from_arrays(ends, pa.array(joined(name))) for name in RECORDS}
@@ -77,7 +77,7 @@ def _table(histories: Sequence[tuple[Operations, Promise]]) -> pa.Table:
 
 
 def kernel_findings(histories: Sequence[tuple[Operations, Promise]]) -> Counter[Finding]:
-    """Of the same rules."""
+    """Return the findings of the NumPy implementation for the same rules."""
     return Counter(
         Finding(number, found.rule, row, offset, found.information)
         for number, (ops, promise) in enumerate(histories)

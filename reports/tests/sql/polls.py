@@ -1,4 +1,4 @@
-"""What one reader was given: rules 6 to 9, 11, 23, 33, and 35 for a record that is back at the same replica."""
+"""Rules about one reader: 6 to 9, 11, 23, 33, and 35 for a record that reappears on the same replica."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ FINDINGS: Final = {
         from gaps where not gone and not compaction group by history, row, inside""",
     "9": """
         select history, 9, row, min_by(offset, place), false
-        from (select *, lag(offset) over (partition by history, row order by place) as previous from told)
+        from (select *, lag(offset) over (partition by history, row order by place) as previous from read_records)
         where offset <= previous group by history, row""",
     "11": f"""
         select later.history, 11, later.row, later.offset, true
@@ -30,23 +30,23 @@ FINDINGS: Final = {
     "23": f"""
         select history, 23, row, first, true from reading
         where before.fate = {ABORTED} and before.txn <> txn and first <> before.first""",
-    # A group resumes beyond where it had come, over records that none of its members was given.
+    # A group resumes beyond its position and skips records that no member received.
     "33": f"""
-        with reads as (select *, if(group = {UNKNOWN}, -2 - process, group) as who from reading),
+        with reads as (select *, if(group = {UNKNOWN}, -2 - process, group) as reader from reading),
         jumps as (
-            select r.history, r.who, r.row, any_value(r.first) as first,
+            select r.history, r.reader, r.row, any_value(r.first) as first,
                 greatest(max(m.last) + 1, any_value(start)) as due
             from reads r join starts s on r.history = s.history
-                join reads m on r.history = m.history and r.who = m.who and m.returned < r.invoked
+                join reads m on r.history = m.history and r.reader = m.reader and m.returned < r.invoked
             where r.began = {Began.RESUMED} and r.before is null
-            group by r.history, r.who, r.row having max(m.last) + 1 < any_value(r.first))
+            group by r.history, r.reader, r.row having max(m.last) + 1 < any_value(r.first))
         select history, 33, row, min(offset), false
         from jumps join known using (history)
-            left anti join (select history, who, explode(record_offset) as offset from reads) given
-                using (history, who, offset)
+            left anti join (select history, reader, explode(record_offset) as offset from reads) received
+                using (history, reader, offset)
         where due <= offset and offset < first
         group by history, row""",
-    # Gone, and there again: at the same replica a violation, at another one information.
+    # A record disappears and reappears: on the same replica a violation, on another one information.
     "35, again": """
         with back as (
             select g.history, g.process, g.run, g.row, g.offset,

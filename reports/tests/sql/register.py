@@ -1,4 +1,4 @@
-"""Real time: rules 14 to 16, and the sweep of section 4: a larger lower bound before a smaller upper one."""
+"""Real-time rules 14 to 16, and the sweep that finds a larger lower bound before a smaller upper bound."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ def _bounds(source: str, time: str, z: str, where: str = "true") -> str:
 
 
 def _ends(end: str, time: str) -> str:
-    """What readers told of an end."""
-    told = f"kind in ({Kind.READ}, {Kind.LIST_OFFSETS}) and status = {OK} and {end} <> {UNKNOWN}"
-    return _bounds("ops", time, end, told)
+    """Return the bounds from the end offsets that readers recorded."""
+    condition = f"kind in ({Kind.READ}, {Kind.LIST_OFFSETS}) and status = {OK} and {end} <> {UNKNOWN}"
+    return _bounds("ops", time, end, condition)
 
 
 def sweep(lower: str, upper: str, by: str = "history") -> str:
-    """Upper rows with a larger lower row strictly before them; of those the first of the largest is the witness."""
+    """Return upper rows with a larger lower row strictly before them; the witness is the first of the largest."""
     return f"""
         select history, row, -most.row as witness, z
         from (
@@ -33,7 +33,7 @@ def sweep(lower: str, upper: str, by: str = "history") -> str:
 
 
 def _split(rule: int, lower: str, upper: str) -> str:
-    """Within a leader epoch a violation, over all of them information."""
+    """Return the findings of a sweep: violations within a leader epoch, information across epochs."""
     known = f"leader_epoch <> {UNKNOWN}"
     within = sweep(lower, f"select * from ({upper}) where {known}", "history, leader_epoch")
     return f"""
@@ -48,7 +48,7 @@ SENT: Final = _bounds("sends", "invoked", "place", f"status <> {FAIL} and place 
 READ_TO: Final = _bounds("reading", "returned", "last + 1")
 READ_COMMITTED_TO: Final = _bounds("reading", "returned", "last + 1", f"isolation = {READ_COMMITTED}")
 HIGH: Final = f"{_bounds('acked', 'returned', 'offset + 1', 'acks_all')} union all {READ_TO}"
-"""What is read, and with acks=all what is acknowledged, is below the high watermark."""
+"""Records that were read, and with acks=all those acknowledged, are below the high watermark."""
 HIGH_ENDS, STABLE_ENDS = _ends("high_watermark", "returned"), _ends("last_stable_offset", "returned")
 HIGH_AGAIN, STABLE_AGAIN = _ends("high_watermark", "invoked"), _ends("last_stable_offset", "invoked")
 
@@ -59,7 +59,7 @@ FINDINGS: Final = {
     "15": f"""
         select history, 15, row, place, false
         from sends left semi join (
-            select history, writer.row from told where returned < writer.invoked
+            select history, writer.row from read_records where returned < writer.invoked
             union
             select history, row
             from ({sweep(f"{HIGH_ENDS} union all {STABLE_ENDS} union all {READ_TO}", SENT)})

@@ -1,4 +1,4 @@
-"""What brokers keep: rules 30 (of an end), 34, 35 within one read, and 36."""
+"""Rules about storage: 30 (for an end offset), 34, 35 within one read, and 36."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from highwater.reports.tests.sql.words import DEAD, FAIL, LIVE, OK, records_of
 
 FINDINGS: Final = {
     "30": "select history, 30, any_value(end), min_by(offset, row), false from stuck group by history",
-    # The log start passed a record that is younger than retention allows; there may be no retention at all.
+    # The log start passed a record that is too young for retention, or retention is off.
     "34": f"""
         with passed as (
             select t.history, t.row, t.log_start_offset, any_value(t.retention) as retention,
@@ -22,12 +22,13 @@ FINDINGS: Final = {
         select history, 34, min(row), min_by(youngest.offset, row), false
         from passed where not retention or now - youngest.timestamp_ms < allowed
         group by history, log_start_offset""",
-    # A record without the tombstone that stood after it: the cleaner drops a tombstone after all that it deletes.
+    # A record without its later tombstone: the cleaner removes a tombstone only after the records that it deletes.
     "35, outlived": f"""
         with keyed as (
             select t.history, t.row, t.place, t.offset, t.value, if(t.{DEAD}, d.key, writer.key) as key
-            from told t left join (select history, offset, min(key) as key from tombstones group by history, offset) d
-                on t.history = d.history and t.offset = d.offset
+            from read_records t
+                left join (select history, offset, min(key) as key from tombstones group by history, offset) d
+                    on t.history = d.history and t.offset = d.offset
             where status = {OK})
         select r.history, 35, r.row, newest.offset, false
         from (
@@ -37,7 +38,7 @@ FINDINGS: Final = {
         left semi join tombstones d
             on n.history = d.history and n.key = d.key and newest.offset < d.offset and d.offset <= r.last
         where compaction and newest.{LIVE}""",
-    # Two dumps hold other values at an offset below both high watermarks, or one has none where it should.
+    # Two dumps differ at an offset below both high watermarks, or one of them lacks a record.
     "36": f"""
         with dumps as (
             select history, row, high_watermark as high, compaction,

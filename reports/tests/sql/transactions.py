@@ -1,4 +1,4 @@
-"""What read_committed promises: rules 17 to 20, 22 and 29. Of 20 candidates; other partitions may show it torn."""
+"""Rules about read_committed: 17 to 20, 22 and 29; of rule 20 the candidates, which other partitions may confirm."""
 
 from typing import Final
 
@@ -7,22 +7,22 @@ from highwater.reports.tests.sql.words import ABORTED, COMMITTED, FAIL, LIVE, OK
 
 
 def _of_each_send(rule: int, where: str) -> str:
-    """Of each send whose record was told so: the first that told it."""
+    """Return, for each send whose record was read under `where`, the first read of it."""
     return f"""
         select history, {rule}, first.row, first.offset, false
         from (
             select history, min_by(struct(row, offset), struct(row, place)) as first
-            from told where committed and {where} group by history, writer.row)"""
+            from read_records where committed and {where} group by history, writer.row)"""
 
 
 FINDINGS: Final = {
     "17": _of_each_send(17, f"(writer.status = {FAIL} or writer.fate = {ABORTED})"),
     "18": _of_each_send(18, f"txn <> {UNKNOWN} and txn = writer.txn"),
-    # A record was told, or the last stable offset came beyond the first, before the end was asked for.
+    # A record was read, or the last stable offset passed the first record, before the commit was requested.
     "19": f"""
         with early as (
             select t.history, writer.txn, min_by(struct(t.row, s.place), struct(t.row, t.place)) as first
-            from told t join sends s on t.history = s.history and writer.row = s.row
+            from read_records t join sends s on t.history = s.history and writer.row = s.row
             where committed and writer.txn <> {UNKNOWN} and writer.fate <> {ABORTED} and t.txn <> writer.txn
                 and t.returned < s.ended
             group by t.history, writer.txn)
@@ -37,16 +37,16 @@ FINDINGS: Final = {
         from sends s join starts b on s.history = b.history
             left semi join covered c on s.history = c.history and c.start <= place and place < end
                 and c.isolation = {READ_COMMITTED}
-            left anti join told t on s.history = t.history and committed and s.value = t.value
+            left anti join read_records t on s.history = t.history and committed and s.value = t.value
                 and (s.{LIVE} or s.status = {OK} and s.offset = t.offset)
         where s.txn <> {UNKNOWN} and s.fate <> {ABORTED} and place >= b.start""",
-    # What a transaction polls it processes: one finding for each poll.
+    # A transaction processes the records that it polls: one finding for each poll.
     "22": f"""
         select history, 22, row, min(offset), false
         from (
             select t.history, t.row, t.offset, r.txn,
                 lag(r.txn) over (partition by t.history, group, t.offset order by r.txn, t.row, t.place) as before
-            from told t join reading r on t.history = r.history and t.row = r.row
+            from read_records t join reading r on t.history = r.history and t.row = r.row
             where fate = {COMMITTED} and group <> {UNKNOWN})
         where txn <> before group by history, row""",
     "29": f"""

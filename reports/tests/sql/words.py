@@ -1,4 +1,4 @@
-"""What the SQL of several rules says again and again."""
+"""SQL expressions that several rules share."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ COMMITTED, ABORTED = Fate.COMMITTED, Fate.ABORTED
 READ_UNCOMMITTED, READ_COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 
 LIVE, DEAD = f"value <> {TOMBSTONE}", f"value = {TOMBSTONE}"
-IN_VAIN: Final = f"(status = {FAIL} or fate = {ABORTED})"
+NO_EFFECT: Final = f"(status = {FAIL} or fate = {ABORTED})"
 CERTAIN: Final = f"(txn = {UNKNOWN} or fate = {COMMITTED})"
-"""It is no part of a transaction, or of one that was committed."""
+"""The record is in no transaction, or in a committed one."""
 REPLICA: Final = f"if(node = {UNKNOWN}, if(leader_epoch = {UNKNOWN}, null, leader_epoch + (1L << 32)), node)"
-"""Who answered: a node, or the leader of an epoch; null where neither was told."""
+"""The replica that responded: a node, or the leader of an epoch; null if neither is recorded."""
 
 
 def records_of(kind: Kind, *columns: str) -> str:
-    """Each record that an operation of this kind told, with its place in the answer."""
+    """Return a query for each record of the operations of a kind, with its position in the response."""
     return f"""
         select history, {", ".join(columns)}, place, record.record_offset as offset, record.record_value as value
         from ops lateral view posexplode(arrays_zip(record_offset, record_value)) as place, record
