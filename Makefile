@@ -38,7 +38,7 @@ lint: setup  ## format, lint, types, layers
 	@cd $(VENV)/typing && ../bin/lint-imports --config ../../pyproject.toml
 
 soak: setup  ## long sweeps, an hour or more
-	@$(BIN)/python -m pytest --hypothesis-profile fresh
+	@$(BIN)/python -m pytest -m '' --hypothesis-profile fresh
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m highwater.soak.kills --minutes 10

@@ -28,6 +28,7 @@ def test_the_summary_is_that_of_the_seeds_without_a_sweep(swept: Path) -> None:
     assert told["findings"] == []
 
 
+@pytest.mark.long
 def test_spark_plays_the_same_rows_and_only_those_that_are_missing(swept: Path, tmp_path: Path) -> None:
     sweep(range(1, 3), QUICK, tmp_path, jobs=1, quiet=True)
     (before,) = tmp_path.glob("*.parquet")

@@ -141,6 +141,7 @@ def test_spark_finds_the_same(dataset: Path, here: AuditResult, spark: Engine) -
     assert audit(dataset, engine=spark) == here
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_in_divided_partitions(
     dataset: Path, here: AuditResult, spark: Engine, small: None
@@ -161,6 +162,7 @@ class WorkerDies(FirstPass):
         return super().__call__(key, view)
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_spark_retries_the_work_of_a_killed_worker(dataset: Path, tmp_path: Path, spark: Engine) -> None:
     history = read_dataset(dataset)

@@ -49,6 +49,7 @@ def planted(folder: Path, rules: dict[int, int]) -> Iterator[tuple[Operations, P
         yield ops, Promise.of(history.config)
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_numpy_and_sql_find_the_same_rows(session: Any, tmp_path: Path) -> None:
     histories = [each for n, rules in enumerate(PLANTED) for each in planted(tmp_path / f"planted {n}", rules)]

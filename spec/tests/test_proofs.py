@@ -175,6 +175,7 @@ def test_with_all_guards_on_nothing_breaks_in_a_few_steps() -> None:
     assert found.decided
 
 
+@pytest.mark.long
 def test_a_redundant_guard_needs_its_claim() -> None:
     """Without the version CAS the invariant breaks; with one more claim it holds."""
     protocol = load("controller_failover")
@@ -203,6 +204,7 @@ def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
     assert all(hold(claim, state) is True for claim in protocol.invariant for state in states)
 
 
+@pytest.mark.long
 def test_proof_and_tla_reach_the_same_states() -> None:
     """The sets are equal, and differ with a guard off; `highwater spec prove --profile deep` compares all five."""
     protocol = load("cooperative_rebalance")
@@ -242,6 +244,7 @@ def test_crashes_inside_the_isr_are_survived() -> None:
     assert "CrashInIsr" in proof.reached
 
 
+@pytest.mark.long
 def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
     protocol = load(RESEARCH)
     result = drop_guard(protocol, dropped(protocol, "FaultBudget"))
@@ -251,7 +254,8 @@ def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
     assert result.run.steps[-1].action.startswith("CrashInIsr(")
 
 
-def test_research_told_without_the_claim_that_carries_it() -> None:
+@pytest.mark.long
+def test_research_without_the_claim_that_carries_it_is_open() -> None:
     protocol = members_crash("LeaderWrite", "AdvanceHw", "CrashInIsr")
     found = research(protocol, ESSENTIAL_CLAIM, depth=2)
     assert found.proof.verdict == "proved"
