@@ -111,12 +111,12 @@ def test_workers_share_a_target_and_one_at_a_time_has_it_exclusively(reference: 
     assert (first.name, first.addresses, first.settings) == ("reference", reference.addresses, reference.settings)
     entered = threading.Event()
 
-    def go_alone() -> None:
+    def acquire_exclusively() -> None:
         with second.acquire(exclusive=True):
             entered.set()
 
     with first.acquire(exclusive=False):
-        other = threading.Thread(target=go_alone)
+        other = threading.Thread(target=acquire_exclusively)
         other.start()
         assert not entered.wait(0.1)
     assert entered.wait(10)
@@ -135,12 +135,12 @@ def test_the_lock_of_a_dead_worker_is_released(reference: ReferenceTarget) -> No
     lost, other = SharedTarget(server.address), SharedTarget(server.address)
     entered = threading.Event()
 
-    def go_alone() -> None:
+    def acquire_exclusively() -> None:
         with other.acquire(exclusive=True):
             entered.set()
 
     lost._call(ACQUIRE, True)  # and never RELEASE
-    waiting = threading.Thread(target=go_alone, daemon=True)
+    waiting = threading.Thread(target=acquire_exclusively, daemon=True)
     waiting.start()
     assert not entered.wait(0.1)
     lost.close()

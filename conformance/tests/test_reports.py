@@ -149,7 +149,7 @@ def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
     assert any(escape(load_clauses()["PRD-7"].sentence) in line for line in lines)
 
 
-def test_cases_are_sorted_by_version() -> None:
+def test_cases_are_sorted_by_clause_and_version() -> None:
     rows = markdown(report(target("a:1", *map(passed, ("PRD-10", "PRD-9", "FRM-1")))))
     assert re.findall(r"^\| ([A-Z]+-\d+)", rows, re.M) == ["FRM-1", "PRD-9", "PRD-10"]
     cases = [failed(f"PRD-7[v{version}]", str(version)) for version in (12, 4, 9)]

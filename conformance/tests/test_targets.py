@@ -172,7 +172,7 @@ def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: An
     return path
 
 
-def comes_to_stand(pid: int) -> bool:
+def is_stopped_soon(pid: int) -> bool:
     """SIGSTOP takes effect when the kernel next schedules the process, not when it is sent."""
     for _ in range(100):
         if "T (stopped)" in Path(f"/proc/{pid}/status").read_text():
@@ -193,7 +193,7 @@ def test_commands_control_the_nodes_of_a_users_cluster(with_login: ReferenceClus
         target.start_node(1)
         assert (tmp_path / "said").read_text() == "stop 1\nstart 1\n"
         target.pause_node(1)
-        stopped = comes_to_stand(with_login.pid(1))
+        stopped = is_stopped_soon(with_login.pid(1))
         target.resume_node(1)
         assert stopped
         with pytest.raises(UsageError, match="the kill command of node 1 ended with exit code 7"):
@@ -267,7 +267,7 @@ def test_a_target_that_dies_during_the_run_is_named() -> None:
         report = run_suite([cluster.bootstrap], Options(areas=["MD"], jobs=2), kill_it_after_three)
     broken = [case for case in report["targets"][0]["cases"] if "died" in case["message"]]
     assert {case["verdict"] for case in broken if case["case"] != "suite"} == {"fail"}
-    assert len(report["targets"][0]["cases"]) < 20, "it ended soon after"
+    assert len(report["targets"][0]["cases"]) < 20, "the run ends soon after the crash"
     assert exit_code(report) is ExitCode.VIOLATED
 
 

@@ -75,8 +75,10 @@ def test_pytest_finds_the_cases_and_options_of_the_plugin(installed: Path, tmp_p
         installed / "python", "-c", "import highwater.conformance as suite; print(suite.__file__)", cwd=tmp_path
     )
     assert installed.parent in Path(place.stdout.strip()).parents
-    asked = ("--hw-target=reference:1", f"--hw-clause={TRIED}", "--hw-clause=LST-1", "--junitxml=some.xml", "-n0")
-    ended = run(installed / "python", "-m", "pytest", "--pyargs", "highwater.conformance.cases", *asked, cwd=tmp_path)
+    requested = ("--hw-target=reference:1", f"--hw-clause={TRIED}", "--hw-clause=LST-1", "--junitxml=some.xml", "-n0")
+    ended = run(
+        installed / "python", "-m", "pytest", "--pyargs", "highwater.conformance.cases", *requested, cwd=tmp_path
+    )
     assert ended.returncode == 0, ended.stdout
     suite = ElementTree.parse(tmp_path / "some.xml").getroot()[0]
     assert int(suite.get("tests", "0")) >= 1
@@ -115,8 +117,8 @@ def test_the_case_of_the_page_passes_and_every_report_is_written(installed: Path
 
 
 def test_the_case_of_the_page_detects_its_defect(installed: Path, tmp_path: Path) -> None:
-    asked = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
-    ended = run(installed / "highwater", *asked, cwd=tmp_path)
+    requested = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
+    ended = run(installed / "highwater", *requested, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 of 1 cases detect their defects" in ended.stdout
 

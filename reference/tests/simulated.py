@@ -153,10 +153,10 @@ class Simulated:
         return self.ask(body, version, self.leader(topic, number)).responses[0].partition_responses[0]
 
     def fetch(self, topic: str, number: int = 0, *, offset: int = 0, isolation_level: int = 0) -> Any:
-        asked = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        requested = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
         body = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation_level,
-            session_epoch=-1, topics=(FetchTopic(topic=topic, partitions=(asked,)),),
+            session_epoch=-1, topics=(FetchTopic(topic=topic, partitions=(requested,)),),
         )  # fmt: skip
         return self.ask(body, 12, self.leader(topic, number)).responses[0].partitions[0]
 
@@ -181,10 +181,10 @@ class Simulated:
 
     def end_offset(self, topic: str, number: int = 0, isolation_level: int = 0) -> int:
         """Return the log end offset, or -1 while a new leader does not know it."""
-        asked = ListOffsetsPartition(partition_index=number, timestamp=-1)
+        requested = ListOffsetsPartition(partition_index=number, timestamp=-1)
         body = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation_level,
-            topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),),
+            topics=(ListOffsetsTopic(name=topic, partitions=(requested,)),),
         )  # fmt: skip
         answer = self.ask(body, 5, self.leader(topic, number)).topics[0].partitions[0]
         return int(answer.offset) if answer.error_code == ErrorCode.NONE else -1

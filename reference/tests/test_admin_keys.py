@@ -116,8 +116,8 @@ def test_alter_configs_replaces_all_settings(world: Simulated) -> None:
 
 def test_describe_log_dirs_returns_replica_sizes(world: Simulated) -> None:
     world.produce(TOPIC, [b"v" * 100], 1)
-    asked = DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1, 9))
-    (some,) = world.ask(DescribeLogDirsRequest(topics=(asked,)), 4).results
+    requested = DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1, 9))
+    (some,) = world.ask(DescribeLogDirsRequest(topics=(requested,)), 4).results
     sizes = {p.partition_index: p.partition_size for p in some.topics[0].partitions}
     assert set(sizes) == {0, 1}
     assert sizes[0] == 0
@@ -192,8 +192,8 @@ def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:
         lambda: world.ask(OffsetCommitRequest(group_id="g", topics=topics), 7, coordinator)
         .topics[0].partitions[0].error_code == ErrorCode.NONE
     )  # fmt: skip
-    asked = (OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=9))
-    body = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name=TOPIC, partitions=asked),))
+    requested = (OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=9))
+    body = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name=TOPIC, partitions=requested),))
     answer = world.ask(body, 0, coordinator)
     assert answer.error_code == ErrorCode.NONE
     assert [p.error_code for p in answer.topics[0].partitions] == [

@@ -51,7 +51,7 @@ def two_have_three_each() -> dict[str, Subscription]:
     return {each: Subscription(frozenset("a"), frozenset(("a", n) for n in has), 7) for each, has in owned.items()}
 
 
-def settle(assignor: Assignor, members: dict[str, Subscription], partitions: Counts) -> Assignment:
+def rebalance_until_stable(assignor: Assignor, members: dict[str, Subscription], partitions: Counts) -> Assignment:
     """Rebalance as members do: a member that has revoked partitions claims the rest and joins again."""
     for generation in range(10, 13):
         shares = assignor.assign(members, partitions, ON)
@@ -72,12 +72,12 @@ def test_every_partition_has_one_member_that_wants_it(
     assignor: Assignor, members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = assignor.assign(members, partitions, ON)
-    given_out = [each for share in shares.values() for each in share]
+    assigned = [each for share in shares.values() for each in share]
     assert shares.keys() == members.keys()
-    assert len(given_out) == len(set(given_out))
+    assert len(assigned) == len(set(assigned))
     assert all(topic in members[member_id].topics for member_id, share in shares.items() for topic, _ in share)
-    withheld = set(subscribed_partitions(members, partitions)) - set(given_out)
-    assert set(given_out) <= set(subscribed_partitions(members, partitions))
+    withheld = set(subscribed_partitions(members, partitions)) - set(assigned)
+    assert set(assigned) <= set(subscribed_partitions(members, partitions))
     assert assignor.is_cooperative or not withheld
     assert all(any(each in claim.owned for claim in members.values()) for each in withheld)
 
@@ -118,13 +118,13 @@ def test_range_assigns_contiguous_partitions_and_is_balanced_per_topic(
 def test_members_with_equal_subscriptions_differ_by_at_most_one(
     assignor: Assignor, members: dict[str, Subscription], partitions: Counts
 ) -> None:
-    sizes = [len(share) for share in settle(assignor, members, partitions).values()]
+    sizes = [len(share) for share in rebalance_until_stable(assignor, members, partitions).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(members=subscriptions(), partitions=counts)
 @settings(max_examples=100, deadline=None)
-def test_sticky_leaves_no_member_that_could_take_from_one_with_two_more(
+def test_sticky_balances_members_that_subscribe_to_the_same_topic(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = ASSIGNORS["sticky"].assign(members, partitions, ON)
@@ -164,12 +164,12 @@ def test_cooperative_withholds_partitions_that_another_member_owns(
 def test_cooperative_assigns_every_partition_after_revocation(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
-    shares = settle(ASSIGNORS["cooperative-sticky"], members, partitions)
+    shares = rebalance_until_stable(ASSIGNORS["cooperative-sticky"], members, partitions)
     assert sorted(each for share in shares.values() for each in share) == subscribed_partitions(members, partitions)
 
 
 @given(owned=st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 9))), generation=st.integers(-1, 99))
-def test_subscriptions_and_assignments_survive_the_wire(owned: frozenset[tuple[str, int]], generation: int) -> None:
+def test_subscriptions_and_assignments_round_trip(owned: frozenset[tuple[str, int]], generation: int) -> None:
     subscription = Subscription(frozenset(TOPICS), owned, generation)
     assert Subscription.decode(subscription.encode()) == subscription
     assert Subscription.decode(subscription.encode_revoked()) == subscription
@@ -183,7 +183,7 @@ SUBSCRIBED = frozenset({"a"})
 
 
 def shares_without(guard: str, **claims: tuple[set[int], int]) -> dict[str, set[int]]:
-    """Return the assignment with the guard and without; each member claims its partitions since its generation."""
+    """Return the assignment with the guard off ("" for none); `claims` has owned partitions and generation."""
     members = {
         each: Subscription(SUBSCRIBED, frozenset(("a", n) for n in owned), generation)
         for each, (owned, generation) in claims.items()
@@ -206,7 +206,7 @@ def test_highest_claim_wins() -> None:
 
 
 def test_no_member_keeps_a_partition_on_conflict() -> None:
-    """KAFKA-12984: two claim 0 since the same generation."""
+    """KAFKA-12984: two members claim partition 0 in the same generation."""
     claims = {"u": ({0}, 5), "v": ({0}, 5)}
     assert 0 not in set().union(*shares_without("", **claims).values())
     assert 0 in shares_without("NobodyKeepsOnConflict", **claims)["u"]

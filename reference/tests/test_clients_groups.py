@@ -102,8 +102,8 @@ def test_offsets_for_times_are_those_of_the_first_record_at_or_after(bootstrap: 
         producer.produce(topic, b"%d" % number, timestamp=FIRST_MS + 1_000 * number)
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": new_group()})
-    asked = {0: 0, FIRST_MS: 0, FIRST_MS + 1: 1, FIRST_MS + 4_000: 4}
-    for timestamp, offset in asked.items():
+    requested = {0: 0, FIRST_MS: 0, FIRST_MS + 1: 1, FIRST_MS + 4_000: 4}
+    for timestamp, offset in requested.items():
         (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=20)
         assert found.offset == offset
     consumer.close()
@@ -112,7 +112,7 @@ def test_offsets_for_times_are_those_of_the_first_record_at_or_after(bootstrap: 
         from kafka import KafkaConsumer, TopicPartition as Theirs  # noqa: I001
     theirs = KafkaConsumer(bootstrap_servers=bootstrap.split(","))
     partition = Theirs(topic, 0)
-    for timestamp, offset in asked.items():
+    for timestamp, offset in requested.items():
         assert theirs.offsets_for_times({partition: timestamp})[partition].offset == offset
     assert theirs.offsets_for_times({partition: FIRST_MS + 9_000})[partition] is None
     theirs.close()

@@ -89,9 +89,13 @@ def dump(kafka_tools: tuple[Path, Path], *files: Path) -> str:
     executable, jars = kafka_tools
     flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
     main = "org.apache.kafka.tools.DumpLogSegments"
-    asked = ("--print-data-log", "--deep-iteration", "--files", ",".join(map(str, files)))
+    requested = ("--print-data-log", "--deep-iteration", "--files", ",".join(map(str, files)))
     run = subprocess.run(
-        [executable, *flags, "-cp", f"{jars}/*", main, *asked], capture_output=True, text=True, timeout=200, check=False
+        [executable, *flags, "-cp", f"{jars}/*", main, *requested],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     return run.stdout + run.stderr
 

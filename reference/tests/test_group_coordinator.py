@@ -133,11 +133,11 @@ def test_await_all_members(off: bool) -> None:
     """Off: the new member leads a generation with a member that has not joined it and still owns all partitions."""
     world = Coordinator(off, "AwaitAllMembers")
     first = world.one()
-    asked = world.begin_join(world.new_id())
+    requested = world.begin_join(world.new_id())
     world.run(500)
-    assert (asked in world.hand.answers) == off
+    assert (requested in world.hand.answers) == off
     if off:
-        assert first.member_id in {each.member_id for each in world.hand.answers[asked].members}
+        assert first.member_id in {each.member_id for each in world.hand.answers[requested].members}
 
 
 @on_and_off
@@ -172,11 +172,11 @@ def test_persist_before_sync_reply(off: bool) -> None:
     joined = world.join(world.new_id())
     follower = 3 - world.at
     world.world.hold(broker_peer(follower), broker_peer(world.at))
-    asked = world.begin_sync(joined, {joined.member_id: b"all"})
+    requested = world.begin_sync(joined, {joined.member_id: b"all"})
     world.run(200)
-    assert (asked in world.hand.answers) == off, "the assignment is replicated to no other broker"
+    assert (requested in world.hand.answers) == off, "the assignment is replicated to no other broker"
     world.world.release(broker_peer(follower), broker_peer(world.at))
-    assert world.answer(asked).error_code == ErrorCode.NONE
+    assert world.answer(requested).error_code == ErrorCode.NONE
 
 
 @on_and_off
@@ -256,9 +256,9 @@ def test_persist_static_rejoin(off: bool) -> None:
 def test_one_protocol_for_all(off: bool) -> None:
     world = Coordinator(off, "OneProtocolForAll")
     first = world.one(protocol="range")
-    asked = world.begin_join(world.new_id(), protocol="cooperative-sticky")
+    requested = world.begin_join(world.new_id(), protocol="cooperative-sticky")
     world.run(200)
-    assert (asked in world.hand.answers) != off
+    assert (requested in world.hand.answers) != off
     if off:
         assert world.heartbeat(first.member_id, first.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -273,9 +273,9 @@ def test_a_repeated_sync_group_gets_two_replies() -> None:
     pending = world.begin_join(world.new_id())
     leader = world.join(first.member_id)
     other = world.answer(pending)
-    asked = [world.begin_sync(other), world.begin_sync(other)]
+    requested = [world.begin_sync(other), world.begin_sync(other)]
     world.sync(leader, {leader.member_id: b"0", other.member_id: b"1"})
-    assert [world.answer(each).assignment for each in asked] == [b"1", b"1"]
+    assert [world.answer(each).assignment for each in requested] == [b"1", b"1"]
 
 
 def test_groups_and_offsets_survive_a_coordinator_restart() -> None:

@@ -30,8 +30,8 @@ def write(world: Simulated, sequence: int, *values: bytes, **changed: Any) -> Pa
 
 
 def test_each_producer_gets_an_id_of_its_own_and_epoch_0(world: Simulated) -> None:
-    asked = InitProducerIdRequest(transactional_id=None)
-    answers = [world.ask(asked, version) for version in range(6)]
+    requested = InitProducerIdRequest(transactional_id=None)
+    answers = [world.ask(requested, version) for version in range(6)]
     assert len({answer.producer_id for answer in answers}) == 6
     assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(0, 0)}
 
@@ -40,8 +40,8 @@ def test_each_producer_gets_an_id_of_its_own_and_epoch_0(world: Simulated) -> No
 def test_init_producer_id_takes_both_producer_id_and_epoch_or_neither(
     world: Simulated, producer_id: int, epoch: int
 ) -> None:
-    asked = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
-    answer = world.ask(asked, 5)
+    requested = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    answer = world.ask(requested, 5)
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 

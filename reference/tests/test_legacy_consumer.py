@@ -297,12 +297,14 @@ def test_without_stop_fetching_on_expiry_two_fetch_one_partition() -> None:
         group.settle()  # the session of c2 has expired and c1 has claimed the partition
         assert group.owners() == {"0-0": "c1"}
         group.world.resume("c2")
-        seen = 0
+        most_fetched = 0
         for _ in range(200):
             group.settle(5)
             live = [c for c in group.consumers.values() if c.store.session_id in group.store._sessions]
-            seen = max([seen, *Counter(each for consumer in live for each in consumer.fetching).values()])
-        assert seen == most
+            most_fetched = max(
+                [most_fetched, *Counter(each for consumer in live for each in consumer.fetching).values()]
+            )
+        assert most_fetched == most
 
 
 def test_without_ephemeral_owners_partitions_of_a_crashed_consumer_stay_owned() -> None:

@@ -175,7 +175,7 @@ def test_recent_and_unflushed_records_are_not_compacted() -> None:
     assert dirty_ratio(log, 4, 4) == 0.0
 
 
-def test_a_cleaned_copy_is_discarded_if_its_segment_changed() -> None:
+def test_a_cleaned_copy_is_not_left_behind_if_its_segment_changed() -> None:
     log = fresh()
     for number in range(6):
         append(log, [(b"a", b"%d" % number + b"x" * 380)])
@@ -184,7 +184,7 @@ def test_a_cleaned_copy_is_discarded_if_its_segment_changed() -> None:
     log.truncate_to(2)
     install(log, cleaning)
     assert not [name for name in log.fs.names("t-0") if name.endswith(".cleaned")]
-    assert [record.offset for record in contents(log)[1]] == [], "cleaning removes both replaced records"
+    assert [record.offset for record in contents(log)[1]] == [], "later records superseded both when they were cleaned"
 
 
 def test_a_crash_between_copy_and_swap_leaves_the_old_segment() -> None:

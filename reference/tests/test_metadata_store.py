@@ -63,8 +63,8 @@ def test_acknowledged_writes_survive_a_crash() -> None:
     assert again.ask(s, Get("/lost")).error == "NoNode"
 
 
-def test_unflushed_writes_are_not_visible_after_a_restart() -> None:
-    """A process that died before the flush finds the write again, but a later power failure may still lose it."""
+def test_a_recovered_write_is_flushed_before_it_is_visible() -> None:
+    """A write that only the page cache kept must be flushed first: a power failure could still lose it."""
     d = Driven()
     s = d.session()
     d.do(d.store.receive(d.now, "a", StoreRequest(9, s, Create("/unsure"))), flush=False)

@@ -37,7 +37,7 @@ class Cluster:
         self.world.add(CLIENT, lambda disk: self.client)
         for name in (STORE, ONE, CLIENT):
             self.world.start(name)
-        self.asked = 0
+        self.requests_sent = 0
         self.until(lambda: self.broker.cache.is_alive(1))
 
     @property
@@ -58,8 +58,8 @@ class Cluster:
         raise AssertionError("it never came to be")
 
     def ask(self, body: Any, version: int) -> Any:
-        self.asked += 1
-        number = self.asked
+        self.requests_sent += 1
+        number = self.requests_sent
         self.world.enter(CLIENT, lambda now: [Send(ONE, Request(number, version, body))])
         self.until(lambda: number in self.client.answers)
         return self.client.answers[number]
@@ -68,8 +68,8 @@ class Cluster:
         settings = tuple(
             CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         )
-        asked = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
-        reply = self.ask(CreateTopicsRequest(topics=(asked,), timeout_ms=1_000), 4)
+        requested = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
+        reply = self.ask(CreateTopicsRequest(topics=(requested,), timeout_ms=1_000), 4)
         assert reply.topics[0].error_code == ErrorCode.NONE
         self.until(lambda: (topic, 0) in self.broker.replicas.partitions)
 
@@ -80,8 +80,8 @@ class Cluster:
 
     def fetch(self, topic: str, offset: int = 0, version: int = 11) -> Any:
         part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        asked = FetchTopic(topic=topic, partitions=(part,))
-        return self.ask(FetchRequest(max_wait_ms=0, topics=(asked,)), version).responses[0].partitions[0]
+        requested = FetchTopic(topic=topic, partitions=(part,))
+        return self.ask(FetchRequest(max_wait_ms=0, topics=(requested,)), version).responses[0].partitions[0]
 
     def values(self, topic: str, offset: int = 0) -> list[bytes]:
         found = self.fetch(topic, offset)
@@ -90,8 +90,10 @@ class Cluster:
         return [r.value or b"" for position, _ in entries(data) for r in decode_entry(data, position)[1]]
 
     def delete(self, topic: str, offset: int) -> Any:
-        asked = DeleteRecordsTopic(name=topic, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
-        return self.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=1_000), 1).topics[0].partitions[0]
+        requested = DeleteRecordsTopic(
+            name=topic, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),)
+        )
+        return self.ask(DeleteRecordsRequest(topics=(requested,), timeout_ms=1_000), 1).topics[0].partitions[0]
 
     def crash_and_start(self, *, lose_unflushed: bool = False) -> None:
         self.world.crash(ONE, lose_unflushed=lose_unflushed)

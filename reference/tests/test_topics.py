@@ -101,8 +101,8 @@ def test_delete_records_completes_when_every_follower_has_deleted(offset: int) -
     world.create(TOPIC)
     leader = world.leader(TOPIC)
     assert world.produce(TOPIC, [b"a", b"b"]).error_code == ErrorCode.NONE
-    asked = DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
-    reply = world.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=10_000), 2, leader)
+    requested = DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
+    reply = world.ask(DeleteRecordsRequest(topics=(requested,), timeout_ms=10_000), 2, leader)
     result = reply.topics[0].partitions[0]
     assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
     assert {world.broker(each).replicas.partitions[TOPIC, 0].log.log_start_offset for each in world.broker_ids} == {2}
@@ -112,6 +112,6 @@ def test_delete_records_completes_when_every_follower_has_deleted(offset: int) -
 def test_metadata_for_an_unknown_topic_id_is_answered_with_an_error(
     world: Simulated, version: int, error: ErrorCode
 ) -> None:
-    asked = MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)
-    (described,) = world.ask(MetadataRequest(topics=(asked,)), version).topics
+    requested = MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)
+    (described,) = world.ask(MetadataRequest(topics=(requested,)), version).topics
     assert (described.error_code, described.name) == (error, "" if version == 11 else None)

@@ -143,7 +143,7 @@ def test_an_exhausted_epoch_gets_a_new_producer_id(world: Simulated) -> None:
     assert world.read_committed(TOPIC) == [b"last of its id", b"first of the next"]
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refused requests -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -155,7 +155,9 @@ def test_an_exhausted_epoch_gets_a_new_producer_id(world: Simulated) -> None:
         ("tx", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_no_producer_id_for(world: Simulated, version: int, name: str, timeout_ms: int, error: ErrorCode) -> None:
+def test_init_producer_id_refuses_invalid_arguments(
+    world: Simulated, version: int, name: str, timeout_ms: int, error: ErrorCode
+) -> None:
     world.coordinator("tx", 1)
     world.wait(lambda: Producer(world, "other").init().epoch == 0)
     body = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
@@ -253,8 +255,8 @@ def test_with_the_guard_transaction_version_2_is_offered(world: Simulated) -> No
 
 
 def offered_versions(world: Simulated) -> dict[object, int]:
-    asked = ApiVersionsRequest(client_software_name="hand", client_software_version="1")
-    answer = world.ask(asked, 4)
+    requested = ApiVersionsRequest(client_software_name="hand", client_software_version="1")
+    answer = world.ask(requested, 4)
     level = {each.name: each.max_version_level for each in answer.finalized_features}[TRANSACTION_VERSION]
     return {
         TRANSACTION_VERSION: level,
@@ -267,10 +269,10 @@ def offered_versions(world: Simulated) -> dict[object, int]:
 
 def committed(world: Simulated, group: str, *, stable: bool = False) -> tuple[int, int]:
     """Return the committed offset and the error code."""
-    asked = OffsetFetchRequest(
+    requested = OffsetFetchRequest(
         group_id=group, topics=(OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0,)),), require_stable=stable
     )
-    found = world.ask(asked, 7, world.coordinator(group, 0)).topics[0].partitions[0]
+    found = world.ask(requested, 7, world.coordinator(group, 0)).topics[0].partitions[0]
     return found.committed_offset, found.error_code
 
 
@@ -369,7 +371,7 @@ def test_the_next_coordinator_writes_the_markers_of_a_prepared_transaction(commi
 # -- tables and formats ----------------------------------------------------------------------------
 
 
-def test_every_state_is_reached_and_only_dead_and_nothing_else_is_final() -> None:
+def test_every_state_is_reached_and_only_dead_is_final() -> None:
     assert {after for _, after in STEPS} == set(TransactionState)
     final = set(TransactionState) - {before for before, _ in STEPS}
     assert final == {TransactionState.DEAD}
@@ -416,8 +418,8 @@ def test_describe_and_list_requests_return_transactions_and_producers(world: Sim
     listed = world.ask(ListTransactionsRequest(state_filters=("Ongoing", "Sleeping")), 2)
     assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
     assert listed.unknown_state_filters == ("Sleeping",)
-    asked = DescribeProducersRequest(topics=(TopicRequest(name=TOPIC, partition_indexes=(1, 9)),))
-    one, missing = world.ask(asked, 0).topics[0].partitions
+    requested = DescribeProducersRequest(topics=(TopicRequest(name=TOPIC, partition_indexes=(1, 9)),))
+    one, missing = world.ask(requested, 0).topics[0].partitions
     assert [(each.producer_id, each.current_txn_start_offset) for each in one.active_producers] == [
         (producer.producer_id, 0)
     ]

@@ -78,7 +78,7 @@ def test_a_transaction_gives_one_operation_per_send_and_one_poll(tmp_path: Path)
     ("kind", "offset", "outcome"),
     [("ok", 5, "ok"), ("info", 5, "ok"), ("info", None, "info"), ("fail", None, "fail"), ("fail", 5, "info")],
 )
-def test_a_partial_result_counts_as_its_values_state(
+def test_the_outcome_of_a_send_follows_its_type_and_offset(
     tmp_path: Path, kind: str, offset: int | None, outcome: str
 ) -> None:
     run = Run()
