@@ -22,7 +22,7 @@ def clauses_with_cases() -> set[str]:
     return {case["clause"] for case in run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]}
 
 
-def test_a_must_was_seen_to_hold_on_a_real_apache_kafka_and_never_to_break() -> None:
+def test_every_must_clause_holds_on_some_apache_kafka_and_breaks_on_none() -> None:
     found, musts = (
         read_calibration(),
         {clause for clause in clauses_with_cases() if find_clause(clause).level == "MUST"},
@@ -52,13 +52,13 @@ PASS, FAIL, FLAKY, LACKS = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.FLAKY
         ([LACKS], {}),
     ],
 )
-def test_one_failure_breaks_a_clause_and_one_doubt_leaves_it_open(
+def test_one_failure_breaks_a_clause_and_one_undecided_case_leaves_it_open(
     verdicts: list[CaseVerdict], expected: dict[str, str]
 ) -> None:
     assert observe_clauses([case("FRM-1", verdict) for verdict in verdicts]) == expected
 
 
-def test_a_new_run_takes_the_place_of_the_one_before_and_leaves_other_releases(tmp_path: Path) -> None:
+def test_a_new_run_replaces_the_earlier_run_of_its_release_only(tmp_path: Path) -> None:
     first = merge_reports(
         Calibration(),
         [

@@ -47,12 +47,12 @@ def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: Change 
     assert exit_code(found) is code
 
 
-def test_a_broken_should_counts_when_it_is_asked_for() -> None:
+def test_a_broken_should_counts_only_on_request() -> None:
     found = compare(one(result("MD-9", PASS)), one(result("MD-9", NON_STRICT)))
     assert exit_code(found, strict=True) is ExitCode.VIOLATED
 
 
-def test_cases_that_only_one_run_has() -> None:
+def test_cases_of_only_one_run_are_added_or_removed() -> None:
     found = compare(one(passed("PRD-1"), passed("PRD-2")), one(passed("PRD-2"), failed("PRD-3")))
     assert [
         (difference.case, difference.change, difference.before, difference.after) for difference in found.differences
@@ -77,7 +77,7 @@ def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:
         compare(several, report(target("x:1"), target("y:1")))
 
 
-def test_a_run_without_a_case_or_one_that_broke_off_decides_nothing() -> None:
+def test_an_empty_or_incomplete_run_is_undecided() -> None:
     empty = compare(one(passed("PRD-7")), one())
     assert exit_code(empty) is ExitCode.UNDECIDED
     assert "a:1 has a run without cases" in empty.remarks
@@ -85,7 +85,7 @@ def test_a_run_without_a_case_or_one_that_broke_off_decides_nothing() -> None:
     assert exit_code(broken_off) is ExitCode.UNDECIDED
 
 
-def test_what_else_may_have_made_the_difference_is_told() -> None:
+def test_other_differences_of_the_runs_are_reported() -> None:
     older = msgspec.structs.replace(one(passed("PRD-7")), run=Stamp(suite="highwater 0", options={"areas": ["PRD"]}))
     reported = " ".join(compare(older, one(passed("PRD-7"))).remarks)
     assert "different options: areas=['PRD'], then level=must" in reported
@@ -93,7 +93,7 @@ def test_what_else_may_have_made_the_difference_is_told() -> None:
     assert "different suite" not in reported
 
 
-def test_markdown_and_lines_tell_the_sum_and_escape_what_a_target_says() -> None:
+def test_markdown_and_lines_have_the_sum_and_escape_text_of_targets() -> None:
     found = compare(one(passed("PRD-7"), failed("PRD-4")), one(failed("PRD-7", HOSTILE), passed("PRD-4")))
     assert list(comparison.lines(found))[-1] == "1 broke, 1 mended"
     text = comparison.markdown(found)
@@ -101,7 +101,7 @@ def test_markdown_and_lines_tell_the_sum_and_escape_what_a_target_says() -> None
     assert "<script>" not in text.replace(r"\<script\>", "")
 
 
-def test_the_command_ends_with_the_verdict(tmp_path: Path) -> None:
+def test_the_exit_code_follows_the_verdict(tmp_path: Path) -> None:
     for name, shown in (("a", one(passed("PRD-7"))), ("b", one(failed("PRD-7")))):
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(shown))
     (tmp_path / "c.json").write_text('{"targets": [{"target": 3}]}')
@@ -121,7 +121,7 @@ def test_the_command_ends_with_the_verdict(tmp_path: Path) -> None:
         assert refused.stderr.count("\n") == 1
 
 
-def test_a_report_survives_its_json(tmp_path: Path) -> None:
+def test_a_report_round_trips_through_json(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(msgspec.json.encode(one(failed("PRD-7", HOSTILE))))
     assert read_report(path) == one(failed("PRD-7", HOSTILE))

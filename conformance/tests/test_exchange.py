@@ -14,7 +14,7 @@ from highwater.reference.wire.messages.topics import CreatableTopicResult, Creat
 from highwater.reference.wire.registry import api_of
 
 
-def test_an_event_has_its_bytes_and_its_fields() -> None:
+def test_an_event_has_bytes_and_decoded_fields() -> None:
     request, reply, end = exchange("wrong")
     assert (request.what, reply.what, end.what) == ("<- request", "-> reply", "-> disconnected")
     assert request.size == len(bytes.fromhex(request.data)) == int(request.data[:8], 16) + 4
@@ -23,7 +23,7 @@ def test_an_event_has_its_bytes_and_its_fields() -> None:
     assert (end.size, end.body()) == (0, [])
 
 
-def test_a_long_frame_is_cut_and_says_so() -> None:
+def test_a_long_frame_is_truncated_with_a_note() -> None:
     results = tuple(CreatableTopicResult(name=f"topic-{number}") for number in range(300))
     frame = encode_response(CreateTopicsResponse(topics=results), 5, 1)
     to_report = Event("a:1", "-> reply", frame, api_of(CreateTopicsRequest), 5).to_report()
@@ -32,7 +32,7 @@ def test_a_long_frame_is_cut_and_says_so() -> None:
     assert to_report.decoded.endswith(" characters more")
 
 
-def test_a_log_keeps_the_newest_that_fit() -> None:
+def test_a_log_keeps_the_newest_events_that_fit() -> None:
     log = ExchangeLog()
     for number in range(MAX_EVENTS * 2):
         log.add(Event("a:1", f"event {number}", bytes([number]) * 2000))
@@ -43,7 +43,7 @@ def test_a_log_keeps_the_newest_that_fit() -> None:
     assert to_report[0].what == f"... {MAX_EVENTS - len(numbers)} earlier events left out"
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+def test_a_log_within_the_limit_is_unchanged() -> None:
     events = exchange()
     assert newest_events(events, sum(event.weight() for event in events)) == events
     assert newest_events(events, 0)[0].what == "... 3 earlier events left out"

@@ -36,7 +36,7 @@ def listed(folder: Path, name: str, *entries: str) -> Path:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_committed_expectation_is_of_a_known_clause_or_case(path: Path) -> None:
+def test_every_committed_expectation_names_a_known_clause_or_case(path: Path) -> None:
     expectations = read_expectations(path.stem)
     assert expectations
     names = [expectation.clause for expectation in expectations]
@@ -64,14 +64,14 @@ def test_an_expectation_may_begin_with_a_release(tmp_path: Path, target: str, co
     assert bool(read_expectations(target, folder)) == counts
 
 
-def test_what_is_expected_of_one_case_excuses_no_other(tmp_path: Path) -> None:
+def test_an_expectation_for_one_case_does_not_apply_to_others(tmp_path: Path) -> None:
     known = read_expectations("kfake", listed(tmp_path, "kfake", 'clause = "PRD-4[Produce v3]"'))
     assert unexpected([failed("PRD-4[Produce v3]")], known) == []
     (line,) = unexpected([failed("PRD-4[Produce v3]"), failed("PRD-4[Produce v4]")], known)
     assert line.startswith("PRD-4[Produce v4]: fail")
 
 
-def test_an_expectation_that_no_longer_holds_is_told(tmp_path: Path) -> None:
+def test_an_expectation_that_no_longer_holds_is_reported(tmp_path: Path) -> None:
     known = read_expectations("kfake", listed(tmp_path, "kfake", 'clause = "PRD-7"'))
     assert unexpected([], known) == []
     assert unexpected([failed("PRD-7")], known) == []
@@ -79,7 +79,7 @@ def test_an_expectation_that_no_longer_holds_is_told(tmp_path: Path) -> None:
     assert line == "PRD-7: passes, but fail was expected: known"
 
 
-def test_what_fails_now_and_then_is_excused_whatever_it_does() -> None:
+def test_a_flaky_expectation_accepts_every_verdict() -> None:
     known = [Expectation(clause="LST-15", verdict=CaseVerdict.FLAKY, reason="known")]
     for case_result in (failed("LST-15"), passed("LST-15"), result("LST-15", CaseVerdict.FLAKY)):
         assert unexpected([case_result], known) == []

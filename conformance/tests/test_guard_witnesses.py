@@ -33,7 +33,7 @@ def observed() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("guard", load_guards().values(), ids=load_guards())
-def test_a_row_names_the_case_that_sees_its_guard_missing(guard: Guard, observed: dict[str, str]) -> None:
+def test_a_row_names_the_case_that_fails_without_its_guard(guard: Guard, observed: dict[str, str]) -> None:
     reported = guard.witnesses.conformance
     if guard.id in observed:
         assert reported == f"{observed[guard.id]} fails"

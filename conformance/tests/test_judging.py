@@ -64,19 +64,19 @@ def test_verdicts_that_differ_are_flaky(
     assert runs.count == len(verdicts)
 
 
-def test_who_kills_the_target_when_alone_is_charged_and_it_is_brought_back(reference: ReferenceTarget) -> None:
+def test_a_case_that_kills_the_target_alone_fails_and_the_target_is_restarted(reference: ReferenceTarget) -> None:
     found, _ = judge(reference, together, Runs(reference, FAIL, FAIL, deaths=(1, 2)))
     assert found.verdict is FAIL
     assert "died" in found.message
     assert judge(reference, together, Runs(reference, PASS))[0].verdict is PASS
 
 
-def test_who_was_beside_a_death_is_judged_by_the_second_run(reference: ReferenceTarget) -> None:
+def test_a_case_parallel_to_a_target_crash_is_judged_by_its_second_run(reference: ReferenceTarget) -> None:
     found, run = judge(reference, together, Runs(reference, FAIL, PASS, deaths=(1,)))
     assert (found.verdict, run) == (PASS, 2)
 
 
-def test_who_was_beside_a_death_that_another_worker_mended_is_judged_by_the_second_run(
+def test_a_case_is_judged_by_its_second_run_if_another_worker_restarted_the_target(
     reference: ReferenceTarget,
 ) -> None:
     server = TargetServer(reference)
@@ -95,7 +95,7 @@ def test_who_was_beside_a_death_that_another_worker_mended_is_judged_by_the_seco
     server.close()
 
 
-def test_a_target_that_is_not_ours_to_restart_ends_the_run() -> None:
+def test_the_crash_of_a_target_that_cannot_be_restarted_ends_the_run() -> None:
     report_owned = ReferenceTarget(1)
     theirs = ExternalTarget(report_owned.bootstrap)
     try:
@@ -105,18 +105,18 @@ def test_a_target_that_is_not_ours_to_restart_ends_the_run() -> None:
         report_owned.close()
 
 
-def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference: ReferenceTarget) -> None:
+def test_workers_share_a_target_and_one_at_a_time_has_it_exclusively(reference: ReferenceTarget) -> None:
     server = TargetServer(reference)
     first, second = SharedTarget(server.address), SharedTarget(server.address)
     assert (first.name, first.addresses, first.settings) == ("reference", reference.addresses, reference.settings)
     entered = threading.Event()
 
-    def go_alone() -> None:
+    def acquire_exclusively() -> None:
         with second.acquire(exclusive=True):
             entered.set()
 
     with first.acquire(exclusive=False):
-        other = threading.Thread(target=go_alone)
+        other = threading.Thread(target=acquire_exclusively)
         other.start()
         assert not entered.wait(0.1)
     assert entered.wait(10)
@@ -130,17 +130,17 @@ def test_workers_share_a_target_and_one_at_a_time_may_be_alone_with_it(reference
     server.close()
 
 
-def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -> None:
+def test_the_lock_of_a_dead_worker_is_released(reference: ReferenceTarget) -> None:
     server = TargetServer(reference)
     lost, other = SharedTarget(server.address), SharedTarget(server.address)
     entered = threading.Event()
 
-    def go_alone() -> None:
+    def acquire_exclusively() -> None:
         with other.acquire(exclusive=True):
             entered.set()
 
     lost._call(ACQUIRE, True)  # and never RELEASE
-    waiting = threading.Thread(target=go_alone, daemon=True)
+    waiting = threading.Thread(target=acquire_exclusively, daemon=True)
     waiting.start()
     assert not entered.wait(0.1)
     lost.close()
@@ -150,7 +150,7 @@ def test_a_worker_that_is_gone_gives_its_turn_back(reference: ReferenceTarget) -
     server.close()
 
 
-def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
+def test_a_waiting_exclusive_worker_precedes_later_shared_ones() -> None:
     lock, order, leave = SharedExclusiveLock(), list[str](), threading.Event()
 
     def use(name: str, *, exclusive: bool) -> threading.Thread:
@@ -180,7 +180,7 @@ def test_who_waits_to_be_alone_goes_before_those_who_come_later() -> None:
     assert order == ["alone", "late"]
 
 
-def test_without_the_process_that_serves_it_a_worker_says_so(reference: ReferenceTarget) -> None:
+def test_a_worker_without_its_server_process_reports_an_error(reference: ReferenceTarget) -> None:
     server = TargetServer(reference)
     worker = SharedTarget(server.address)
     server.close()

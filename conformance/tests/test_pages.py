@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def test_the_cluster_file_is_one(tmp_path: Path) -> None:
+def test_the_cluster_file_example_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
     path.write_text(next(block for block in blocks("toml") if "bootstrap" in block))
     found = read_cluster_file(path)
@@ -31,13 +31,13 @@ def test_the_cluster_file_is_one(tmp_path: Path) -> None:
     assert found.command_config == tmp_path / "client.properties"
 
 
-def test_the_client_properties_give_access(tmp_path: Path) -> None:
+def test_the_client_properties_example_is_valid(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text(blocks("properties")[0].replace("ssl.truststore.location=ca.pem\n", ""))
     access = access_of(tmp_path / "client.properties")
     assert "SCRAM-SHA-512" in repr(access)
 
 
-def test_the_expectation_file_is_one() -> None:
+def test_the_expectation_file_example_is_valid() -> None:
     block = next(block for block in blocks("toml") if "expectation" in block)
     expectations = msgspec.convert(tomllib.loads(block)["expectation"], list[Expectation])
     assert [expectation.clause for expectation in expectations] == ["FET-9"]
@@ -56,7 +56,7 @@ def test_the_options_exist(page: Path) -> None:
     assert reported - known - OF_OTHERS == set()
 
 
-def test_pages_link_to_what_is_there() -> None:
+def test_links_of_pages_lead_to_existing_files() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -55,7 +55,7 @@ def clause_blocks(text: str) -> dict[str, str]:
 # -- the page ---------------------------------------------------------------------------------------
 
 
-def test_the_page_tells_what_was_expected_what_came_and_the_bytes() -> None:
+def test_the_page_shows_expected_and_actual_value_and_the_bytes() -> None:
     text = page(two())
     clause = clause_blocks(text)["PRD-7"]
     assert load_clauses()["PRD-7"].sentence in clause
@@ -70,7 +70,7 @@ def test_the_page_tells_what_was_expected_what_came_and_the_bytes() -> None:
         assert stamp in text
 
 
-def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
+def test_the_page_shows_the_known_deviations_of_a_target() -> None:
     clause = clause_blocks(page(two()))["API-3"]
     assert "Known deviation of this target: the reply is laid out in the flexible form" in clause
     assert 'href="https://github.com/confluentinc/librdkafka' in clause
@@ -78,16 +78,16 @@ def test_the_page_tells_what_was_expected_of_a_known_target() -> None:
     assert "data-differs" in clause
 
 
-def test_what_went_wrong_alike_is_told_once_but_not_what_was_expected_with_what_was_not() -> None:
+def test_equal_failures_are_grouped_apart_from_expected_ones() -> None:
     cases = [failed(f"PRD-7[v{version}]") for version in range(3)]
     known = Expectation(clause="PRD-7[v1]", verdict=CaseVerdict.FAIL, reason="a reason", link="javascript:alert(1)")
     failures = list(failure_groups(0, "a:1", [*cases, failed("PRD-7[v9]", "otherwise")], [known], 100_000))
     reported = [([result.case for result in failure.results], failure.known is known) for failure in failures]
     assert reported == [(["PRD-7[v0]", "PRD-7[v2]"], False), (["PRD-7[v1]"], True), (["PRD-7[v9]"], False)]
-    assert [failure.link for failure in failures] == ["", "", ""], "an address that is not of the web is no link"
+    assert [failure.link for failure in failures] == ["", "", ""], "only http and https addresses become links"
 
 
-def test_the_page_asks_nobody_for_anything() -> None:
+def test_the_page_loads_no_external_resource() -> None:
     text = page(two())
     assert not re.search(r"<(?:link|iframe|img|object)\b|\bsrc=|@import|url\(", text)
     assert len(re.findall(r"<script\b", text)) == 1
@@ -114,16 +114,16 @@ class Balance(HTMLParser):
 
 
 @pytest.mark.parametrize("shown", [two, hostile, report], ids=["two targets", "hostile", "no target"])
-def test_the_page_is_well_formed_and_has_no_script_but_its_own(shown: Callable[[], Report]) -> None:
+def test_the_page_is_well_formed_and_has_one_script(shown: Callable[[], Report]) -> None:
     parser = Balance()
     parser.feed(page(shown()))
     assert (parser.open, parser.scripts) == ([], 1)
 
 
-def test_a_page_of_five_targets_that_fail_everything_stays_small() -> None:
+def test_a_page_of_five_targets_that_fail_every_case_is_below_2_mb() -> None:
     cases = [failed(f"{clause}[v{n}]", f"{n} {'x' * 100}") for clause in list(load_clauses())[:100] for n in range(7)]
     text = page(report(*(target(f"broker-{n}:9092", *cases) for n in range(5))))
-    assert len(text.encode()) < 2_000_000, "a page that does not open is no report"
+    assert len(text.encode()) < 2_000_000, "the page must stay small enough to open"
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here; Debian's package is `chromium`")
@@ -149,7 +149,7 @@ def test_markdown_has_the_matrix_and_each_deviation_with_its_clause() -> None:
     assert any(escape(load_clauses()["PRD-7"].sentence) in line for line in lines)
 
 
-def test_cases_that_came_in_any_order_stand_in_that_of_their_versions() -> None:
+def test_cases_are_sorted_by_clause_and_version() -> None:
     rows = markdown(report(target("a:1", *map(passed, ("PRD-10", "PRD-9", "FRM-1")))))
     assert re.findall(r"^\| ([A-Z]+-\d+)", rows, re.M) == ["FRM-1", "PRD-9", "PRD-10"]
     cases = [failed(f"PRD-7[v{version}]", str(version)) for version in (12, 4, 9)]
@@ -158,13 +158,13 @@ def test_cases_that_came_in_any_order_stand_in_that_of_their_versions() -> None:
     assert re.findall(r"<code>PRD-7\[v(\d+)\]</code><span", page(report(target("a:1", *cases)))) == reported
 
 
-def test_markdown_lets_nothing_of_a_target_become_markup() -> None:
+def test_text_of_a_target_is_escaped_in_markdown() -> None:
     text = markdown(hostile())
     assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]", text)
     assert all(len(re.findall(r"(?<!\\)\|", line)) in (0, 4, 5) for line in text.splitlines())
 
 
-def test_junit_has_the_shape_that_its_readers_want() -> None:
+def test_junit_has_the_elements_and_counts_of_its_format() -> None:
     suites = ElementTree.fromstring(junit(two()))
     assert (suites.tag, suites.attrib) == ("testsuites", {})
     for number, suite in enumerate(suites):
@@ -182,7 +182,7 @@ def test_junit_has_the_shape_that_its_readers_want() -> None:
     assert counted == ["5", "2", "1", "1"]
 
 
-def test_junit_tells_expected_actual_and_exchange() -> None:
+def test_junit_has_expected_actual_and_exchange() -> None:
     suites = ElementTree.fromstring(junit(two()))
     failure = suites.find("testsuite/testcase[@name='PRD-7']/failure")
     assert failure is not None
@@ -196,7 +196,7 @@ def test_junit_tells_expected_actual_and_exchange() -> None:
     assert (known.get("message") or "").startswith("expected fail: the reply is laid out")
 
 
-def test_junit_parses_whatever_a_target_says() -> None:
+def test_junit_is_well_formed_for_hostile_text() -> None:
     suites = ElementTree.fromstring(junit(hostile()))
     messages = [element.get("message", "") for element in suites.iter() if element.tag in ("failure", "error")]
     assert len(messages) == 2
@@ -221,7 +221,7 @@ def test_the_badge_counts_must_cases(shown: TargetReport, text: str, colour: str
     assert colour in {rectangle.get("fill") for rectangle in svg.iter() if rectangle.tag.endswith("rect")}
 
 
-def test_the_console_shows_what_was_not_expected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_console_marks_unexpected_failures(capsys: pytest.CaptureFixture[str]) -> None:
     show(two())
     reported = " ".join(capsys.readouterr().out.split())
     assert "UNEXPECTED PRD-7: fail: error code: expected 2, actual 0" in reported
@@ -229,7 +229,7 @@ def test_the_console_shows_what_was_not_expected(capsys: pytest.CaptureFixture[s
     assert "UNEXPECTED API-3" not in reported
 
 
-def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
+def test_an_empty_run_and_an_aborted_suite_are_reported() -> None:
     broken_off = target("a:1", result("suite", CaseVerdict.ERROR, "pytest's code 3"))
     for render in RENDERERS:
         assert "no case" in render(report(target("a:1"))) or render is junit
@@ -240,7 +240,7 @@ def test_an_empty_run_and_a_suite_that_broke_off_are_told() -> None:
 # -- errors and source links ------------------------------------------------------------------------
 
 
-def test_what_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+def test_an_unwritable_report_path_is_refused_before_the_run(tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
     with pytest.raises(UsageError, match="the folder cannot be created"):
@@ -259,7 +259,7 @@ def test_the_folder_of_a_report_is_made_before_the_run(tmp_path: Path) -> None:
     assert "PRD-7" in (tmp_path / "results" / "today" / "suite.md").read_text(encoding="utf-8")
 
 
-def test_sources_link_to_where_they_can_be_read() -> None:
+def test_sources_link_to_their_documents() -> None:
     wiki = "https://cwiki.apache.org/confluence/"
     pieces = list(link_source("KIP-890; KAFKA-17754, kafka-0.7-design"))
     assert [text for text, _ in pieces] == ["KIP-890", "; ", "KAFKA-17754", ", kafka-0.7-design"]

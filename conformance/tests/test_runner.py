@@ -15,7 +15,7 @@ from highwater.conformance.verdicts import CaseResult, CaseVerdict, exit_code
 from highwater.errors import ExitCode
 
 
-def test_an_interrupted_run_tells_what_was_run() -> None:
+def test_an_interrupted_run_reports_its_results() -> None:
     observed: list[CaseResult] = []
 
     def interrupt(_: str, result: CaseResult) -> None:
@@ -32,14 +32,14 @@ def test_an_interrupted_run_tells_what_was_run() -> None:
     assert exit_code(interrupted.value.report) is ExitCode.UNDECIDED
 
 
-def test_a_suite_that_breaks_off_is_an_error() -> None:
+def test_an_aborted_suite_is_an_error() -> None:
     report = run_suite(["reference:1"], Options(areas=["LST"], jobs=1, level="nonsense"))
     assert [case["verdict"] for case in report["targets"][0]["cases"]] == ["error"]
     assert "pytest ended with exit code 4" in report["targets"][0]["cases"][0]["message"]
     assert exit_code(report) is ExitCode.UNDECIDED
 
 
-def test_sigterm_ends_everything_and_tells_what_was_run() -> None:
+def test_sigterm_ends_all_processes_and_reports_results() -> None:
     command = [sys.executable, "-m", "highwater", "conform", "reference:1", "--json", "--area", "PRD", "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         family: set[int] = set()

@@ -114,6 +114,6 @@ def test_a_defect_has_a_text() -> None:
         ([], ExitCode.UNDECIDED),
     ],
 )
-def test_only_a_defect_that_was_missed_counts_against_the_suite(outcomes: list[Outcome], code: ExitCode) -> None:
+def test_only_a_missed_defect_fails_the_self_test(outcomes: list[Outcome], code: ExitCode) -> None:
     trials = [_trial("C", f"defect {number}", outcome) for number, outcome in enumerate(outcomes)]
     assert exit_code(summary(trials)) is code

@@ -17,7 +17,7 @@ GONE = "none"
 """The valid versions in Apache Kafka's definition of a message that was only used with ZooKeeper."""
 
 
-def test_the_wire_tables_are_those_of_the_release_that_is_named() -> None:
+def test_the_wire_tables_match_the_named_release() -> None:
     try:
         folder = fetch_release(NEWEST)
     except UsageError as missing:
@@ -39,7 +39,7 @@ def newest_versions(definitions: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield int(key[1]), versions[1].rpartition("-")[2]
 
 
-def test_a_stamp_tells_the_options_that_are_not_the_usual_ones() -> None:
+def test_a_stamp_has_the_options_that_differ_from_defaults() -> None:
     stamp = stamp_now(Options(areas=["PRD"], timeout_s=1.0, command_config=Path("c.properties")))
     assert stamp.options == {"areas": ["PRD"], "timeout_s": 1.0, "command_config": "c.properties"}
     assert stamp.schema.startswith(f"{SCHEMA}, {len(APIS)} APIs, ")

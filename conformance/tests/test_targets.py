@@ -76,27 +76,27 @@ def refused(name: str, command_config: Path | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_wrong_password_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported(with_login: ReferenceCluster, tmp_path: Path) -> None:
     reported = refused(with_login.bootstrap, properties(tmp_path, "SASL_PLAINTEXT", "wrong"))
     assert "rejects the login" in reported
     assert "--command-config" in reported
 
 
-def test_who_does_not_log_in_is_told_how(with_login: ReferenceCluster) -> None:
+def test_a_missing_login_is_reported_with_advice(with_login: ReferenceCluster) -> None:
     reported = refused(with_login.bootstrap)
     assert "ApiVersions, but not Metadata" in reported
     assert "sasl.mechanism" in reported
 
 
-def test_tls_where_plain_was_said_is_told(secured: ReferenceCluster) -> None:
+def test_a_tls_port_used_without_tls_is_reported(secured: ReferenceCluster) -> None:
     assert "the port uses TLS" in refused(secured.bootstrap)
 
 
-def test_plain_where_tls_was_said_is_told(with_login: ReferenceCluster, tmp_path: Path) -> None:
+def test_a_plaintext_port_used_with_tls_is_reported(with_login: ReferenceCluster, tmp_path: Path) -> None:
     assert "rejects the login" in refused(with_login.bootstrap, properties(tmp_path, "SASL_SSL"))
 
 
-def test_nobody_there_is_told() -> None:
+def test_an_unreachable_broker_is_reported() -> None:
     ports = Ports(1)
     assert "check that the broker is up" in refused(f"127.0.0.1:{ports[0]}")
     ports.release()
@@ -134,14 +134,14 @@ def silence(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(("answer", "sign"), [(http, "HTTP/1.1"), (silence, "actual silence")])
-def test_another_servers_port_is_told(answer: Callable[[socket.socket], None], sign: str) -> None:
+def test_a_port_of_another_server_is_reported(answer: Callable[[socket.socket], None], sign: str) -> None:
     with server(answer) as address:
         reported = refused(address)
     assert sign in reported
     assert "another server's" in reported
 
 
-def test_the_command_line_ends_with_2() -> None:
+def test_the_command_exits_with_2() -> None:
     ports = Ports(1)
     command = [sys.executable, "-m", "highwater", "conform", f"127.0.0.1:{ports[0]}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -153,7 +153,7 @@ def test_the_command_line_ends_with_2() -> None:
 @pytest.mark.parametrize(
     "name", ["apache", "reference:", "kfake:2.8", "localhost", "reference:0", "reference:10", "h:0", "a b:1"]
 )
-def test_a_name_that_is_no_target_lists_those_that_are(name: str) -> None:
+def test_an_unknown_target_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UsageError, match="known: reference"):
         check_target(name)
 
@@ -172,7 +172,7 @@ def cluster_file(folder: Path, bootstrap: str, pids: dict[int, int], **extra: An
     return path
 
 
-def comes_to_stand(pid: int) -> bool:
+def is_stopped_soon(pid: int) -> bool:
     """SIGSTOP takes effect when the kernel next schedules the process, not when it is sent."""
     for _ in range(100):
         if "T (stopped)" in Path(f"/proc/{pid}/status").read_text():
@@ -181,7 +181,7 @@ def comes_to_stand(pid: int) -> bool:
     return False
 
 
-def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster, tmp_path: Path) -> None:
+def test_commands_control_the_nodes_of_a_users_cluster(with_login: ReferenceCluster, tmp_path: Path) -> None:
     properties(tmp_path, "SASL_PLAINTEXT")
     extra = {"command_config": '"client.properties"', "version": '"3.9"', "settings": "{ group_max_size = 4 }"}
     path = cluster_file(tmp_path, with_login.bootstrap, {1: with_login.pid(1)}, **extra)
@@ -193,7 +193,7 @@ def test_commands_rule_the_nodes_of_a_users_cluster(with_login: ReferenceCluster
         target.start_node(1)
         assert (tmp_path / "said").read_text() == "stop 1\nstart 1\n"
         target.pause_node(1)
-        stopped = comes_to_stand(with_login.pid(1))
+        stopped = is_stopped_soon(with_login.pid(1))
         target.resume_node(1)
         assert stopped
         with pytest.raises(UsageError, match="the kill command of node 1 ended with exit code 7"):
@@ -217,7 +217,7 @@ def test_a_bad_cluster_file_is_refused_before_anything_starts(tmp_path: Path, te
         run_suite([str(path)], FEW)
 
 
-def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluster, tmp_path: Path) -> None:
+def test_a_cluster_file_with_an_unknown_broker_is_refused(with_login: ReferenceCluster, tmp_path: Path) -> None:
     properties(tmp_path, "SASL_PLAINTEXT")
     path = cluster_file(tmp_path, with_login.bootstrap, {1: 1, 9: 1}, command_config='"client.properties"')
     with pytest.raises(UsageError, match=r"the cluster has no brokers \[9\]"):
@@ -227,7 +227,7 @@ def test_a_cluster_file_names_brokers_that_there_are(with_login: ReferenceCluste
 # -- closing ----------------------------------------------------------------------------------------
 
 
-def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) -> None:
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from highwater.processes import Processes\n"
         f"nodes = Processes(Path({str(tmp_path)!r}), {{1: ['sh', '-c', 'sleep 600 & sleep 600']}})\n"
@@ -244,7 +244,7 @@ def test_processes_end_when_the_one_that_started_them_is_killed(tmp_path: Path) 
         os.killpg(pid, 0)
 
 
-def test_a_node_that_ends_by_itself_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_a_node_that_exits_is_named_with_its_last_output(tmp_path: Path) -> None:
     nodes = Processes(tmp_path, {1: ["sh", "-c", "echo no room on the disk >&2; exit 1"]})
     nodes.start(1)
     while nodes.is_running(1):
@@ -254,7 +254,7 @@ def test_a_node_that_ends_by_itself_is_named_with_its_last_words(tmp_path: Path)
     nodes.close()
 
 
-def test_a_target_that_dies_in_the_middle_is_named() -> None:
+def test_a_target_that_dies_during_the_run_is_named() -> None:
     """The target cannot be restarted, so the run ends with an error."""
     observed = []
     with ReferenceCluster(1) as cluster:
@@ -267,7 +267,7 @@ def test_a_target_that_dies_in_the_middle_is_named() -> None:
         report = run_suite([cluster.bootstrap], Options(areas=["MD"], jobs=2), kill_it_after_three)
     broken = [case for case in report["targets"][0]["cases"] if "died" in case["message"]]
     assert {case["verdict"] for case in broken if case["case"] != "suite"} == {"fail"}
-    assert len(report["targets"][0]["cases"]) < 20, "it ended soon after"
+    assert len(report["targets"][0]["cases"]) < 20, "the run ends soon after the crash"
     assert exit_code(report) is ExitCode.VIOLATED
 
 
@@ -280,7 +280,7 @@ def test_a_guard_that_is_off_breaks_its_clause() -> None:
         launch_target("kfake", guards_off=["RequireMemberId"])
 
 
-def test_one_of_several_that_cannot_be_had_does_not_lose_the_others(tmp_path: Path) -> None:
+def test_an_unavailable_target_does_not_lose_the_results_of_others(tmp_path: Path) -> None:
     with ReferenceCluster(1) as cluster:
         ports = Ports(1)
         report = run_suite([f"127.0.0.1:{ports[0]}", cluster.bootstrap], Options(clauses=["FRM-9"], jobs=1))

@@ -50,7 +50,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
         (("report", "results"), "numpy"),
     ],
 )
-def test_a_missing_extra_is_one_line_that_names_it(arguments: tuple[str, ...], package: str) -> None:
+def test_a_missing_extra_is_reported_in_one_line(arguments: tuple[str, ...], package: str) -> None:
     ended = run(*arguments, without=(package,))
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
@@ -60,7 +60,7 @@ def test_a_missing_extra_is_one_line_that_names_it(arguments: tuple[str, ...], p
 
 
 def test_the_suite_and_the_broker_need_no_extra(tmp_path: Path) -> None:
-    """In the processes that they start as well: `sitecustomize` hides the packages from all of them."""
+    """`sitecustomize` also hides the packages from the processes that they start."""
     optional = sorted(set(EXTRA_OF_PACKAGE) - {"hypothesis"})  # pytest loads the plugin of an installed hypothesis
     hidden = f"import sys\nsys.modules.update(dict.fromkeys({optional!r}))\n"
     (tmp_path / "sitecustomize.py").write_text(hidden)
@@ -102,7 +102,7 @@ def test_the_core_needs_no_extra(arguments: tuple[str, ...]) -> None:
         (("conform", "localhost:1"), "localhost:1: no server accepts connections (connection refused)"),
     ],
 )
-def test_an_unknown_name_is_one_line_with_near_names(arguments: tuple[str, ...], expected: str) -> None:
+def test_an_unknown_name_is_reported_with_similar_names(arguments: tuple[str, ...], expected: str) -> None:
     ended = run(*arguments)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1

@@ -26,8 +26,8 @@ def test_links_lead_to_files(page: Path) -> None:
     assert missing == []
 
 
-def test_modules_that_text_names_exist() -> None:
-    """A README or docstring that names a module in backquotes must survive the next move of that module."""
+def test_modules_named_in_text_exist() -> None:
+    """A module that is renamed must also be renamed in READMEs and docstrings."""
     folders = ("spec", "reference", "conformance", "fuzz", "reports", "highwater", "docs")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     names = {path.name for path in [*ROOT.iterdir(), *paths]} | EXAMPLE_FILES

@@ -22,12 +22,12 @@ def test_drawn_runs_hold() -> None:
 
 @hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(schedules(SWARM))
-def test_whatever_is_drawn_is_a_schedule(schedule: Schedule) -> None:
+def test_drawn_schedules_are_valid(schedule: Schedule) -> None:
     check(schedule, ["store", "1", "2", "3", "4", *(f"member:{number}" for number in range(3))])
 
 
 def test_a_guard_that_is_off_is_found_and_shrunk(tmp_path: Path) -> None:
-    """And the command that is printed shows the same once more. Of other guards: `python -m highwater.soak.nightly`."""
+    """The printed command reproduces it; `python -m highwater.soak.nightly` tests other guards."""
     guard = "HwNeedsWholeIsr"
     found = search_for_violation(Settings(swarm=True, guards_off=(guard,)), seed=1, runs=60)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The fourth witness: the history of a guard's seed gives the anomaly that its row names, and none with the guard on.
+"""The history of a guard's seed has the anomaly that its row names, and none with the guard on.
 
 Covers one guard, that with the shortest name, for each anomaly and severity; `python -m highwater.soak.guard_histories`
 covers all.
@@ -20,7 +20,7 @@ ONE_OF_EACH = {
 }
 
 
-def test_every_guard_is_shown_or_says_why_a_history_cannot_show_it() -> None:
+def test_every_guard_has_a_history_or_a_reason_for_its_absence() -> None:
     texts = {guard: row.witnesses.audit for guard, row in load_guards().items()}
     neither = {guard for guard, text in texts.items() if guard not in ROWS and not text.startswith("none, because ")}
     assert neither == set()
@@ -28,7 +28,7 @@ def test_every_guard_is_shown_or_says_why_a_history_cannot_show_it() -> None:
     assert all(anomalies()[int(row["rule"])].name == row["name"] for row in ROWS.values())
 
 
-def test_an_anomaly_lists_the_guards_whose_absence_shows_so() -> None:
+def test_an_anomaly_lists_the_guards_whose_absence_causes_it() -> None:
     known = set(load_guards())
     assert all(set(anomaly.guards) <= known for anomaly in anomalies().values())
     unlisted = {guard for guard, row in ROWS.items() if guard not in anomalies()[int(row["rule"])].guards}
@@ -36,11 +36,11 @@ def test_an_anomaly_lists_the_guards_whose_absence_shows_so() -> None:
 
 
 @pytest.mark.parametrize("guard", ONE_OF_EACH.values())
-def test_the_history_shows_what_the_guard_keeps_away(guard: str, tmp_path: Path) -> None:
+def test_the_history_without_the_guard_has_the_anomaly(guard: str, tmp_path: Path) -> None:
     assert mismatch(guard, ROWS[guard], tmp_path) == ""
 
 
-def test_another_anomaly_or_seed_than_the_row_names_is_told(tmp_path: Path) -> None:
+def test_a_row_with_a_wrong_anomaly_or_seed_is_reported(tmp_path: Path) -> None:
     guard = "MatchReplies"
     other = ROW.fullmatch(f"lost-write (rule 4), in the history of fuzz/seeds/{guard}.json")
     strange = ROW.fullmatch("lost-write (rule 4), in the history of fuzz/seeds/ElectFromIsr.json")

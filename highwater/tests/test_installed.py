@@ -1,4 +1,4 @@
-"""Highwater installed from its wheel: it works beside any project, and the page on adding a case works as written."""
+"""Highwater installed from its wheel works in any project, and the page on adding a case works as written."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with a wheel of this tree and of what the page adds to it, and our dependencies."""
+    """A virtual environment with a wheel of this tree plus the additions of the page, and our dependencies."""
     root = tmp_path_factory.mktemp("installed")
     tree, home = root / "tree", root / "venv"
     tree.mkdir()
@@ -70,19 +70,21 @@ def add_as_written(tree: Path) -> None:
     (tree / "conformance" / "cases" / "test_tried.py").write_text(case[1])
 
 
-def test_pytest_finds_the_cases_and_the_options_by_itself(installed: Path, tmp_path: Path) -> None:
+def test_pytest_finds_the_cases_and_options_of_the_plugin(installed: Path, tmp_path: Path) -> None:
     place = run(
         installed / "python", "-c", "import highwater.conformance as suite; print(suite.__file__)", cwd=tmp_path
     )
     assert installed.parent in Path(place.stdout.strip()).parents
-    asked = ("--hw-target=reference:1", f"--hw-clause={TRIED}", "--hw-clause=LST-1", "--junitxml=some.xml", "-n0")
-    ended = run(installed / "python", "-m", "pytest", "--pyargs", "highwater.conformance.cases", *asked, cwd=tmp_path)
+    requested = ("--hw-target=reference:1", f"--hw-clause={TRIED}", "--hw-clause=LST-1", "--junitxml=some.xml", "-n0")
+    ended = run(
+        installed / "python", "-m", "pytest", "--pyargs", "highwater.conformance.cases", *requested, cwd=tmp_path
+    )
     assert ended.returncode == 0, ended.stdout
     suite = ElementTree.parse(tmp_path / "some.xml").getroot()[0]
     assert int(suite.get("tests", "0")) >= 1
 
 
-def test_other_runs_of_pytest_are_not_touched(installed: Path, tmp_path: Path) -> None:
+def test_other_runs_of_pytest_are_not_affected(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n"
         "    assert not {'highwater.conformance.plugin', 'highwater.reference'} & set(sys.modules)\n"
@@ -91,7 +93,7 @@ def test_other_runs_of_pytest_are_not_touched(installed: Path, tmp_path: Path) -
     assert ended.returncode == 0, ended.stdout
 
 
-def test_the_case_of_the_page_holds_and_every_report_is_written(installed: Path, tmp_path: Path) -> None:
+def test_the_case_of_the_page_passes_and_every_report_is_written(installed: Path, tmp_path: Path) -> None:
     files = {f"--{kind}": f"run.{kind}" for kind in ("html", "markdown", "junit", "badge")}
     options = [part for pair in files.items() for part in pair]
     ended = run(
@@ -114,9 +116,9 @@ def test_the_case_of_the_page_holds_and_every_report_is_written(installed: Path,
     assert "Metadata names each broker once." in (tmp_path / "run.html").read_text()
 
 
-def test_the_case_of_the_page_sees_its_defect(installed: Path, tmp_path: Path) -> None:
-    asked = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
-    ended = run(installed / "highwater", *asked, cwd=tmp_path)
+def test_the_case_of_the_page_detects_its_defect(installed: Path, tmp_path: Path) -> None:
+    requested = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
+    ended = run(installed / "highwater", *requested, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 of 1 cases detect their defects" in ended.stdout
 
@@ -152,7 +154,7 @@ def test_the_commands_run_in_that_project(installed: Path, project: Path) -> Non
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_the_wheel_has_what_its_help_names_and_no_tests(installed: Path) -> None:
+def test_the_wheel_has_the_files_named_in_its_help_and_no_tests(installed: Path) -> None:
     package = next(installed.parent.glob("lib/python*/site-packages/highwater"))
     assert [path for path in package.rglob("*") if "tests" in path.parts] == []
     for name in ("py.typed", "fuzz/schedules/kip101.json", "fuzz/seeds/TruncateByEpoch.json", "spec/guards.toml",

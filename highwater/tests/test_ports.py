@@ -12,14 +12,14 @@ def take(count: int) -> list[int]:
     return list(Ports(count))
 
 
-def test_processes_that_ask_at_once_get_ports_of_their_own() -> None:
+def test_concurrent_processes_reserve_different_ports() -> None:
     """Children of one parent start at the same candidate port, and keep their ports while the pool exists."""
     with multiprocessing.get_context("fork").Pool(4) as pool:
         taken = [port for ports in pool.map(take, [5] * 40) for port in ports]
     assert len(taken) == len(set(taken)) == 200
 
 
-def test_they_are_neighbours_and_a_server_may_listen_there() -> None:
+def test_reserved_ports_are_consecutive_and_a_server_can_listen_on_them() -> None:
     ports = Ports(3)
     first = ports[0]
     assert ports == [first, first + 1, first + 2]

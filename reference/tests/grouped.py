@@ -1,4 +1,4 @@
-"""Group members and brokers in one simulation, with the judge that watches every event: one owner for a partition."""
+"""Group members and brokers in one simulation; after every event it checks that a partition has one owner."""
 
 from typing import Any
 
@@ -44,15 +44,15 @@ class Grouped(Simulated):
         self.world.enter(name, self.members.pop(name).leave)
 
     def kill(self, name: str) -> None:
-        """Without a word: its session has to expire."""
+        """Crash the member without LeaveGroup: its session has to expire."""
         self.world.crash(name, lose_unflushed=False)
         del self.members[name]
 
-    # -- looking inside ----------------------------------------------------------------------------
+    # -- inspection ----------------------------------------------------------------------------------
 
     @property
     def coordinating(self) -> int:
-        """The broker that the newest leader epoch of the offsets partition made the coordinator, or -1."""
+        """Return the broker that leads the offsets partition in its newest leader epoch, or -1."""
         found = [(-1, -1)]
         for broker_id in self.up:
             broker = self.broker(broker_id)
@@ -63,7 +63,7 @@ class Grouped(Simulated):
 
     @property
     def group(self) -> Group | None:
-        """As that broker has it."""
+        """The group in the memory of its coordinator."""
         broker_id = self.coordinating
         return self.broker(broker_id).groups.groups.get(GROUP) if broker_id > 0 else None
 
@@ -76,7 +76,7 @@ class Grouped(Simulated):
 
     @property
     def settled(self) -> bool:
-        """Stable, with these members and no others, and every partition has one owner."""
+        """Return whether the group is stable with exactly these members and every partition has one owner."""
         group = self.group
         everything = sorted(number for share in self.shares().values() for number in share)
         ids = {each.member.member_id for each in self.members.values()}
@@ -88,7 +88,7 @@ class Grouped(Simulated):
         )
 
     def settle(self) -> dict[str, list[int]]:
-        """Run until nothing changes any more for a while; what each member owns then."""
+        """Run until the assignment is stable and return the partitions of each member."""
         end_ms = self.world.now_ms + SETTLE_MS
         calm = 0
         while calm < 10:

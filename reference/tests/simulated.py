@@ -1,4 +1,4 @@
-"""Brokers in the simulator with a client that asks by hand: each question runs the world until it is answered."""
+"""Brokers in the simulator with a client; each request runs the simulation until its response arrives."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ QUICK: dict[str, Any] = {
 
 
 class Hand:
-    """A node that keeps the answers that it gets."""
+    """A node that keeps the responses that it receives."""
 
     def __init__(self) -> None:
         self.answers: dict[int, Any] = {}
@@ -75,10 +75,10 @@ class Simulated:
         self.wait(lambda: self.ask(MetadataRequest(topics=()), 9, self.broker_ids[0]).controller_id >= 0)
 
     def wait(self, condition: Any) -> None:
-        """Run until it holds; AssertionError after half a minute of virtual time."""
+        """Run until the condition holds; raises AssertionError after 30 s of virtual time."""
         deadline_ms = self.world.now_ms + PATIENCE_MS
         while not condition():
-            assert self.world.now_ms < deadline_ms, "the simulated brokers did not get there"
+            assert self.world.now_ms < deadline_ms, "the condition did not become true within 30 s of virtual time"
             self.world.run_until(self.world.now_ms + STEP_MS)
 
     def run(self, wait_ms: int) -> None:
@@ -89,10 +89,10 @@ class Simulated:
         assert isinstance(node, Broker)
         return node
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def send(self, body: Any, version: int, broker_id: int = 1) -> int:
-        """Ask, and go on; `answer` waits for what comes back."""
+        """Send a request and return its correlation id; `answer` waits for the response."""
         self._asked += 1
         request = Request(self._asked, version, body, "hand")
         self.world.enter(CLIENT, lambda now: [Send(broker_peer(broker_id), request)])
@@ -123,7 +123,7 @@ class Simulated:
         return [each for each in self.broker_ids if self.world.is_up(broker_peer(each))]
 
     def leader(self, topic: str, number: int = 0, broker_id: int | None = None) -> int:
-        """As a broker's metadata tell it; -1 when there is none."""
+        """Return the leader in the metadata of a broker, or -1 if there is none."""
         body = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
         found = self.ask(body, 9, broker_id or self.up[0]).topics[0]
         return next((p.leader_id for p in found.partitions if p.partition_index == number), -1)
@@ -142,7 +142,7 @@ class Simulated:
         self, topic: str, values: list[bytes], number: int = 0, *, version: int = 9,
         transactional_id: str | None = None, age_ms: int = 0, **batch: Any,
     ) -> Any:  # fmt: skip
-        """One batch to the leader, written `age_ms` ago; returns the partition's part of the answer."""
+        """Produce one batch with timestamps `age_ms` ago; returns the response for the partition."""
         timestamp = WALL_CLOCK_START_MS + self.world.now_ms - age_ms
         records = build_batch([(timestamp, b"k", value, ()) for value in values], **batch)
         data = PartitionProduceData(index=number, records=records)
@@ -153,15 +153,15 @@ class Simulated:
         return self.ask(body, version, self.leader(topic, number)).responses[0].partition_responses[0]
 
     def fetch(self, topic: str, number: int = 0, *, offset: int = 0, isolation_level: int = 0) -> Any:
-        asked = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        requested = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
         body = FetchRequest(
             replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation_level,
-            session_epoch=-1, topics=(FetchTopic(topic=topic, partitions=(asked,)),),
+            session_epoch=-1, topics=(FetchTopic(topic=topic, partitions=(requested,)),),
         )  # fmt: skip
         return self.ask(body, 12, self.leader(topic, number)).responses[0].partitions[0]
 
     def read_committed(self, topic: str, number: int = 0) -> list[bytes]:
-        """What a consumer shows: all that is stable, without control records and aborted transactions."""
+        """Return the values below the last stable offset, without control records and aborted transactions."""
         inside: set[int] = set()
         values: list[bytes] = []
         offset = 0
@@ -180,11 +180,11 @@ class Simulated:
                 offset = header.next_offset
 
     def end_offset(self, topic: str, number: int = 0, isolation_level: int = 0) -> int:
-        """-1 while a new leader cannot tell."""
-        asked = ListOffsetsPartition(partition_index=number, timestamp=-1)
+        """Return the log end offset, or -1 while a new leader does not know it."""
+        requested = ListOffsetsPartition(partition_index=number, timestamp=-1)
         body = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation_level,
-            topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),),
+            topics=(ListOffsetsTopic(name=topic, partitions=(requested,)),),
         )  # fmt: skip
         answer = self.ask(body, 5, self.leader(topic, number)).topics[0].partitions[0]
         return int(answer.offset) if answer.error_code == ErrorCode.NONE else -1

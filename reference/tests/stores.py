@@ -1,4 +1,4 @@
-"""Two metadata stores behind one face: the embedded one, stepped by hand, and real ZooKeeper through kazoo."""
+"""Two metadata stores behind one interface: the embedded one and ZooKeeper through kazoo."""
 
 import asyncio
 import shutil
@@ -23,14 +23,14 @@ TIMEOUT_MS = 2_000
 
 
 class Session(Protocol):
-    """What a broker has of its store."""
+    """A session of a broker with its metadata store."""
 
     def ask(self, operation: Operation) -> StoreReply: ...
     def events(self, count: int) -> list[tuple[str, str]]:
-        """The first `count` watch events, waited for."""
+        """Wait for `count` watch events and return them."""
 
     def expire(self) -> None:
-        """Its session ends as silence would end it."""
+        """Expire the session as if no heartbeat had arrived."""
 
 
 class EmbeddedSession:
@@ -49,7 +49,7 @@ class EmbeddedSession:
 
 
 class ZooKeeperSession:
-    """One link, in an event loop of its own."""
+    """One connection in its own event loop."""
 
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts
@@ -121,7 +121,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @contextmanager
 def zookeeper(folder: Path) -> Iterator[str]:
-    """A server of one's own; `host:port`."""
+    """Start a ZooKeeper server and yield its `host:port`."""
     port = Ports(1)[0]
     config = folder / "zoo.cfg"
     config.write_text(
@@ -135,7 +135,7 @@ def zookeeper(folder: Path) -> Iterator[str]:
 
 
 def missing() -> str:
-    """Why ZooKeeper cannot run here; empty when it can."""
+    """Return why ZooKeeper cannot run here, or an empty string if it can."""
     if shutil.which("mvn") is None:
         return "mvn is not on PATH (apt-get install maven)"
     try:

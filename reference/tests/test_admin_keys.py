@@ -1,4 +1,4 @@
-"""The keys of administrators: settings, log folders, ACLs, partitions page by page, offsets of a group."""
+"""Administrative requests: settings, log folders, ACLs, pages of partitions, offsets of a group."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def change(
     return ErrorCode(world.ask(body, 1).responses[0].error_code)
 
 
-def test_single_settings_change_and_go_back_to_their_default(world: Simulated) -> None:
+def test_incremental_alter_configs_sets_and_deletes_one_setting(world: Simulated) -> None:
     default = setting(world, "retention.ms")
     assert change(world, SET, "retention.ms", "1000") is ErrorCode.NONE
     assert change(world, SET, "retention.bytes", "5") is ErrorCode.NONE
@@ -82,14 +82,14 @@ def test_single_settings_change_and_go_back_to_their_default(world: Simulated) -
     assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == (default, "5")
 
 
-def test_lists_grow_and_shrink(world: Simulated) -> None:
+def test_append_and_subtract_change_a_list_setting(world: Simulated) -> None:
     assert change(world, APPEND, "cleanup.policy", "compact") is ErrorCode.NONE
     assert setting(world, "cleanup.policy") == "delete,compact"
     assert change(world, SUBTRACT, "cleanup.policy", "delete") is ErrorCode.NONE
     assert setting(world, "cleanup.policy") == "compact"
 
 
-def test_what_is_only_validated_changes_nothing(world: Simulated) -> None:
+def test_validate_only_changes_nothing(world: Simulated) -> None:
     before = setting(world, "retention.ms")
     assert change(world, SET, "retention.ms", "1000", validate_only=True) is ErrorCode.NONE
     assert setting(world, "retention.ms") == before
@@ -114,10 +114,10 @@ def test_alter_configs_replaces_all_settings(world: Simulated) -> None:
     assert (setting(world, "retention.ms"), setting(world, "retention.bytes")) == (default, "7")
 
 
-def test_log_folders_tell_how_large_replicas_are(world: Simulated) -> None:
+def test_describe_log_dirs_returns_replica_sizes(world: Simulated) -> None:
     world.produce(TOPIC, [b"v" * 100], 1)
-    asked = DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1, 9))
-    (some,) = world.ask(DescribeLogDirsRequest(topics=(asked,)), 4).results
+    requested = DescribableLogDirTopic(topic=TOPIC, partitions=(0, 1, 9))
+    (some,) = world.ask(DescribeLogDirsRequest(topics=(requested,)), 4).results
     sizes = {p.partition_index: p.partition_size for p in some.topics[0].partitions}
     assert set(sizes) == {0, 1}
     assert sizes[0] == 0
@@ -126,21 +126,21 @@ def test_log_folders_tell_how_large_replicas_are(world: Simulated) -> None:
     assert sum(len(topic.partitions) for topic in everything.topics) == 3
 
 
-def test_a_replica_moves_to_the_one_folder_only(world: Simulated) -> None:
+def test_alter_replica_log_dirs_accepts_only_the_existing_folder(world: Simulated) -> None:
     (folder,) = world.ask(DescribeLogDirsRequest(topics=None), 4).results
 
     def move(path: str) -> list[int]:
         topic = AlterReplicaLogDirTopic(name=TOPIC, partitions=(0, 9))
         body = AlterReplicaLogDirsRequest(dirs=(AlterReplicaLogDir(path=path, topics=(topic,)),))
-        (told,) = world.ask(body, 2).results
-        return [part.error_code for part in told.partitions]
+        (result,) = world.ask(body, 2).results
+        return [part.error_code for part in result.partitions]
 
     assert move(folder.log_dir) == [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]
     assert move("/elsewhere") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2
 
 
-def test_a_broker_tells_its_own_settings_but_no_secret(world: Simulated) -> None:
-    def told(name: str, *keys: str) -> dict[str, DescribeConfigsResourceResult]:
+def test_a_broker_describes_its_own_settings_without_secrets(world: Simulated) -> None:
+    def described(name: str, *keys: str) -> dict[str, DescribeConfigsResourceResult]:
         resource = DescribeConfigsResource(
             resource_type=BROKER_RESOURCE, resource_name=name, configuration_keys=keys or None
         )
@@ -148,14 +148,14 @@ def test_a_broker_tells_its_own_settings_but_no_secret(world: Simulated) -> None
             each.name: each for each in world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].configs
         }
 
-    settings = told("1")
+    settings = described("1")
     assert settings["broker.id"].value == "1"
     assert settings["auto.create.topics.enable"].value == "true"
     assert settings["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
     assert all(each.read_only for each in settings.values())
     assert [name for name in settings if "password" in name or "user" in name or "key" in name] == []
-    assert set(told("1", "broker.id", "no.such")) == {"broker.id"}
-    assert told("") == {}, "nothing was set for all brokers while they run"
+    assert set(described("1", "broker.id", "no.such")) == {"broker.id"}
+    assert described("") == {}, "no dynamic cluster-wide setting"
 
 
 def test_acls_need_an_authorizer(world: Simulated) -> None:
@@ -166,7 +166,7 @@ def test_acls_need_an_authorizer(world: Simulated) -> None:
     assert [each.error_code for each in deleted] == [ErrorCode.SECURITY_DISABLED]
 
 
-def test_partitions_come_page_by_page(world: Simulated) -> None:
+def test_describe_topic_partitions_returns_pages(world: Simulated) -> None:
     world.create("u", 2)
     seen: list[tuple[str | None, int]] = []
     cursor = None
@@ -192,8 +192,8 @@ def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:
         lambda: world.ask(OffsetCommitRequest(group_id="g", topics=topics), 7, coordinator)
         .topics[0].partitions[0].error_code == ErrorCode.NONE
     )  # fmt: skip
-    asked = (OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=9))
-    body = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name=TOPIC, partitions=asked),))
+    requested = (OffsetDeleteRequestPartition(partition_index=0), OffsetDeleteRequestPartition(partition_index=9))
+    body = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name=TOPIC, partitions=requested),))
     answer = world.ask(body, 0, coordinator)
     assert answer.error_code == ErrorCode.NONE
     assert [p.error_code for p in answer.topics[0].partitions] == [
@@ -203,11 +203,11 @@ def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:
     wanted = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0, 1))
     found = world.ask(OffsetFetchRequest(group_id="g", topics=(wanted,)), 7, coordinator).topics[0].partitions
     assert [p.committed_offset for p in found] == [-1, 5]
-    missing = OffsetDeleteRequest(group_id="nobody", topics=())
-    assert world.ask(missing, 0, world.coordinator("nobody", 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    missing = OffsetDeleteRequest(group_id="unknown", topics=())
+    assert world.ask(missing, 0, world.coordinator("unknown", 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_settings_have_types_synonyms_and_documentation_for_who_asks(world: Simulated) -> None:
+def test_types_synonyms_and_documentation_are_returned_on_request(world: Simulated) -> None:
     assert change(world, SET, "retention.ms", "1000") is ErrorCode.NONE
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=("retention.ms",)
@@ -221,7 +221,7 @@ def test_settings_have_types_synonyms_and_documentation_for_who_asks(world: Simu
     assert (bare.synonyms, bare.documentation) == ((), None)
 
 
-def test_a_broker_tells_its_own_settings_only(world: Simulated) -> None:
+def test_a_broker_describes_only_its_own_settings(world: Simulated) -> None:
     def error(name: str) -> int:
         resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=name, configuration_keys=None)
         return int(world.ask(DescribeConfigsRequest(resources=(resource,)), 4).results[0].error_code)
@@ -229,7 +229,7 @@ def test_a_broker_tells_its_own_settings_only(world: Simulated) -> None:
     assert [error(name) for name in ("1", "", "2", "x")] == [0, 0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
 
 
-def test_a_change_that_is_not_clear_is_refused(world: Simulated) -> None:
+def test_an_ambiguous_change_is_refused(world: Simulated) -> None:
     assert change(world, SET, "retention.ms", None) is ErrorCode.INVALID_REQUEST
     assert change(world, APPEND, "cleanup.policy", None) is ErrorCode.INVALID_REQUEST
     config = IncrementalAlterableConfig(name="retention.ms", config_operation=SET, value="1000")

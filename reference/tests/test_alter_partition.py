@@ -1,4 +1,4 @@
-"""Which proposals for the ISR the controller takes, and what each rule is for (KIP-497, KIP-841, KIP-903, KIP-966)."""
+"""The controller validates AlterPartition proposals; each guard has a test (KIP-497, KIP-841, KIP-903, KIP-966)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,70 +18,72 @@ STATE = PartitionState(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=1,
 
 
 def cluster() -> Cluster:
-    """Broker 3 is alive, in its second life; broker 4 is assigned, and down."""
+    """Broker 3 is alive and has restarted once; broker 4 is assigned and down."""
     brokers = {broker: BrokerInfo("h", 9092, epoch=10 * broker, unclean=False) for broker in (1, 2, 3)}
     topics = {"t": TopicInfo(bytes(16), {0: (1, 2, 3, 4)})}
     return Cluster(brokers, topics, {KEY: STATE})
 
 
-def asked(*isr: int, epochs: Mapping[int, int] | None = None, **given: Any) -> AlterPartitionRequestPartitionData:
+def proposal_of(
+    *isr: int, epochs: Mapping[int, int] | None = None, **fields: Any
+) -> AlterPartitionRequestPartitionData:
     members = tuple(
         BrokerState(broker_id=member, broker_epoch=(epochs or {}).get(member, 10 * member)) for member in isr
     )
-    values = {"leader_epoch": 4, "partition_epoch": 7, **given}
+    values = {"leader_epoch": 4, "partition_epoch": 7, **fields}
     return AlterPartitionRequestPartitionData(partition_index=0, new_isr_with_epochs=members, **values)
 
 
-def verdict(proposal: AlterPartitionRequestPartitionData, leader: int = 1, guards: Guards | None = None) -> Any:
+def validate(proposal: AlterPartitionRequestPartitionData, leader: int = 1, guards: Guards | None = None) -> Any:
     error, state = validate_proposal(cluster(), guards or Guards(), KEY, leader, proposal)
     return error, state.isr if state else None
 
 
-def test_a_leader_may_take_members_in_and_out() -> None:
-    assert verdict(asked(1, 2, 3)) == (ErrorCode.NONE, (1, 2, 3))
-    assert verdict(asked(1)) == (ErrorCode.NONE, (1,))
+def test_a_leader_may_add_and_remove_isr_members() -> None:
+    assert validate(proposal_of(1, 2, 3)) == (ErrorCode.NONE, (1, 2, 3))
+    assert validate(proposal_of(1)) == (ErrorCode.NONE, (1,))
     without_epochs = AlterPartitionRequestPartitionData(
         partition_index=0, new_isr=(3, 1), leader_epoch=4, partition_epoch=7
     )
-    assert verdict(without_epochs) == (ErrorCode.NONE, (1, 3))
+    assert validate(without_epochs) == (ErrorCode.NONE, (1, 3))
 
 
-def test_the_same_again_is_taken_again_whatever_its_partition_epoch() -> None:
-    assert verdict(asked(1, 2, partition_epoch=6)) == (ErrorCode.NONE, None)
+def test_a_repeated_proposal_is_accepted_with_any_partition_epoch() -> None:
+    assert validate(proposal_of(1, 2, partition_epoch=6)) == (ErrorCode.NONE, None)
 
 
-@pytest.mark.parametrize("isr", [(), (2, 3), (1, 9)], ids=["nobody", "not the leader", "not assigned"])
-def test_nonsense_is_refused(isr: tuple[int, ...]) -> None:
-    assert verdict(asked(*isr)) == (ErrorCode.INVALID_REQUEST, None)
+@pytest.mark.parametrize("isr", [(), (2, 3), (1, 9)], ids=["empty", "not the leader", "not assigned"])
+def test_an_isr_without_the_leader_or_with_an_unassigned_broker_is_refused(isr: tuple[int, ...]) -> None:
+    assert validate(proposal_of(*isr)) == (ErrorCode.INVALID_REQUEST, None)
 
 
 @pytest.mark.parametrize(
     ("guard", "proposal", "leader", "refused"),
     [
-        ("FenceOldLeader", asked(1, 2, 3, leader_epoch=3), 1, ErrorCode.FENCED_LEADER_EPOCH),
-        ("IsrCas", asked(1, 2, 3, partition_epoch=6), 1, ErrorCode.INVALID_UPDATE_VERSION),
-        ("RefuseFenced", asked(1, 2, 4), 1, ErrorCode.INELIGIBLE_REPLICA),
-        ("RefuseFormerLife", asked(1, 2, 3, epochs={3: 29}), 1, ErrorCode.INELIGIBLE_REPLICA),
+        ("FenceOldLeader", proposal_of(1, 2, 3, leader_epoch=3), 1, ErrorCode.FENCED_LEADER_EPOCH),
+        ("IsrCas", proposal_of(1, 2, 3, partition_epoch=6), 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("RefuseFenced", proposal_of(1, 2, 4), 1, ErrorCode.INELIGIBLE_REPLICA),
+        ("RefuseFormerLife", proposal_of(1, 2, 3, epochs={3: 29}), 1, ErrorCode.INELIGIBLE_REPLICA),
     ],
 )
-def test_off_the_rule_lets_it_through(
+def test_each_guard_refuses_a_proposal_that_is_accepted_without_it(
     guard: str, proposal: AlterPartitionRequestPartitionData, leader: int, refused: ErrorCode
 ) -> None:
-    assert verdict(proposal, leader) == (refused, None)
-    error, isr = verdict(proposal, leader, Guards().without(guard))
+    assert validate(proposal, leader) == (refused, None)
+    error, isr = validate(proposal, leader, Guards().without(guard))
     assert error is ErrorCode.NONE
     assert isr is not None
 
 
-def test_a_controller_that_is_behind_says_that_it_is_none() -> None:
-    """KAFKA-14154: otherwise the leader takes itself for fenced, and waits for a state that never comes."""
-    newer = asked(1, 2, 3, leader_epoch=5)
-    assert verdict(newer)[0] is ErrorCode.NOT_CONTROLLER
-    assert verdict(newer, guards=Guards().without("DeferToNewerLeader"))[0] is ErrorCode.FENCED_LEADER_EPOCH
-    assert verdict(asked(1, 2, 3, partition_epoch=8))[0] is ErrorCode.NOT_CONTROLLER
+def test_a_controller_behind_the_leader_answers_not_controller() -> None:
+    """KAFKA-14154: otherwise the leader considers itself fenced and waits for a state that never arrives."""
+    newer = proposal_of(1, 2, 3, leader_epoch=5)
+    assert validate(newer)[0] is ErrorCode.NOT_CONTROLLER
+    assert validate(newer, guards=Guards().without("DeferToNewerLeader"))[0] is ErrorCode.FENCED_LEADER_EPOCH
+    assert validate(proposal_of(1, 2, 3, partition_epoch=8))[0] is ErrorCode.NOT_CONTROLLER
 
 
-def test_who_leaves_an_isr_that_is_too_small_stays_eligible_until_it_is_large_enough() -> None:
+def test_a_removed_isr_member_stays_in_the_elr_until_the_isr_reaches_min_isr() -> None:
     small = PartitionState(1, 4, (1, 2), 1, 7)
     assert next_elr(small, (1,), (), 2, Guards()) == (2,)
     assert next_elr(small, (1,), (), 1, Guards()) == ()
@@ -98,7 +100,7 @@ def test_who_leaves_an_isr_that_is_too_small_stays_eligible_until_it_is_large_en
         ("UncleanLeavesEligible", (1,), (3,), (2, 3)),
     ],
 )
-def test_without_a_rule_of_eligibility(
+def test_each_eligibility_guard_changes_the_elr(
     guard: str, isr: tuple[int, ...], unclean: tuple[int, ...], elr: tuple[int, ...]
 ) -> None:
     alone = PartitionState(1, 5, (1,), 1, 8, elr=(2, 3))
@@ -117,7 +119,7 @@ def test_without_a_rule_of_eligibility(
         ((), (2,), {2}, (2,)),
     ],
 )
-def test_who_restarted_uncleanly_stays_in_the_isr_only_if_nobody_else_has_everything(
+def test_a_replica_restarted_uncleanly_leaves_the_isr_unless_no_other_is_complete(
     isr: tuple[int, ...], elr: tuple[int, ...], unclean: set[int], trusted: tuple[int, ...]
 ) -> None:
     assert trusted_isr(PartitionState(1, 4, isr, 1, 7, elr), unclean) == trusted

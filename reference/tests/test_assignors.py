@@ -1,4 +1,4 @@
-"""The contract of each assignor, for any members, subscriptions, claims and topics."""
+"""Properties of each assignor for arbitrary members, subscriptions, claims and topics."""
 
 import random
 
@@ -28,7 +28,7 @@ counts = st.fixed_dictionaries({}, optional={topic: st.integers(0, 6) for topic 
 
 @st.composite
 def subscriptions(draw: st.DrawFn, *, alike: bool = False, truthful: bool = False) -> dict[str, Subscription]:
-    """`alike`: all want the same topics; `truthful`: no two claim a partition since one generation."""
+    """`alike`: all subscribe to the same topics; `truthful`: no two claim a partition in the same generation."""
     ids = draw(st.lists(st.sampled_from("uvwxyz"), unique=True, min_size=1, max_size=5))
     partitions = [(topic, number) for topic in TOPICS for number in range(6)]
     common = draw(st.frozensets(st.sampled_from(TOPICS), min_size=1))
@@ -46,13 +46,13 @@ def subscriptions(draw: st.DrawFn, *, alike: bool = False, truthful: bool = Fals
 
 
 def two_have_three_each() -> dict[str, Subscription]:
-    """Of four members; each of the two has to give one, and neither two."""
+    """Of four members, two own three partitions each; each of the two must give up exactly one."""
     owned = {"u": {0, 1, 2}, "v": {3, 4, 5}, "w": set[int](), "x": set[int]()}
     return {each: Subscription(frozenset("a"), frozenset(("a", n) for n in has), 7) for each, has in owned.items()}
 
 
-def settle(assignor: Assignor, members: dict[str, Subscription], partitions: Counts) -> Assignment:
-    """Rebalance as members would: whoever has revoked what was taken from it claims what it was given, and joins."""
+def rebalance_until_stable(assignor: Assignor, members: dict[str, Subscription], partitions: Counts) -> Assignment:
+    """Rebalance as members do: a member that has revoked partitions claims the rest and joins again."""
     for generation in range(10, 13):
         shares = assignor.assign(members, partitions, ON)
         claims = {
@@ -72,12 +72,12 @@ def test_every_partition_has_one_member_that_wants_it(
     assignor: Assignor, members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = assignor.assign(members, partitions, ON)
-    given_out = [each for share in shares.values() for each in share]
+    assigned = [each for share in shares.values() for each in share]
     assert shares.keys() == members.keys()
-    assert len(given_out) == len(set(given_out))
+    assert len(assigned) == len(set(assigned))
     assert all(topic in members[member_id].topics for member_id, share in shares.items() for topic, _ in share)
-    withheld = set(subscribed_partitions(members, partitions)) - set(given_out)
-    assert set(given_out) <= set(subscribed_partitions(members, partitions))
+    withheld = set(subscribed_partitions(members, partitions)) - set(assigned)
+    assert set(assigned) <= set(subscribed_partitions(members, partitions))
     assert assignor.is_cooperative or not withheld
     assert all(any(each in claim.owned for claim in members.values()) for each in withheld)
 
@@ -96,7 +96,7 @@ def test_the_order_of_members_and_topics_does_not_matter(
 
 @given(members=subscriptions(alike=True), partitions=counts)
 @settings(max_examples=100, deadline=None)
-def test_range_gives_neighbours_and_differs_by_one_in_a_topic(
+def test_range_assigns_contiguous_partitions_and_is_balanced_per_topic(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = ASSIGNORS["range"].assign(members, partitions, ON)
@@ -115,16 +115,16 @@ def test_range_gives_neighbours_and_differs_by_one_in_a_topic(
 @pytest.mark.parametrize("assignor", [ASSIGNORS["roundrobin"], *STICKY], ids=lambda each: each.name)
 @given(members=subscriptions(alike=True, truthful=True), partitions=counts)
 @settings(max_examples=100, deadline=None)
-def test_members_that_want_the_same_differ_by_one_at_most(
+def test_members_with_equal_subscriptions_differ_by_at_most_one(
     assignor: Assignor, members: dict[str, Subscription], partitions: Counts
 ) -> None:
-    sizes = [len(share) for share in settle(assignor, members, partitions).values()]
+    sizes = [len(share) for share in rebalance_until_stable(assignor, members, partitions).values()]
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(members=subscriptions(), partitions=counts)
 @settings(max_examples=100, deadline=None)
-def test_sticky_leaves_no_member_that_could_take_from_one_with_two_more(
+def test_sticky_balances_members_that_subscribe_to_the_same_topic(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
     shares = ASSIGNORS["sticky"].assign(members, partitions, ON)
@@ -148,7 +148,9 @@ def test_sticky_moves_as_little_as_balance_allows(members: dict[str, Subscriptio
 
 @given(members=subscriptions(), partitions=counts)
 @settings(max_examples=100, deadline=None)
-def test_cooperative_gives_nobody_what_another_has(members: dict[str, Subscription], partitions: Counts) -> None:
+def test_cooperative_withholds_partitions_that_another_member_owns(
+    members: dict[str, Subscription], partitions: Counts
+) -> None:
     shares = ASSIGNORS["cooperative-sticky"].assign(members, partitions, ON)
     claims = Claims(members, ON)
     for member_id, share in shares.items():
@@ -159,29 +161,29 @@ def test_cooperative_gives_nobody_what_another_has(members: dict[str, Subscripti
 
 @given(members=subscriptions(), partitions=counts)
 @settings(max_examples=50, deadline=None)
-def test_cooperative_leaves_nothing_out_once_all_have_revoked(
+def test_cooperative_assigns_every_partition_after_revocation(
     members: dict[str, Subscription], partitions: Counts
 ) -> None:
-    shares = settle(ASSIGNORS["cooperative-sticky"], members, partitions)
+    shares = rebalance_until_stable(ASSIGNORS["cooperative-sticky"], members, partitions)
     assert sorted(each for share in shares.values() for each in share) == subscribed_partitions(members, partitions)
 
 
 @given(owned=st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 9))), generation=st.integers(-1, 99))
-def test_subscriptions_and_assignments_survive_the_wire(owned: frozenset[tuple[str, int]], generation: int) -> None:
+def test_subscriptions_and_assignments_round_trip(owned: frozenset[tuple[str, int]], generation: int) -> None:
     subscription = Subscription(frozenset(TOPICS), owned, generation)
     assert Subscription.decode(subscription.encode()) == subscription
     assert Subscription.decode(subscription.encode_revoked()) == subscription
     assert unpack_assignment(pack_assignment(owned)) == owned
 
 
-# -- the guards of the leader ----------------------------------------------------------------------
+# -- guards of the group leader --------------------------------------------------------------------
 
 P = ("a", 0)
 SUBSCRIBED = frozenset({"a"})
 
 
 def shares_without(guard: str, **claims: tuple[set[int], int]) -> dict[str, set[int]]:
-    """What members get that claim these partitions of the topic since that generation, with the guard and without."""
+    """Return the assignment with the guard off ("" for none); `claims` has owned partitions and generation."""
     members = {
         each: Subscription(SUBSCRIBED, frozenset(("a", n) for n in owned), generation)
         for each, (owned, generation) in claims.items()
@@ -197,14 +199,14 @@ def test_withhold_claimed() -> None:
 
 
 def test_highest_claim_wins() -> None:
-    """KAFKA-14639: u missed a generation and still has 0; what v got in the later one is no reason to take it."""
+    """KAFKA-14639: u missed a generation and still claims 0, which v got in the later generation."""
     claims = {"u": ({0, 1}, 4), "v": (set[int](), 5)}
     assert shares_without("", **claims) == {"u": {0}, "v": set()}
     assert shares_without("HighestClaimWins", **claims) == {"u": {0}, "v": {1}}
 
 
-def test_nobody_keeps_on_conflict() -> None:
-    """KAFKA-12984: two claim 0 since the same generation."""
+def test_no_member_keeps_a_partition_on_conflict() -> None:
+    """KAFKA-12984: two members claim partition 0 in the same generation."""
     claims = {"u": ({0}, 5), "v": ({0}, 5)}
     assert 0 not in set().union(*shares_without("", **claims).values())
     assert 0 in shares_without("NobodyKeepsOnConflict", **claims)["u"]

@@ -1,4 +1,4 @@
-"""A defect of ours in a handler costs whoever asked a connection, and nobody else anything."""
+"""A defect in a handler closes the connection of the requester and affects no other connection."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ LIST_OFFSETS, METADATA = 2, 3
 
 
 class Waiting:
-    """A handler that goes on when something else happens, and breaks off at `error`."""
+    """A handler that waits for another request and then raises `error`."""
 
     def __init__(self, error: Exception) -> None:
         self.error, self.until = error, Pending[None]()
@@ -32,50 +32,50 @@ class Waiting:
 
 
 def broken(error: Exception) -> tuple[Simulated, Waiting]:
-    """Two clients: the second one's question wakes the first one's, which breaks off."""
+    """Two clients: the request of the second one resumes the handler of the first one, which fails."""
     cluster, waiting = Simulated(1), Waiting(error)
     served = cluster.broker().served
-    honest = served[METADATA].handler
+    original = served[METADATA].handler
 
     async def waking(request: Request) -> Any:
         waiting.until.resolve(None)
-        return await honest(request)
+        return await original(request)
 
     served[LIST_OFFSETS] = replace(served[LIST_OFFSETS], handler=waiting)
     served[METADATA] = replace(served[METADATA], handler=waking)
     return cluster, waiting
 
 
-def asked(cluster: Simulated) -> list[Any]:
-    """What comes of the second question."""
+def request_twice(cluster: Simulated) -> list[Any]:
+    """Return the effects of the second request."""
     now, broker = cluster.world.instant(cluster.world.hosts["client"]), cluster.broker()
     assert broker.receive(now, "first", Request(1, 7, ListOffsetsRequest())) == []
     return broker.receive(now, "second", Request(2, 9, MetadataRequest(topics=())))
 
 
-def test_who_asked_is_told_by_the_effect_and_who_is_heard_meanwhile_is_answered() -> None:
+def test_a_failed_handler_names_its_peer_and_the_other_request_is_answered() -> None:
     cluster, waiting = broken(ArithmeticError("a defect of ours"))
-    broke, answer = asked(cluster)
+    broke, answer = request_twice(cluster)
     assert broke == HandlerFailed("first", waiting.error)
     assert isinstance(answer, Send)
     assert answer.to == "second"
 
 
-def test_what_the_disk_refuses_ends_the_step() -> None:
+def test_an_error_of_the_disk_is_raised_to_the_caller() -> None:
     cluster, _ = broken(OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
-        asked(cluster)
+        request_twice(cluster)
 
 
-def test_the_simulator_hides_no_defect() -> None:
+def test_the_simulator_raises_the_error_of_a_handler() -> None:
     cluster, _ = broken(ArithmeticError("a defect of ours"))
     cluster.send(ListOffsetsRequest(), 7)
     with pytest.raises(ArithmeticError):
         cluster.ask(MetadataRequest(topics=()), 9)
 
 
-class Line:
-    """A connection that knows whether it was closed."""
+class FakeChannel:
+    """A connection that records whether it was closed."""
 
     closed = False
 
@@ -92,7 +92,7 @@ def test_the_driver_closes_one_connection_and_logs_the_stack_of_a_defect(
 ) -> None:
     async def drive() -> None:
         driver = Driver(Hand(), Disk(tmp_path), lambda peer: None)
-        first, second = Line(), Line()
+        first, second = FakeChannel(), FakeChannel()
         driver.channels.update(first=first, second=second)
         driver.do(lambda now: [HandlerFailed("first", error)])
         assert (first.closed, second.closed, driver.failed.done()) == (True, False, False)

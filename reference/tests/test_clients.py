@@ -1,4 +1,4 @@
-"""Other people's clients against a cluster of three processes."""
+"""Third-party clients against a cluster of three processes."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ def create(bootstrap: str, partitions: int = 1, replicas: int = 3) -> str:
 
 
 def produce(bootstrap: str, topic: str, count: int = RECORDS, **settings: Any) -> list[int]:
-    """Offsets of the records, in the order of their delivery reports."""
+    """Return the offsets of the records, in the order of their delivery reports."""
     offsets: list[int] = []
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **settings})
@@ -73,7 +73,7 @@ def test_confluent_kafka_writes_and_reads_back(bootstrap: str, codec: str, idemp
     consumer.close()
 
 
-def test_a_group_goes_on_where_it_committed(bootstrap: str) -> None:
+def test_a_group_continues_at_its_committed_offset(bootstrap: str) -> None:
     topic = create(bootstrap, partitions=2)
     produce(bootstrap, topic)
     first = group_consumer(bootstrap, f"group-{topic}")
@@ -148,7 +148,7 @@ async def _aiokafka(bootstrap: str, topic: str) -> list[int]:
     return found
 
 
-def test_nothing_is_lost_when_the_leader_is_killed(shared_cluster: Cluster, bootstrap: str) -> None:
+def test_no_record_is_lost_when_the_leader_is_killed(shared_cluster: Cluster, bootstrap: str) -> None:
     topic = create(bootstrap)
     produce(bootstrap, topic, **{"enable.idempotence": True})
     admin = AdminClient({"bootstrap.servers": bootstrap})

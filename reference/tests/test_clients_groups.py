@@ -1,4 +1,4 @@
-"""Groups of other clients against a cluster of three processes: assignors, static members, offsets for times."""
+"""Groups of third-party clients on a cluster of three processes: assignors, static members, offsets for times."""
 
 import asyncio
 import itertools
@@ -45,7 +45,7 @@ def shares(members: list[Consumer]) -> list[list[int]]:
 
 
 def wait(members: list[Consumer], condition: Callable[[list[list[int]]], bool]) -> list[list[int]]:
-    """Poll all until their shares are as they should be."""
+    """Poll all members until their assignments satisfy the condition."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition(shares(members)):
         assert time.monotonic() < deadline, shares(members)
@@ -59,7 +59,7 @@ def is_whole(found: list[list[int]]) -> bool:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_confluent_kafka_shares_out_and_back(bootstrap: str, strategy: str) -> None:
+def test_confluent_kafka_rebalances_when_members_join_and_leave(bootstrap: str, strategy: str) -> None:
     topic, group = create(bootstrap, PARTITIONS), new_group()
     settings = {"partition.assignment.strategy": strategy}
     members = [member(bootstrap, group, topic, **settings) for _ in range(2)]
@@ -69,7 +69,7 @@ def test_confluent_kafka_shares_out_and_back(bootstrap: str, strategy: str) -> N
     members[0].close()
 
 
-def test_a_static_member_of_confluent_kafka_comes_back_to_its_share(bootstrap: str) -> None:
+def test_a_static_member_of_confluent_kafka_gets_its_partitions_back(bootstrap: str) -> None:
     topic, group = create(bootstrap, PARTITIONS), new_group()
     members = [member(bootstrap, group, topic, **{"group.instance.id": name}) for name in ("a", "b")]
     before = wait(members, is_whole)
@@ -86,7 +86,7 @@ def test_a_static_member_of_confluent_kafka_comes_back_to_its_share(bootstrap: s
 
 
 def described(bootstrap: str, group: str) -> dict[str, tuple[str, list[int]]]:
-    """Of each static member: its id and partitions, as DescribeGroups tells."""
+    """Return the member id and partitions of each static member, as DescribeGroups reports them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     found = admin.describe_consumer_groups([group])[group].result(20)
     return {
@@ -102,8 +102,8 @@ def test_offsets_for_times_are_those_of_the_first_record_at_or_after(bootstrap: 
         producer.produce(topic, b"%d" % number, timestamp=FIRST_MS + 1_000 * number)
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": new_group()})
-    asked = {0: 0, FIRST_MS: 0, FIRST_MS + 1: 1, FIRST_MS + 4_000: 4}
-    for timestamp, offset in asked.items():
+    requested = {0: 0, FIRST_MS: 0, FIRST_MS + 1: 1, FIRST_MS + 4_000: 4}
+    for timestamp, offset in requested.items():
         (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=20)
         assert found.offset == offset
     consumer.close()
@@ -112,7 +112,7 @@ def test_offsets_for_times_are_those_of_the_first_record_at_or_after(bootstrap: 
         from kafka import KafkaConsumer, TopicPartition as Theirs  # noqa: I001
     theirs = KafkaConsumer(bootstrap_servers=bootstrap.split(","))
     partition = Theirs(topic, 0)
-    for timestamp, offset in asked.items():
+    for timestamp, offset in requested.items():
         assert theirs.offsets_for_times({partition: timestamp})[partition].offset == offset
     assert theirs.offsets_for_times({partition: FIRST_MS + 9_000})[partition] is None
     theirs.close()
@@ -151,7 +151,7 @@ def test_kafka_python_shares_partitions(bootstrap: str, strategy: str) -> None:
     ]  # fmt: skip
     deadline = time.monotonic() + PATIENCE_S
     found: list[list[int]] = [[], []]
-    with ThreadPoolExecutor() as pool:  # a poll that ends while it joins leaves this client without heartbeats
+    with ThreadPoolExecutor() as pool:  # if poll returns during a join, this client sends no heartbeats
         while not is_whole(found):
             assert time.monotonic() < deadline, found
             list(pool.map(lambda consumer: consumer.poll(timeout_ms=2_000), members))

@@ -22,7 +22,7 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def tool() -> Tool:
-    """Runs one of the tools, with what it reads, and gives what it prints."""
+    """Run one of the tools with the given standard input and return its standard output."""
     if shutil.which("mvn") is None:
         pytest.skip("mvn is not on PATH: apt-get install maven")
     try:
@@ -45,7 +45,7 @@ def topic() -> str:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_what_the_console_producer_writes_its_consumer_reads(tool: Tool, bootstrap: str, codec: str) -> None:
+def test_the_console_consumer_reads_records_of_the_console_producer(tool: Tool, bootstrap: str, codec: str) -> None:
     name = topic()
     where = ("--bootstrap-server", bootstrap, "--topic", name)
     text = "".join(f"line {number}\n" for number in range(30))
@@ -69,8 +69,8 @@ def test_the_verifiable_producer_and_consumer_agree(tool: Tool, bootstrap: str) 
     assert commits[-1]["offsets"][0]["offset"] == 200
 
 
-def test_the_performance_test_runs_to_its_end(tool: Tool, bootstrap: str) -> None:
+def test_the_performance_test_completes(tool: Tool, bootstrap: str) -> None:
     options = ("--num-records", "5000", "--record-size", "100", "--throughput", "-1")
     properties = ("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all", "compression.type=lz4")
-    told = tool("ProducerPerformance", "--topic", topic(), *options, *properties)
-    assert re.search(r"^5000 records sent, \d+[\d.,]* records/sec", told, re.MULTILINE), told
+    printed = tool("ProducerPerformance", "--topic", topic(), *options, *properties)
+    assert re.search(r"^5000 records sent, \d+[\d.,]* records/sec", printed, re.MULTILINE), printed

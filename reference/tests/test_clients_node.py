@@ -14,6 +14,6 @@ def test_kafkajs_writes_and_reads_back(bootstrap: str) -> None:
     place = built("node", "npm", "ci", "--no-audit", "--no-fund")
     ended = run("node", place / "roundtrip.js", bootstrap, f"node-{next(NAMES)}")
     assert ended.stdout.splitlines() == expected("none", "gzip", "idempotent", "committed", "last")
-    # Five times twenty records, twenty that were aborted, two markers.
+    # Five times twenty committed records, twenty aborted ones, two markers.
     last = [line for line in ended.stderr.splitlines() if line.startswith("committed")]
     assert last == ["committed 122"]

@@ -1,4 +1,4 @@
-"""Other people's transactional producers against a cluster of three processes."""
+"""Transactional producers of third-party clients against a cluster of three processes."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ def send_all(producer: Producer, topic: str, values: list[bytes]) -> None:
 
 
 def read(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[bytes]:
-    """The first `count` records that a consumer without a group gets."""
+    """Return the first `count` records that a consumer without a group reads."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap, "group.id": f"unused-{topic}", "isolation.level": isolation,
@@ -184,7 +184,7 @@ async def _aiokafka(bootstrap: str, topic: str, source: str) -> list[bytes]:
 
 
 def java_tool(name: str, *arguments: str) -> str:
-    """What a tool of Apache Kafka prints; skips the test where Java or the tools cannot be had."""
+    """Return the output of a tool of Apache Kafka; skip the test if Java or the tools are missing."""
     try:
         executable, jars = java().executable, fetch_release("4.3.1")
     except UsageError as error:
@@ -197,18 +197,18 @@ def java_tool(name: str, *arguments: str) -> str:
 
 
 def test_the_java_client_works_under_transaction_version_2(bootstrap: str) -> None:
-    """It goes by the finalized feature: EndTxn 5, Produce 12, no AddPartitionsToTxn."""
+    """The finalized feature makes it use EndTxn 5, Produce 12 and no AddPartitionsToTxn."""
     topic, name, count = create(bootstrap), transactional_id(), 300
-    told = java_tool(
+    printed = java_tool(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", "10",
         "--throughput", "1000", "--bootstrap-server", bootstrap, "--transactional-id", name,
         "--transaction-duration-ms", "50",
     )  # fmt: skip
-    assert f"{count} records sent" in told, told
+    assert f"{count} records sent" in printed, printed
     assert len(read(bootstrap, topic, count)) == count
     arguments = ("--bootstrap-server", bootstrap, "describe", "--transactional-id", name)
     described = java_tool("TransactionsCommand", *arguments)
     columns, values = (line.split() for line in described.splitlines()[-2:])
     row = dict(zip(columns, values, strict=False))
     assert row["TransactionalId"] == name, described
-    assert int(row["ProducerEpoch"]) > 1, "each transaction bumped it"
+    assert int(row["ProducerEpoch"]) > 1, "each transaction bumps the epoch"

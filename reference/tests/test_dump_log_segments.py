@@ -1,4 +1,4 @@
-"""Files byte-compatible with Apache Kafka both ways: its DumpLogSegments reads ours, we read what its brokers wrote."""
+"""Log files are compatible both ways: DumpLogSegments reads ours, and we read those of Apache Kafka brokers."""
 
 import re
 import shutil
@@ -38,14 +38,14 @@ HOLE = re.compile(r"^  (\d+) is followed by (\d+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(("version", "codec"), WRITTEN)
-def test_we_read_what_an_apache_kafka_broker_wrote(version: str, codec: str, tmp_path: Path) -> None:
+def test_segments_of_apache_kafka_are_read(version: str, codec: str, tmp_path: Path) -> None:
     shutil.copytree(SEGMENTS / version / codec, tmp_path / "t-0")
     disk = Disk(tmp_path)
     before = (tmp_path / "t-0" / "00000000000000000000.log").read_bytes()
     for clean_stop in (True, False):
         log = Log(disk, "t-0", SMALL, recovery_point=0, clean=clean_stop)
         data = b"".join(segment.read(0, segment.size) for segment in log.segments)
-        assert data == before, "nothing was cut"
+        assert data == before, "nothing was truncated"
         found = [(p, header, *decode_entry(data, p)[1:]) for p, header in entries(data)]
         assert {header.magic for _, header, _ in found} == {MAGIC[version]}
         assert {header.compression.name.lower() for _, header, _ in found} == {codec}
@@ -57,13 +57,13 @@ def test_we_read_what_an_apache_kafka_broker_wrote(version: str, codec: str, tmp
     disk.close()
 
 
-def test_we_take_their_indexes_snapshots_and_epochs_as_they_are(tmp_path: Path) -> None:
+def test_indexes_snapshots_and_epochs_of_apache_kafka_are_used_unchanged(tmp_path: Path) -> None:
     shutil.copytree(SEGMENTS / "4.3.1" / "none", tmp_path / "t-0")
     disk = Disk(tmp_path)
     index = (tmp_path / "t-0" / "00000000000000000000.index").read_bytes()
     snapshot = (tmp_path / "t-0" / "00000000000000000040.snapshot").read_bytes()
     (ours,) = Log(disk, "t-0", LogConfig(index_interval_bytes=300), clean=False).segments
-    assert disk.read(ours.offsets.path, 0, 1 << 20) == index, "built anew, ours is the same to the byte"
+    assert disk.read(ours.offsets.path, 0, 1 << 20) == index, "the rebuilt index is byte-identical"
     log = Log(disk, "t-0", LogConfig(index_interval_bytes=300), recovery_point=40, clean=True)
     assert ours.load()
     assert log.epochs.entries == [(0, 0)]
@@ -89,9 +89,13 @@ def dump(kafka_tools: tuple[Path, Path], *files: Path) -> str:
     executable, jars = kafka_tools
     flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
     main = "org.apache.kafka.tools.DumpLogSegments"
-    asked = ("--print-data-log", "--deep-iteration", "--files", ",".join(map(str, files)))
+    requested = ("--print-data-log", "--deep-iteration", "--files", ",".join(map(str, files)))
     run = subprocess.run(
-        [executable, *flags, "-cp", f"{jars}/*", main, *asked], capture_output=True, text=True, timeout=200, check=False
+        [executable, *flags, "-cp", f"{jars}/*", main, *requested],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     return run.stdout + run.stderr
 
@@ -133,7 +137,7 @@ def files_of(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(f"*{suffix}"))
 
 
-def test_apache_kafka_reads_our_logs_without_complaint(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_apache_kafka_reads_our_logs_without_errors(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     log = Log(disk, "t-0", SMALL)
     write_all_kinds(log)
@@ -154,13 +158,13 @@ def test_apache_kafka_reads_our_logs_without_complaint(kafka_tools: tuple[Path, 
     records = re.findall(r"^\| offset: (\d+) .*", dumped, re.MULTILINE)
     holes = {(int(one), int(two)) for one, two in HOLE.findall(text)}
     left = [r.offset for s in cleaned.segments for p, _ in s.headers() for r in decode_entry(s.read(p, s.size))[1]]
-    assert holes <= set(pairwise(left)), "only where compaction left them"
+    assert holes <= set(pairwise(left)), "offset gaps only after compaction"
     assert [int(offset) for offset in records] == list(range(log.log_end_offset)), "every record, in order"
     for codec in Compression:
         assert f"compresscodec: {codec.name.lower()}" in dumped
     assert dumped.count("endTxnMarker: COMMIT") == dumped.count("endTxnMarker: ABORT") == 2
     assert "payload: value 7" in dumped
-    assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", text), "tombstones were given their horizon"
+    assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", text), "tombstones have a delete horizon"
     disk.close()
 
 
@@ -178,8 +182,8 @@ def test_apache_kafka_reads_our_message_sets(kafka_tools: tuple[Path, Path], tmp
     assert text.count("payload: value 9") == len(files), text[-2_000:]
 
 
-def test_their_tool_does_complain(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
-    """What the tests above rely on: damage of ours is in their output."""
+def test_dump_log_segments_reports_damage(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+    """The tests above rely on this: the tool prints an error for a damaged file."""
     disk = Disk(tmp_path)
     log = Log(disk, "t-0", SMALL)
     write_all_kinds(log)

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): whoever adds up what it is told knows what a whole fetch would have told."""
+"""Fetch sessions (KIP-227): the partial responses of a session add up to a full fetch response."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class Cluster(Simulated):
         assert reply.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_session_tells_all_once_and_then_what_is_new() -> None:
+def test_a_session_returns_every_partition_once_and_then_only_changes() -> None:
     cluster = Cluster()
     first = cluster.fetch({0: 0, 1: 0}, epoch=0)
     assert first.session_id > 0
@@ -62,33 +62,33 @@ def test_a_session_tells_all_once_and_then_what_is_new() -> None:
     cluster.write(1)
     assert set(parts_of(cluster.fetch({}, session=first.session_id, epoch=2))) == {1}
     moved = cluster.fetch({1: 1, 2: 0}, session=first.session_id, epoch=3, forget=(0,))
-    assert set(parts_of(moved)) == {2}, "1 is read to its end, 2 is new"
+    assert set(parts_of(moved)) == {2}, "partition 1 is read to its end, partition 2 is new"
     cluster.write(0)
     assert parts_of(cluster.fetch({}, session=first.session_id, epoch=4)) == {}
 
 
-def test_a_session_that_begins_has_nothing_to_forget() -> None:
+def test_a_new_session_ignores_forgotten_topics() -> None:
     assert set(parts_of(Cluster().fetch({0: 0, 1: 0}, epoch=0, forget=(0,)))) == {0, 1}
 
 
-def test_what_is_given_up_while_a_fetch_waits_is_not_told() -> None:
+def test_a_partition_forgotten_while_a_fetch_waits_is_not_returned() -> None:
     session = Session(1, 0)
     session.update(request({0: 0, 1: 0}))
     answers = (PartitionData(partition_index=0, high_watermark=1), PartitionData(partition_index=1, high_watermark=1))
     session.update(request({}, forget=(0,)))
-    (told,) = session.changed_partitions((FetchableTopicResponse(topic="t", partitions=answers),))
-    assert told.partitions == answers[1:]
+    (returned,) = session.changed_partitions((FetchableTopicResponse(topic="t", partitions=answers),))
+    assert returned.partitions == answers[1:]
 
 
-def test_errors_are_told_each_time() -> None:
+def test_errors_are_returned_in_every_fetch() -> None:
     cluster = Cluster()
     first = cluster.fetch({0: 99}, epoch=0)
     for epoch in (1, 2):
-        (told,) = parts_of(cluster.fetch({}, session=first.session_id, epoch=epoch)).values()
-        assert told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        (returned,) = parts_of(cluster.fetch({}, session=first.session_id, epoch=epoch)).values()
+        assert returned.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_session_that_is_not_there_and_an_epoch_that_is_not_next() -> None:
+def test_an_unknown_session_and_a_wrong_session_epoch_are_refused() -> None:
     cluster = Cluster()
     assert cluster.fetch({}, session=7, epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     session = cluster.fetch({0: 0}, epoch=0).session_id
@@ -99,10 +99,12 @@ def test_a_session_that_is_not_there_and_an_epoch_that_is_not_next() -> None:
     assert cluster.fetch({}, session=session, epoch=2).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_there_are_only_so_many_and_the_one_silent_longest_gives_way() -> None:
+def test_a_full_session_cache_evicts_the_least_recently_used_session() -> None:
     cluster = Cluster(max_incremental_fetch_session_cache_slots=2, fetch_session_eviction_ms=1_000)
     one, other = (cluster.fetch({0: 0}, epoch=0).session_id for _ in range(2))
-    assert cluster.fetch({0: 0}, epoch=0).session_id == 0, "none for the third: both are young"
+    assert cluster.fetch({0: 0}, epoch=0).session_id == 0, (
+        "no session for the third fetch: both sessions are too recent to evict"
+    )
     cluster.run(1_100)
     assert cluster.fetch({}, session=one, epoch=1).error_code == ErrorCode.NONE
     assert cluster.fetch({0: 0}, epoch=0).session_id > 0
@@ -110,7 +112,7 @@ def test_there_are_only_so_many_and_the_one_silent_longest_gives_way() -> None:
     assert cluster.fetch({}, session=one, epoch=2).error_code == ErrorCode.NONE
 
 
-def test_after_the_last_epoch_comes_the_first() -> None:
+def test_the_session_epoch_wraps_to_one() -> None:
     cluster = Cluster()
     session = cluster.fetch({0: 0}, epoch=0).session_id
     cluster.broker().served[1].handler.__self__._sessions._sessions[session].epoch = MAX_EPOCH  # type: ignore[attr-defined]

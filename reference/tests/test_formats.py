@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1: written, read, converted, and refused when they are not what they should be."""
+"""Message sets of magic 0 and 1: round trips, conversion, and refusal of invalid ones."""
 
 import struct
 from zlib import crc32
@@ -52,7 +52,7 @@ some_records = st.lists(
 
 @given(some_records, st.sampled_from([0, 1]), st.sampled_from(OLD_CODECS), st.integers(0, 1 << 40))
 @settings(deadline=None)
-def test_what_is_written_is_read(
+def test_message_sets_round_trip(
     rows: list[tuple[int, int, bytes | None, bytes | None]], magic: int, codec: Compression, start: int
 ) -> None:
     records, offset = [], start
@@ -67,7 +67,7 @@ def test_what_is_written_is_read(
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 def test_inner_offsets_are_absolute_in_magic_0_and_relative_in_magic_1(codec: Compression) -> None:
-    """KIP-31: only then can a broker give offsets without compressing anew."""
+    """KIP-31: relative offsets let a broker assign offsets without recompressing."""
     if codec is Compression.NONE:
         return
     for magic, expected in ((0, [7, 9, 10]), (1, [0, 2, 3])):
@@ -78,13 +78,13 @@ def test_inner_offsets_are_absolute_in_magic_0_and_relative_in_magic_1(codec: Co
         assert [header.base_offset for _, header in entries(inner)] == expected
 
 
-def test_a_wrapper_with_append_time_gives_it_to_all() -> None:
+def test_the_append_time_of_a_wrapper_applies_to_its_messages() -> None:
     data = build_message_set(RECORDS, 1, Compression.GZIP, TimestampType.LOG_APPEND_TIME)
     assert {record.timestamp for record in decoded(data)} == {1_005}
 
 
 def test_lz4_of_magic_0_is_read_with_either_checksum() -> None:
-    """KAFKA-3160: Java's checksum of magic 0 covered the frame's magic too."""
+    """KAFKA-3160: in magic 0, Java's header checksum also covered the magic of the frame."""
     frame = compress(Compression.LZ4, b"x" * 1000)
     broken = legacy_lz4_checksum(frame)
     assert broken != frame
@@ -113,7 +113,7 @@ def test_down_conversion_leaves_out_markers_and_refuses_zstd() -> None:
     with pytest.raises(EncodeError, match="KIP-110"):
         down_convert(build_batch([(1, b"k", b"v", ())], compression=Compression.ZSTD), 1)
     old = build_message_set(RECORDS, 0)
-    assert down_convert(old, 1) == old, "what is older already stays as it is"
+    assert down_convert(old, 1) == old, "messages of an older format are unchanged"
 
 
 def message(magic: int, attributes: int, value: bytes) -> bytes:
@@ -145,7 +145,7 @@ def test_a_bad_wrapper_is_refused(data: bytes, why: str) -> None:
 
 @given(st.sampled_from([0, 1]), st.sampled_from(OLD_CODECS), st.data())
 @settings(deadline=None, max_examples=200)
-def test_damage_is_noticed_and_raises_nothing_else(magic: int, codec: Compression, draw: st.DataObject) -> None:
+def test_damage_raises_only_decode_errors(magic: int, codec: Compression, draw: st.DataObject) -> None:
     data = bytearray(build_message_set(RECORDS[:1], magic, codec))
     data[draw.draw(st.integers(12, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
     with pytest.raises(DecodeError):

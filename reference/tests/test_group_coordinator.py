@@ -1,4 +1,4 @@
-"""The group coordinator asked by hand in the simulator: each guard with what its absence breaks, and what time ends."""
+"""The group coordinator in the simulator: each guard on and off, persistence, and expiration."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ on_and_off = pytest.mark.parametrize("off", [False, True], ids=["on", "off"])
 
 
 class Coordinator(Simulated):
-    """Brokers, and the requests of members that the test plays."""
+    """Brokers, and requests that the test sends as the members of a group."""
 
     def __init__(self, off: bool = False, guard: str = "", brokers: int = 1, **settings: Any) -> None:
         quick = {"group_min_session_timeout_ms": 500, "offsets_topic_num_partitions": 1}
@@ -99,7 +99,7 @@ class Coordinator(Simulated):
         return str(self.ask(DescribeGroupsRequest(groups=(GROUP,)), 5, self.at).groups[0].group_state)
 
     def restart(self) -> None:
-        """The coordinator comes back with what its page cache held."""
+        """Crash and restart the coordinator; unflushed data survives in its page cache."""
         self.world.crash(broker_peer(self.at), lose_unflushed=False)
         self.run(1_500)
         self.world.start(broker_peer(self.at))
@@ -108,13 +108,13 @@ class Coordinator(Simulated):
     # -- groups in a known state -------------------------------------------------------------------
 
     def one(self, **how: Any) -> Any:
-        """A stable group of one member; its JoinGroup answer."""
+        """Make a stable group of one member and return its JoinGroup response."""
         joined = self.join("" if how.get("instance") else self.new_id(), **how)
         assert self.sync(joined, {joined.member_id: b"all"}).error_code == ErrorCode.NONE
         return joined
 
     def two(self, **how: Any) -> tuple[Any, Any]:
-        """A stable group of two, the leader first."""
+        """Make a stable group of two members and return their JoinGroup responses, the leader first."""
         first = self.one(**how)
         pending = self.begin_join(self.new_id(), **how)
         leader = self.join(first.member_id, **how)
@@ -130,19 +130,19 @@ class Coordinator(Simulated):
 
 @on_and_off
 def test_await_all_members(off: bool) -> None:
-    """Off: the newcomer leads a generation with a member that has not joined it, and still has everything."""
+    """Off: the new member leads a generation with a member that has not joined it and still owns all partitions."""
     world = Coordinator(off, "AwaitAllMembers")
     first = world.one()
-    asked = world.begin_join(world.new_id())
+    requested = world.begin_join(world.new_id())
     world.run(500)
-    assert (asked in world.hand.answers) == off
+    assert (requested in world.hand.answers) == off
     if off:
-        assert first.member_id in {each.member_id for each in world.hand.answers[asked].members}
+        assert first.member_id in {each.member_id for each in world.hand.answers[requested].members}
 
 
 @on_and_off
 def test_expire_unsynced_members(off: bool) -> None:
-    """Its heartbeats keep it a member, and everybody waits for its SyncGroup (KAFKA-12890)."""
+    """KAFKA-12890: its heartbeats keep it in the group while all other members wait for its SyncGroup."""
     world = Coordinator(off, "ExpireUnsyncedMembers")
     leader, other = world.two(rebalance_ms=1_000)
     pending = world.begin_join(leader.member_id, rebalance_ms=1_000)
@@ -160,7 +160,7 @@ def test_require_member_id(off: bool) -> None:
     world = Coordinator(off, "RequireMemberId")
     world.begin_join(rebalance_ms=1_000)
     world.run(200)
-    world.begin_join(rebalance_ms=1_000)  # asked again, since no answer came
+    world.begin_join(rebalance_ms=1_000)  # sent again, since no reply arrived
     world.run(200)
     members = world.ask(DescribeGroupsRequest(groups=(GROUP,)), 5, world.at).groups[0].members
     assert len(members) == (2 if off else 0)
@@ -172,11 +172,11 @@ def test_persist_before_sync_reply(off: bool) -> None:
     joined = world.join(world.new_id())
     follower = 3 - world.at
     world.world.hold(broker_peer(follower), broker_peer(world.at))
-    asked = world.begin_sync(joined, {joined.member_id: b"all"})
+    requested = world.begin_sync(joined, {joined.member_id: b"all"})
     world.run(200)
-    assert (asked in world.hand.answers) == off, "the assignment has reached no other broker"
+    assert (requested in world.hand.answers) == off, "the assignment is replicated to no other broker"
     world.world.release(broker_peer(follower), broker_peer(world.at))
-    assert world.answer(asked).error_code == ErrorCode.NONE
+    assert world.answer(requested).error_code == ErrorCode.NONE
 
 
 @on_and_off
@@ -211,8 +211,8 @@ def test_fence_stale_heartbeat(off: bool) -> None:
 def test_members_commit_only(off: bool) -> None:
     world = Coordinator(off, "MembersCommitOnly")
     joined = world.one()
-    strange = world.commit("stranger", joined.generation_id)
-    assert strange is (ErrorCode.NONE if off else ErrorCode.UNKNOWN_MEMBER_ID)
+    error = world.commit("stranger", joined.generation_id)
+    assert error is (ErrorCode.NONE if off else ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @on_and_off
@@ -221,13 +221,13 @@ def test_fence_instance(off: bool) -> None:
     old = world.one(instance="a")
     new = world.join(instance="a")
     assert new.member_id != old.member_id
-    told = world.heartbeat(old.member_id, old.generation_id, "a")
-    assert told is (ErrorCode.UNKNOWN_MEMBER_ID if off else ErrorCode.FENCED_INSTANCE_ID)
+    error = world.heartbeat(old.member_id, old.generation_id, "a")
+    assert error is (ErrorCode.UNKNOWN_MEMBER_ID if off else ErrorCode.FENCED_INSTANCE_ID)
 
 
 @on_and_off
 def test_new_member_id_on_static_rejoin(off: bool) -> None:
-    """KAFKA-8500: while a rebalance is under way, another process under the instance id asks to join."""
+    """KAFKA-8500: during a rebalance, another process with the same instance id joins."""
     world = Coordinator(off, "NewMemberIdOnStaticRejoin")
     first = world.one(instance="a")
     pending = world.begin_join(world.new_id())
@@ -235,11 +235,11 @@ def test_new_member_id_on_static_rejoin(off: bool) -> None:
     other = world.answer(pending)
     world.sync(leader, {other.member_id: b"all"})
     waiting = world.begin_join(first.member_id, instance="a")
-    twin = world.begin_join(instance="a")
-    ousted = world.answer(waiting)
+    duplicate = world.begin_join(instance="a")
+    replaced = world.answer(waiting)
     world.join(other.member_id)
-    assert (world.answer(twin).member_id == first.member_id) == off
-    assert ousted.error_code == (ErrorCode.REBALANCE_IN_PROGRESS if off else ErrorCode.FENCED_INSTANCE_ID)
+    assert (world.answer(duplicate).member_id == first.member_id) == off
+    assert replaced.error_code == (ErrorCode.REBALANCE_IN_PROGRESS if off else ErrorCode.FENCED_INSTANCE_ID)
 
 
 @on_and_off
@@ -248,37 +248,37 @@ def test_persist_static_rejoin(off: bool) -> None:
     world.one(instance="a")
     new = world.join(instance="a")
     world.restart()
-    told = world.heartbeat(new.member_id, new.generation_id, "a")
-    assert told is (ErrorCode.FENCED_INSTANCE_ID if off else ErrorCode.NONE)
+    error = world.heartbeat(new.member_id, new.generation_id, "a")
+    assert error is (ErrorCode.FENCED_INSTANCE_ID if off else ErrorCode.NONE)
 
 
 @on_and_off
 def test_one_protocol_for_all(off: bool) -> None:
     world = Coordinator(off, "OneProtocolForAll")
     first = world.one(protocol="range")
-    asked = world.begin_join(world.new_id(), protocol="cooperative-sticky")
+    requested = world.begin_join(world.new_id(), protocol="cooperative-sticky")
     world.run(200)
-    assert (asked in world.hand.answers) != off
+    assert (requested in world.hand.answers) != off
     if off:
         assert world.heartbeat(first.member_id, first.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-# -- what is kept, and what time ends ----------------------------------------------------------------
+# -- persistence and expiration ----------------------------------------------------------------------
 
 
-def test_a_member_that_asks_twice_for_its_assignment_is_answered_twice() -> None:
-    """The spec answers both: which of them the member still awaits the coordinator cannot know."""
+def test_a_repeated_sync_group_gets_two_replies() -> None:
+    """The coordinator cannot know which of the two requests the member still waits for, so it answers both."""
     world = Coordinator()
     first = world.one()
     pending = world.begin_join(world.new_id())
     leader = world.join(first.member_id)
     other = world.answer(pending)
-    asked = [world.begin_sync(other), world.begin_sync(other)]
+    requested = [world.begin_sync(other), world.begin_sync(other)]
     world.sync(leader, {leader.member_id: b"0", other.member_id: b"1"})
-    assert [world.answer(each).assignment for each in asked] == [b"1", b"1"]
+    assert [world.answer(each).assignment for each in requested] == [b"1", b"1"]
 
 
-def test_groups_and_offsets_survive_the_coordinator() -> None:
+def test_groups_and_offsets_survive_a_coordinator_restart() -> None:
     world = Coordinator()
     leader, other = world.two()
     world.commit(other.member_id, other.generation_id, 7)
@@ -289,7 +289,7 @@ def test_groups_and_offsets_survive_the_coordinator() -> None:
     assert world.heartbeat(leader.member_id, leader.generation_id) is ErrorCode.NONE
 
 
-def test_a_batch_of_members_leaves_at_once_and_each_has_its_answer() -> None:
+def test_leave_group_removes_several_members_and_returns_an_error_code_for_each() -> None:
     world = Coordinator()
     leader, other = world.two()
     gone = [MemberIdentity(member_id=each) for each in (leader.member_id, "stranger", other.member_id)]
@@ -334,15 +334,15 @@ def test_groups_are_listed_by_state_and_type(states: tuple[str, ...], types: tup
 QUICK_EXPIRY: dict[str, Any] = {"offsets_retention_minutes": 1, "offsets_retention_check_interval_ms": 1_000}
 
 
-def test_offsets_outlive_their_group_for_the_retention_time() -> None:
+def test_offsets_of_an_empty_group_expire_after_the_retention_time() -> None:
     world = Coordinator(**QUICK_EXPIRY)
     joined = world.one(session_ms=1_000_000)
     world.commit(joined.member_id, joined.generation_id)
     world.run(2 * MINUTE_MS)
-    assert world.committed() == {TOPIC: [5]}, "a member subscribes to the topic"
+    assert world.committed() == {TOPIC: [5]}, "offsets of a subscribed topic do not expire"
     world.leave_group(MemberIdentity(member_id=joined.member_id))
     world.run(MINUTE_MS - 5_000)
-    assert world.committed() == {TOPIC: [5]}, "since the group is empty the time is not over"
+    assert world.committed() == {TOPIC: [5]}, "the retention time starts when the group becomes empty"
     world.run(10_000)
     assert world.committed() == {}
     assert world.state == GroupState.DEAD
@@ -359,16 +359,16 @@ def test_offsets_without_a_group_expire_after_their_commit() -> None:
     assert world.committed() == {}
 
 
-def test_the_store_is_no_part_of_a_group() -> None:
-    """Groups live in the log alone: the coordinator answers while the metadata store is away."""
+def test_groups_work_without_the_metadata_store() -> None:
+    """Groups are stored only in the log: the coordinator answers while the metadata store is down."""
     world = Coordinator(metadata_store_session_timeout_ms=60_000)
     joined = world.one()
     world.world.crash(STORE, lose_unflushed=False)
     assert world.commit(joined.member_id, joined.generation_id) is ErrorCode.NONE
 
 
-def test_the_member_id_of_a_long_name_still_fits_into_a_string() -> None:
-    """Found by the wire fuzzer: the answer could not be written."""
+def test_the_member_id_of_a_long_client_id_fits_into_a_string() -> None:
+    """Found by the wire fuzzer: the response could not be encoded."""
     coordinator = Coordinator()
     joined = coordinator.answer(coordinator.begin_join(instance="i" * 32_767))
     assert len(joined.member_id) < 300

@@ -1,4 +1,4 @@
-"""Members against the coordinator in the simulator: everybody gets its share, and nobody what another has."""
+"""Members and coordinator in the simulator: all partitions are assigned, and none has two owners."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +13,7 @@ EAGER, COOPERATIVE = ("range",), ("cooperative-sticky",)
 
 @pytest.mark.parametrize("assignors", [EAGER, ("roundrobin",), ("sticky",), COOPERATIVE], ids=lambda names: names[0])
 def test_one_to_four_consumers_on_three_partitions_and_back(assignors: tuple[str, ...]) -> None:
-    """The example of kafka-0.8-principles: 3; 2 1; 1 1 1; 1 1 1 0; and back as the first ones leave."""
+    """The example of kafka-0.8-principles: shares 3; 2 1; 1 1 1; 1 1 1 0; then back as the oldest members leave."""
     world = Grouped()
     sizes = []
     for name in ("consumer1", "consumer2", "consumer3", "consumer4"):
@@ -26,8 +26,8 @@ def test_one_to_four_consumers_on_three_partitions_and_back(assignors: tuple[str
     assert not world.ownership_conflicts
 
 
-def test_a_cooperative_member_that_loses_nothing_notices_nothing() -> None:
-    """kafka-2.4-rebalance, its third figure: A has two partitions and B one; C comes, and only A gives one up."""
+def test_a_cooperative_member_without_moved_partitions_revokes_nothing() -> None:
+    """kafka-2.4-rebalance, third figure: A owns two partitions and B one; C joins, and only A revokes one."""
     world = Grouped()
     first, second = world.join("A", *COOPERATIVE), world.join("B", *COOPERATIVE)
     before = world.settle()
@@ -62,7 +62,7 @@ def test_the_session_of_a_dead_member_expires() -> None:
     assert world.settle() == {"B": [0, 1, 2]}
 
 
-def test_an_application_that_hangs_loses_its_share_and_gets_it_back() -> None:
+def test_an_application_that_hangs_loses_its_partitions_and_gets_them_back() -> None:
     world = Grouped()
     hanging = world.join("A")
     world.join("B")
@@ -75,7 +75,7 @@ def test_an_application_that_hangs_loses_its_share_and_gets_it_back() -> None:
     assert not world.ownership_conflicts
 
 
-def test_a_static_member_that_restarts_has_its_share_again_and_nobody_rebalances() -> None:
+def test_a_static_member_gets_its_partitions_back_without_a_rebalance() -> None:
     world = Grouped()
     world.join("A", *COOPERATIVE, group_instance_id="a")
     world.join("B", *COOPERATIVE, group_instance_id="b")
@@ -101,7 +101,7 @@ def test_the_second_process_under_one_instance_id_closes_the_first() -> None:
     assert world.settle() == {"twin": [0, 1, 2]}
 
 
-# -- any life ----------------------------------------------------------------------------------------
+# -- random schedules ---------------------------------------------------------------------------------
 
 STEPS = ("join", "leave", "kill", "hang", "wake", "break", "coordinator", "wait")
 
@@ -110,7 +110,9 @@ STEPS = ("join", "leave", "kill", "hang", "wake", "break", "coordinator", "wait"
 @given(seed=st.integers(0, 10_000), steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=14))
 @example(seed=1, steps=["join", "join", "wait", "coordinator", "join", "wait"])
 @settings(max_examples=12, deadline=None)
-def test_one_owner_at_a_time_and_all_owned_in_the_end(assignors: tuple[str, ...], seed: int, steps: list[str]) -> None:
+def test_partitions_have_one_owner_at_a_time_and_all_are_owned_in_the_end(
+    assignors: tuple[str, ...], seed: int, steps: list[str]
+) -> None:
     world = Grouped(brokers=2, partitions=4, seed=seed, min_insync_replicas=1)
     world.world.loss_per_mille = 10
     for number, step in enumerate(steps):
@@ -127,7 +129,7 @@ def test_one_owner_at_a_time_and_all_owned_in_the_end(assignors: tuple[str, ...]
 
 
 def live(world: Grouped, step: str, name: str, assignors: tuple[str, ...]) -> None:
-    """One step of a random life."""
+    """Run one step of a random schedule."""
     if step == "join":
         world.join(name, *assignors)
     elif step == "coordinator":

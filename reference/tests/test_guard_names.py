@@ -1,4 +1,4 @@
-"""A guard has one name: its row in `spec/guards.toml` and its switch in the broker."""
+"""Each guard has one row in `spec/guards.toml` and one switch in the broker."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: sequences, epochs, what is remembered and for how long (KIP-98, KIP-360)."""
+"""Idempotent producers: sequences, epochs, producer state and its expiration (KIP-98, KIP-360)."""
 
 from typing import Any
 
@@ -30,27 +30,29 @@ def write(world: Simulated, sequence: int, *values: bytes, **changed: Any) -> Pa
 
 
 def test_each_producer_gets_an_id_of_its_own_and_epoch_0(world: Simulated) -> None:
-    asked = InitProducerIdRequest(transactional_id=None)
-    answers = [world.ask(asked, version) for version in range(6)]
+    requested = InitProducerIdRequest(transactional_id=None)
+    answers = [world.ask(requested, version) for version in range(6)]
     assert len({answer.producer_id for answer in answers}) == 6
     assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(0, 0)}
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 0)])
-def test_a_producer_names_id_and_epoch_or_neither(world: Simulated, producer_id: int, epoch: int) -> None:
-    asked = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
-    answer = world.ask(asked, 5)
+def test_init_producer_id_takes_both_producer_id_and_epoch_or_neither(
+    world: Simulated, producer_id: int, epoch: int
+) -> None:
+    requested = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+    answer = world.ask(requested, 5)
     assert (answer.error_code, answer.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-def test_ids_come_in_blocks_so_no_two_brokers_give_the_same() -> None:
+def test_producer_ids_are_allocated_in_blocks_and_unique() -> None:
     world = Simulated(3)
     ids = [world.ask(InitProducerIdRequest(transactional_id=None), 1, each).producer_id for each in (1, 2, 3, 1)]
     assert len(set(ids)) == 4
     assert len({producer_id // 1_000 for producer_id in ids}) == 3
 
 
-def test_any_of_the_last_five_batches_is_answered_from_memory(world: Simulated) -> None:
+def test_a_duplicate_of_the_last_five_batches_is_answered_with_its_offset(world: Simulated) -> None:
     offsets = [write(world, sequence).base_offset for sequence in range(7)]
     assert offsets == list(range(7))
     again = [write(world, sequence) for sequence in range(7)]
@@ -64,13 +66,15 @@ def test_any_of_the_last_five_batches_is_answered_from_memory(world: Simulated) 
     ("sequence", "epoch", "error"),
     [
         (2, 5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),  # a gap
-        (1, 6, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),  # a new epoch begins with 0
+        (1, 6, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),  # a new epoch must start at sequence 0
         (0, 6, ErrorCode.NONE),
         (1, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
         (1, 5, ErrorCode.NONE),
     ],
 )
-def test_what_may_follow_sequence_0_of_epoch_5(world: Simulated, sequence: int, epoch: int, error: ErrorCode) -> None:
+def test_sequence_and_epoch_accepted_after_sequence_0_of_epoch_5(
+    world: Simulated, sequence: int, epoch: int, error: ErrorCode
+) -> None:
     write(world, 0, producer_epoch=5)
     assert write(world, sequence, b"next", producer_epoch=epoch).error_code == error
     assert world.end_offset(TOPIC) == 1 + (error is ErrorCode.NONE)
@@ -84,17 +88,17 @@ def test_sequences_wrap_to_0(world: Simulated) -> None:
     assert write(world, 1, b"4", producer_id=79).error_code == ErrorCode.NONE
 
 
-def test_an_unknown_producer_may_begin_anywhere(world: Simulated) -> None:
-    """KIP-360: what was known of it may have been deleted with its records."""
+def test_an_unknown_producer_may_begin_at_any_sequence(world: Simulated) -> None:
+    """KIP-360: retention may have deleted the producer state with the records."""
     assert write(world, 1_000).error_code == ErrorCode.NONE
     assert write(world, 999).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("lose_unflushed", [False, True])
-def test_what_is_remembered_survives_a_restart(world: Simulated, lose_unflushed: bool) -> None:
+def test_producer_state_survives_a_restart(world: Simulated, lose_unflushed: bool) -> None:
     for sequence in range(3):
         write(world, sequence)
-    world.run(3_000)  # flushed by then
+    world.run(3_000)  # longer than the flush interval
     world.world.crash(broker_peer(1), lose_unflushed=lose_unflushed)
     world.world.start(broker_peer(1))
     world.wait(lambda: world.leader(TOPIC) == 1)
@@ -103,7 +107,7 @@ def test_what_is_remembered_survives_a_restart(world: Simulated, lose_unflushed:
     assert write(world, 3).base_offset == 3
 
 
-def test_what_is_remembered_moves_with_the_leadership() -> None:
+def test_producer_state_moves_with_the_leadership() -> None:
     world = Simulated(3)
     world.create(TOPIC)
     for sequence in range(6):
@@ -123,14 +127,14 @@ def test_what_is_remembered_moves_with_the_leadership() -> None:
     assert write(world, 6).base_offset == 6
 
 
-def test_a_producer_that_wrote_nothing_for_long_is_forgotten() -> None:
+def test_the_state_of_an_idle_producer_expires() -> None:
     world = Simulated(producer_id_expiration_ms=2_000, producer_id_expiration_check_interval_ms=500)
     world.create(TOPIC)
     states = world.broker().replicas.partitions[TOPIC, 0].log.producers
     world.produce(TOPIC, [b"v"], producer_id=78, producer_epoch=0, base_sequence=0, age_ms=10_000)
     write(world, 0)
     assert set(states.entries) == {77, 78}
-    world.run(1_000)  # what counts is the records' time
+    world.run(1_000)  # expiration uses the timestamps of records
     assert set(states.entries) == {77}
     world.wait(lambda: not states.entries)
 
@@ -149,7 +153,7 @@ def header(sequence: int, offset: int, **changed: int) -> BatchHeader:
 
 def states() -> ProducerStates:
     def no_marker(marker: BatchHeader) -> bytes:
-        raise AssertionError(f"nobody wrote {marker}")
+        raise AssertionError(f"unexpected marker {marker}")
 
     return ProducerStates(no_marker)
 
@@ -177,8 +181,8 @@ def test_a_damaged_snapshot_is_refused() -> None:
         assert not other.entries
 
 
-def test_a_control_batch_that_is_no_marker_ends_nothing() -> None:
-    """The log of a KRaft controller has others; and a damaged one must not stop a broker."""
+def test_a_control_batch_that_is_not_a_marker_is_ignored() -> None:
+    """KRaft logs contain other control batches, and a damaged marker must not stop a broker."""
     for key, value in ((b"\0\0\0\2", b"\0" * 6), (b"\0", b""), (None, None)):
         batch = build_batch(
             [(0, key, value, ())], base_offset=1, producer_id=1, producer_epoch=0, transactional=True, control=True

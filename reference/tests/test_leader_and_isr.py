@@ -1,4 +1,4 @@
-"""What a broker does with the controller's requests: kafka-0.8-principles, LeaderAndIsrRequest; KIP-380, KIP-570."""
+"""A broker handles LeaderAndIsr and StopReplica of the controller (kafka-0.8-principles; KIP-380, KIP-570)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from highwater.reference.wire.messages.controller import (
     StopReplicaTopicState,
 )
 
-EPOCH = 9  # of a controller that is newer than the one there
+EPOCH = 9  # newer than the epoch of the running controller
 
 
 def make(*, guards_off: tuple[str, ...] = ()) -> Simulated:
@@ -25,11 +25,11 @@ def make(*, guards_off: tuple[str, ...] = ()) -> Simulated:
     return simulated
 
 
-def tell(
+def send_leader_and_isr(
     simulated: Simulated, leader_epoch: int, *, leader: int = 1, replicas: tuple[int, ...] = (1, 2),
     controller_epoch: int = EPOCH, broker_epoch: int = -1,
 ) -> Any:  # fmt: skip
-    """LeaderAndIsr for partition 7; answers (top-level error, the partition's error)."""
+    """Send LeaderAndIsr for partition 7 and return (top-level error, errors of partitions)."""
     state = LeaderAndIsrPartitionState(
         partition_index=7, controller_epoch=controller_epoch, leader=leader, leader_epoch=leader_epoch,
         isr=replicas, partition_epoch=0, replicas=replicas,
@@ -54,61 +54,64 @@ def stop(simulated: Simulated, leader_epoch: int) -> ErrorCode:
     return ErrorCode(simulated.ask(request, 3).partition_errors[0].error_code)
 
 
-def test_leaders_and_followers_are_made() -> None:
+def test_leader_and_isr_makes_leaders_and_followers() -> None:
     simulated = make()
-    assert tell(simulated, 3) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert send_leader_and_isr(simulated, 3) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert role(simulated) == (Role.LEADER, 3)
-    assert tell(simulated, 4, leader=2) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert send_leader_and_isr(simulated, 4, leader=2) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert role(simulated) == (Role.FOLLOWER, 4)
 
 
-def test_what_is_not_assigned_here_is_not_taken_up() -> None:
+def test_a_partition_not_assigned_to_this_broker_is_not_created() -> None:
     simulated = make()
-    assert tell(simulated, 3, replicas=(2, 3)) == (ErrorCode.NONE, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    assert send_leader_and_isr(simulated, 3, replicas=(2, 3)) == (
+        ErrorCode.NONE,
+        [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+    )
     assert ("t", 7) not in simulated.broker().replicas.partitions
 
 
 @pytest.mark.parametrize("guard", ["", "FenceStaleController"])
-def test_an_older_controller_is_refused_whole(guard: str) -> None:
+def test_a_stale_controller_epoch_fails_the_whole_request(guard: str) -> None:
     simulated = make(guards_off=(guard,) if guard else ())
-    tell(simulated, 3)
-    refused = tell(simulated, 4, leader=2, controller_epoch=EPOCH - 1)
+    send_leader_and_isr(simulated, 3)
+    refused = send_leader_and_isr(simulated, 4, leader=2, controller_epoch=EPOCH - 1)
     assert refused == ((ErrorCode.NONE, [ErrorCode.NONE]) if guard else (ErrorCode.STALE_CONTROLLER_EPOCH, []))
     assert role(simulated) == ((Role.FOLLOWER, 4) if guard else (Role.LEADER, 3))
 
 
 @pytest.mark.parametrize("guard", ["", "FenceStaleLeaderAndIsr"])
 @pytest.mark.parametrize("leader_epoch", [2, 3])
-def test_a_leader_epoch_that_is_not_newer_is_refused_alone(guard: str, leader_epoch: int) -> None:
+def test_a_stale_leader_epoch_fails_only_its_partition(guard: str, leader_epoch: int) -> None:
     simulated = make(guards_off=(guard,) if guard else ())
-    tell(simulated, 3)
-    error, (refused,) = tell(simulated, leader_epoch, leader=2)
+    send_leader_and_isr(simulated, 3)
+    error, (refused,) = send_leader_and_isr(simulated, leader_epoch, leader=2)
     assert error is ErrorCode.NONE
     assert refused is (ErrorCode.NONE if guard else ErrorCode.STALE_CONTROLLER_EPOCH)
     assert role(simulated) == ((Role.FOLLOWER, leader_epoch) if guard else (Role.LEADER, 3))
 
 
 @pytest.mark.parametrize("guard", ["", "FenceOldBrokerEpoch"])
-def test_what_was_meant_for_a_former_life_is_refused(guard: str) -> None:
+def test_a_stale_broker_epoch_is_refused(guard: str) -> None:
     simulated = make(guards_off=(guard,) if guard else ())
-    error, _ = tell(simulated, 3, broker_epoch=0)
+    error, _ = send_leader_and_isr(simulated, 3, broker_epoch=0)
     assert error is (ErrorCode.NONE if guard else ErrorCode.STALE_BROKER_EPOCH)
 
 
 @pytest.mark.parametrize("guard", ["", "FenceStaleStopReplica"])
-def test_a_replica_that_was_given_back_is_not_deleted_by_what_was_sent_before(guard: str) -> None:
+def test_a_stale_stop_replica_does_not_delete_a_reassigned_replica(guard: str) -> None:
     simulated = make(guards_off=(guard,) if guard else ())
-    tell(simulated, 5)
+    send_leader_and_isr(simulated, 5)
     assert stop(simulated, 4) is (ErrorCode.NONE if guard else ErrorCode.FENCED_LEADER_EPOCH)
     assert (("t", 7) in simulated.broker().replicas.partitions) is (not guard)
     assert stop(simulated, 5) is ErrorCode.NONE
     assert ("t", 7) not in simulated.broker().replicas.partitions
 
 
-def test_a_deleted_replica_does_not_come_back_by_what_was_sent_before() -> None:
+def test_a_stale_leader_and_isr_does_not_recreate_a_deleted_replica() -> None:
     simulated = make()
-    tell(simulated, 5)
+    send_leader_and_isr(simulated, 5)
     stop(simulated, 6)
-    assert tell(simulated, 6)[1] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert send_leader_and_isr(simulated, 6)[1] == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert ("t", 7) not in simulated.broker().replicas.partitions
-    assert tell(simulated, 7)[1] == [ErrorCode.NONE]
+    assert send_leader_and_isr(simulated, 7)[1] == [ErrorCode.NONE]

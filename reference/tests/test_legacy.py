@@ -1,4 +1,4 @@
-"""Kafka 0.7, passage by passage of kafka-0.7-design: messages, log, framing, delivery."""
+"""Kafka 0.7 in the order of kafka-0.7-design: messages, log, framing, delivery."""
 
 from zlib import crc32
 
@@ -42,7 +42,7 @@ def test_a_message_is_length_magic_crc_payload() -> None:
 
 @given(some_payloads, codecs, st.sampled_from([0, 1]))
 @settings(deadline=None)
-def test_a_set_gives_what_was_put_in(contents: list[bytes], codec: Compression, magic: int) -> None:
+def test_a_message_set_round_trips(contents: list[bytes], codec: Compression, magic: int) -> None:
     data = message_set(contents, codec, magic)
     assert [entry.message.payload for entry in payloads(data)] == contents
     assert [entry.next_position for entry in entries(data)][-1] == len(data)
@@ -50,7 +50,7 @@ def test_a_set_gives_what_was_put_in(contents: list[bytes], codec: Compression, 
 
 @given(some_payloads, codecs, st.data())
 @settings(deadline=None)
-def test_a_cut_message_is_left_out_and_a_damaged_one_refused(
+def test_a_truncated_message_is_skipped_and_a_damaged_one_refused(
     contents: list[bytes], codec: Compression, draw: st.DataObject
 ) -> None:
     data = message_set(contents, codec)
@@ -63,7 +63,7 @@ def test_a_cut_message_is_left_out_and_a_damaged_one_refused(
         list(entries(bytes(damaged)))
 
 
-def test_message_sets_nest_to_a_bounded_depth() -> None:
+def test_nesting_of_message_sets_is_bounded() -> None:
     """ "End-to-end Batch Compression": a set within a message, and so on."""
     data = message_set([b"inner"])
     for _ in range(MAX_NESTING):
@@ -102,7 +102,7 @@ def test_files_are_named_by_the_offset_of_their_first_message() -> None:
 
 @given(st.lists(st.tuples(some_payloads, codecs), min_size=1, max_size=12))
 @settings(deadline=None)
-def test_an_offset_is_the_position_of_a_message_in_the_whole_stream(
+def test_an_offset_is_a_byte_position_in_the_partition(
     sets: list[tuple[list[bytes], Compression]],
 ) -> None:
     fs = SimulatedDisk()
@@ -133,13 +133,13 @@ def test_a_flush_is_due_after_m_messages_or_s_milliseconds() -> None:
     log = LegacyLog(SimulatedDisk(), "t", 0, LegacyLogConfig(flush_messages=3, flush_ms=1_000))
     log.append(message_set([b"a", b"b"]), 2, 0)
     assert log.flush_due(999) == ()
-    assert log.read(0, 100) == b"", "what is not flushed is not shown"
+    assert log.read(0, 100) == b"", "unflushed messages are not visible"
     assert log.flush_due(1_000) == ("t_0/00000000000.kafka",)
     log.append(message_set([b"c"]), 1, 0)
     assert log.flush_due(0) == ("t_0/00000000000.kafka",)
     log.flushed(0)
     assert len(list(entries(log.read(0, 100)))) == 3
-    assert log.flush_due(10_000) == (), "nothing was written since"
+    assert log.flush_due(10_000) == (), "no message was written since the last flush"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_flush_is_due_after_m_messages_or_s_milliseconds() -> None:
         (0, 10, []),
     ],
 )
-def test_offsets_before_a_time_descend(time_ms: int, count: int, expected: list[int]) -> None:
+def test_offsets_before_a_time_are_in_descending_order(time_ms: int, count: int, expected: list[int]) -> None:
     """ "Low-level API": getOffsetsBefore."""
     assert filled(SimulatedDisk()).offsets_before(time_ms, count) == expected
 
@@ -169,12 +169,12 @@ def test_whole_files_are_deleted_by_age_and_by_size() -> None:
     with pytest.raises(OutOfRangeError):
         log.read(100, 100)
     log.delete_old(1 << 40, retention_ms=0)
-    assert log.starts == [300], "the last file stays"
+    assert log.starts == [300], "the active file is not deleted"
 
 
 @given(st.integers(0, 99), st.sampled_from(["lost block", "nonsense block", "zeros", "flipped bit"]))
 @settings(deadline=None)
-def test_recovery_cuts_the_newest_file_behind_its_last_valid_message(at: int, kind: str) -> None:
+def test_recovery_truncates_the_newest_file_after_its_last_valid_message(at: int, kind: str) -> None:
     fs = SimulatedDisk()
     filled(fs)
     path = "my_topic_0/00000000300.kafka"
@@ -184,7 +184,7 @@ def test_recovery_cuts_the_newest_file_behind_its_last_valid_message(at: int, ki
         del data[at:]
     elif kind == "flipped bit":
         data[at] ^= 0x80
-        if at % 20 == 5:  # attributes: nothing checks their free bits
+        if at % 20 == 5:  # unused bits of attributes are not checked
             good = 100
     else:
         data += bytes(at + 1) if kind == "zeros" else b"\x7f" * (at + 1)
@@ -199,7 +199,7 @@ def test_recovery_cuts_the_newest_file_behind_its_last_valid_message(at: int, ki
 
 
 class Wire:
-    """A broker behind its framing."""
+    """A broker that decodes request frames and encodes responses."""
 
     def __init__(self, **config: int) -> None:
         self.fs = SimulatedDisk()
@@ -217,7 +217,7 @@ class Wire:
         return self.exchange(encoded[4:])
 
 
-def test_a_send_has_no_reply_and_a_fetch_gives_the_messages() -> None:
+def test_produce_has_no_reply_and_fetch_returns_the_messages() -> None:
     wire = Wire()
     data = message_set([b"one", b"two"])
     assert wire.ask(Produce("t", 0, data)) is None
@@ -225,7 +225,7 @@ def test_a_send_has_no_reply_and_a_fetch_gives_the_messages() -> None:
     assert reply == (2 + len(data)).to_bytes(4) + b"\0\0" + data
 
 
-def test_several_sends_and_fetches_travel_in_one_request() -> None:
+def test_multi_produce_and_multi_fetch_carry_several_requests() -> None:
     wire = Wire()
     sets = {0: message_set([b"zero"]), 1: message_set([b"one"], Compression.SNAPPY)}
     assert wire.ask(Produce("t", 0, sets[0]), Produce("t", 1, sets[1]), multi=True) is None
@@ -245,11 +245,11 @@ def test_several_sends_and_fetches_travel_in_one_request() -> None:
         (OffsetsBefore("t", 7, LATEST, 1), WRONG_PARTITION),
     ],
 )
-def test_what_cannot_be_served_is_told(request_: Fetch | OffsetsBefore, error: int) -> None:
+def test_an_invalid_request_is_answered_with_an_error_code(request_: Fetch | OffsetsBefore, error: int) -> None:
     assert decode_send(Wire().ask(request_) or b"") == (error, b"")
 
 
-def test_messages_are_validated_before_they_are_added() -> None:
+def test_messages_are_validated_before_they_are_appended() -> None:
     wire = Wire()
     good = message_set([b"good"])
     for bad in (b"", good[:-1], good[:-1] + b"!", Message(b"no set", Compression.GZIP).encode()):
@@ -257,7 +257,7 @@ def test_messages_are_validated_before_they_are_added() -> None:
     assert decode_send(wire.ask(Fetch("t", 0, 0, 1_000)) or b"") == (NO_ERROR, b"")
 
 
-def test_offsets_are_asked_for_over_the_wire() -> None:
+def test_the_offsets_request_returns_file_offsets() -> None:
     wire = Wire(file_bytes=10)
     for _ in range(3):
         wire.ask(Produce("t", 0, message_set([b"x" * 10])))
@@ -284,7 +284,7 @@ class Stopped(Exception):
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("crash", range(12))
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_when_the_position_is_stored_decides_what_a_crash_costs(
+def test_the_order_of_processing_and_storing_decides_delivery_after_a_crash(
     delivery: Delivery, crash: int, codec: Compression
 ) -> None:
     wire = Wire()
@@ -326,12 +326,12 @@ def test_when_the_position_is_stored_decides_what_a_crash_costs(
     assert delivery is Delivery.AT_LEAST_ONCE or not twice
     crashed_between = steps > crash and crash % 2 == 1
     if delivery is Delivery.AT_MOST_ONCE and crashed_between:
-        assert lost, "stored, and never processed"
+        assert lost, "the position was stored before the messages were processed"
     if delivery is Delivery.AT_LEAST_ONCE and crashed_between:
-        assert twice, "processed, and not stored"
+        assert twice, "the messages were processed before the position was stored"
 
 
-def test_a_large_message_doubles_the_buffer_until_it_fits() -> None:
+def test_the_fetch_size_doubles_until_a_large_message_fits() -> None:
     wire = Wire()
     wire.ask(Produce("t", 0, message_set([b"x" * 5_000])))
     assert SimpleConsumer(wire.exchange, "t", 0, 0).poll() == [([b"x" * 5_000], 5_010)]
@@ -339,7 +339,7 @@ def test_a_large_message_doubles_the_buffer_until_it_fits() -> None:
         SimpleConsumer(wire.exchange, "t", 0, 0, max_bytes=4_096).poll()
 
 
-def test_a_position_that_was_deleted_is_told_and_an_old_one_can_be_read_again() -> None:
+def test_a_missing_offset_raises_and_an_old_offset_can_be_read_again() -> None:
     wire = Wire()
     wire.ask(Produce("t", 0, message_set([b"a", b"b"])))
     consumer = SimpleConsumer(wire.exchange, "t", 0, 0)

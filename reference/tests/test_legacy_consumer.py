@@ -23,7 +23,7 @@ SETTLE_MS = 4_000
 
 
 class Registrar(GroupConsumer):
-    """A broker as far as the registries go: a session, and what it registers under it."""
+    """A broker reduced to its session and its registrations in the store."""
 
     def __init__(self, context: Context, broker_id: int, topics: dict[str, int]) -> None:
         super().__init__(context, "none", "none", {})
@@ -83,7 +83,7 @@ class Group:
         return Counter(each for consumer in self.consumers.values() for each in consumer.fetching)
 
     def assert_shared(self, partitions: int) -> None:
-        """Each partition is fetched by one consumer, and owned by that one."""
+        """Assert that each partition is fetched by exactly one consumer, its owner."""
         assert set(self.fetched().values()) <= {1}
         assert sum(self.fetched().values()) == partitions
         for name, consumer in self.consumers.items():
@@ -94,7 +94,7 @@ class Group:
 # -- registries ------------------------------------------------------------------------------------
 
 
-def test_the_registries_are_where_the_document_says() -> None:
+def test_registry_paths_match_the_source_document() -> None:
     group = Group({0: {"t": 2}, 1: {"t": 1}})
     consumer = group.join("c1")
     group.settle()
@@ -116,7 +116,7 @@ def test_the_registries_are_where_the_document_says() -> None:
     group.crash("broker1")
     group.settle()
     assert (peek("/consumers/g/ids/c1"), peek("/brokers/ids/1"), group.owners()) == (None, None, {})
-    assert peek("/consumers/g/offsets/t/0-1") is not None, "offsets stay"
+    assert peek("/consumers/g/offsets/t/0-1") is not None, "committed offsets are not deleted"
 
 
 def test_a_broker_id_that_is_in_use_is_an_error() -> None:
@@ -131,7 +131,9 @@ def test_a_broker_id_that_is_in_use_is_an_error() -> None:
 
 
 @given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), unique=True, max_size=12))
-def test_ranges_are_even_disjoint_and_whole(members: int, partitions: list[BrokerPartition]) -> None:
+def test_ranges_are_balanced_and_disjoint_and_cover_all_partitions(
+    members: int, partitions: list[BrokerPartition]
+) -> None:
     parts = [range_of(place, members, sorted(partitions)) for place in range(members)]
     assert [each for part in parts for each in part] == sorted(partitions)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -158,7 +160,7 @@ def test_one_to_four_consumers_on_three_partitions_and_back() -> None:
         group.assert_shared(3)
 
 
-def test_a_new_broker_and_a_lost_one_rebalance_everybody() -> None:
+def test_a_broker_that_joins_or_crashes_rebalances_all_consumers() -> None:
     group = Group({0: {"t": 2}})
     group.join("c1")
     group.join("c2")
@@ -173,7 +175,7 @@ def test_a_new_broker_and_a_lost_one_rebalance_everybody() -> None:
     assert sum(group.fetched().values()) == 2
 
 
-def test_only_who_subscribes_shares_a_topic() -> None:
+def test_only_subscribers_own_partitions_of_a_topic() -> None:
     group = Group({0: {"t": 2, "u": 2}})
     group.join("c1", t=1)
     group.join("c2", t=1, u=1)
@@ -182,7 +184,7 @@ def test_only_who_subscribes_shares_a_topic() -> None:
     assert set(group.consumers["c2"].fetching) == {("t", (0, 1)), ("u", (0, 0)), ("u", (0, 1))}
 
 
-def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
+def test_the_next_owner_continues_at_the_committed_offset() -> None:
     group = Group({0: {"t": 1}})
     first = group.join("c2")
     group.settle()
@@ -194,9 +196,9 @@ def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
 
 
 @given(st.integers(0, 1 << 20), st.lists(st.sampled_from(["join", "crash", "pause", "resume", "break"]), max_size=12))
-@example(52, ["crash", "break"])  # the link breaks while it registers
+@example(52, ["crash", "break"])  # the connection breaks during registration
 @settings(deadline=None, max_examples=40)
-def test_whatever_happens_one_fetches_each_partition_in_the_end(seed: int, faults: list[str]) -> None:
+def test_after_any_faults_each_partition_has_one_consumer(seed: int, faults: list[str]) -> None:
     group = Group({0: {"t": 2}, 1: {"t": 1}}, seed=seed, spread_ms=40)
     group.join("c0")
     for number, fault in enumerate(faults, 1):
@@ -221,11 +223,11 @@ def test_whatever_happens_one_fetches_each_partition_in_the_end(seed: int, fault
     group.assert_shared(3)
 
 
-# -- guards: what each keeps away ------------------------------------------------------------------
+# -- guards --------------------------------------------------------------------------------------------
 
 
 def held_by_former_owner(*guards_off: str, max_retries: int | None = None) -> Group:
-    """A partition whose owner has stopped to answer, and is not expired yet, when another is to claim it."""
+    """Return a group whose partition owner is paused but not expired when another consumer must claim it."""
     group = Group({0: {"t": 1}}, *guards_off)
     group.join("c2", max_retries=max_retries)
     group.settle()
@@ -249,18 +251,18 @@ def test_without_claim_if_free_two_fetch_one_partition() -> None:
     assert max(group.fetched().values()) == 2
 
 
-def test_without_retry_nobody_claims_what_is_released_a_moment_later() -> None:
+def test_without_retry_a_partition_released_late_stays_unclaimed() -> None:
     group = held_by_former_owner("RetryRebalance")
     assert group.consumers["c1"].gave_up
     assert not group.consumers["c1"].fetching
 
 
-def test_patience_has_an_end() -> None:
+def test_a_consumer_gives_up_after_max_retries() -> None:
     group = held_by_former_owner(max_retries=0)
     assert group.consumers["c1"].gave_up
 
 
-def test_without_release_before_claim_partitions_keep_an_owner_whose_part_they_are_not() -> None:
+def test_without_release_before_claim_partitions_keep_their_former_owner() -> None:
     for guards_off, expected in (((), {"0-0": "c1"}), (("ReleaseBeforeClaim",), {"0-0": "c2"})):
         group = Group({0: {"t": 1}}, *guards_off)
         group.join("c2")
@@ -270,8 +272,8 @@ def test_without_release_before_claim_partitions_keep_an_owner_whose_part_they_a
         assert group.owners() == expected
 
 
-def test_without_stop_before_release_it_fetches_what_another_has_claimed() -> None:
-    """The former owner has released, and is held up before it comes to the end of its own rebalance."""
+def test_without_stop_before_release_two_fetch_one_partition() -> None:
+    """The former owner has released its partition and is paused before its own rebalance ends."""
     for guards_off, most in (((), 1), (("StopBeforeRelease",), 2)):
         group = Group({0: {"t": 2}}, *guards_off)
         group.join("c2")
@@ -285,25 +287,27 @@ def test_without_stop_before_release_it_fetches_what_another_has_claimed() -> No
         assert max(group.fetched().values()) == most
 
 
-def test_without_stop_fetching_on_expiry_it_fetches_what_another_has_claimed_meanwhile() -> None:
+def test_without_stop_fetching_on_expiry_two_fetch_one_partition() -> None:
     for guards_off, most in (((), 1), (("StopFetchingOnExpiry", "StopBeforeRelease"), 2)):
         group = Group({0: {"t": 1}}, *guards_off)
         group.join("c2")
         group.settle()
         group.world.pause("c2")
         group.join("c1")
-        group.settle()  # the session of c2 is over, and c1 has claimed
+        group.settle()  # the session of c2 has expired and c1 has claimed the partition
         assert group.owners() == {"0-0": "c1"}
         group.world.resume("c2")
-        seen = 0
+        most_fetched = 0
         for _ in range(200):
             group.settle(5)
             live = [c for c in group.consumers.values() if c.store.session_id in group.store._sessions]
-            seen = max([seen, *Counter(each for consumer in live for each in consumer.fetching).values()])
-        assert seen == most
+            most_fetched = max(
+                [most_fetched, *Counter(each for consumer in live for each in consumer.fetching).values()]
+            )
+        assert most_fetched == most
 
 
-def test_without_ephemeral_owners_nobody_can_claim_what_a_crashed_one_had() -> None:
+def test_without_ephemeral_owners_partitions_of_a_crashed_consumer_stay_owned() -> None:
     for guards_off, fetched in (((), 1), (("EphemeralOwners",), 0)):
         group = Group({0: {"t": 1}}, *guards_off)
         group.join("c1")
@@ -314,7 +318,7 @@ def test_without_ephemeral_owners_nobody_can_claim_what_a_crashed_one_had() -> N
         assert sum(group.fetched().values()) == fetched
 
 
-def test_without_one_order_ranges_overlap() -> None:
+def test_without_same_view_order_ranges_overlap() -> None:
     for guards_off, fetched in (((), 3), (("SameViewOrder",), 2)):
         group = Group({0: {"t": 3}}, *guards_off)
         group.join("c1")
@@ -323,11 +327,11 @@ def test_without_one_order_ranges_overlap() -> None:
         assert (sum(group.fetched().values()) == 3) == (fetched == 3), group.owners()
 
 
-def test_without_rewatch_on_read_the_second_change_goes_unnoticed() -> None:
+def test_without_rewatch_on_read_the_second_change_is_missed() -> None:
     for guards_off, shares in (((), [1, 1, 1]), (("RewatchOnRead",), [2, 0, 1])):
         group = Group({0: {"t": 3}}, *guards_off)
         for name in ("c1", "c2", "c3"):
             group.join(name)
             group.settle()
-        # c1 heard of c2, and of nobody after it: c2 waits for a partition that c1 does not release.
+        # Off: c1 is notified of c2 but not of c3, so c2 waits for a partition that c1 does not release.
         assert [len(consumer.fetching) for consumer in group.consumers.values()] == shares

@@ -1,4 +1,4 @@
-"""What strangers may cost a broker: each limit on a real process, and its memory under a thousand of them."""
+"""Limits on unauthenticated connections of a broker process, and its memory under a thousand of them."""
 
 import contextlib
 import random
@@ -68,9 +68,9 @@ def is_served(connection: socket.socket) -> bool:
 
 
 def is_cut(connection: socket.socket, drop: bytes = b"") -> bool:
-    """Waits for the other side to close, and reads nothing; with a drop now and then it is not idle meanwhile.
+    """Wait for the broker to close the connection without reading; `drop` is sent repeatedly so that it is not idle.
 
-    Where our buffers are full of unread replies, the end is told only to who sends.
+    If the receive buffer is full of unread replies, the kernel reports the close only to a sender.
     """
     poll, deadline = select.poll(), time.monotonic() + 60
     poll.register(connection, select.POLLRDHUP)
@@ -82,7 +82,7 @@ def is_cut(connection: socket.socket, drop: bytes = b"") -> bool:
     return True
 
 
-def test_a_frame_that_announces_too_much_closes_its_connection_only(cluster: Cluster) -> None:
+def test_an_oversized_frame_closes_only_its_connection(cluster: Cluster) -> None:
     for size in (FRAME_MAX + 1, 0x7FFFFFFF, -1, -(1 << 31)):
         with connect(cluster) as hostile, connect(cluster) as good:
             hostile.sendall(size.to_bytes(4, "big", signed=True))
@@ -90,21 +90,21 @@ def test_a_frame_that_announces_too_much_closes_its_connection_only(cluster: Clu
             assert is_served(good)
 
 
-def test_who_is_silent_is_cut(cluster: Cluster) -> None:
+def test_an_idle_connection_is_closed(cluster: Cluster) -> None:
     with connect(cluster) as silent:
         assert is_served(silent)
         assert is_cut(silent)
 
 
-def test_who_sends_a_frame_drop_by_drop_is_cut(cluster: Cluster) -> None:
-    """It is never idle for long."""
+def test_a_connection_with_a_slow_frame_is_closed(cluster: Cluster) -> None:
+    """The connection is never idle, but its request is never complete."""
     with connect(cluster) as dripping:
         dripping.sendall((1000).to_bytes(4, "big"))
         assert is_cut(dripping, b"\0")
 
 
-def test_who_does_not_read_its_replies_is_cut(cluster: Cluster) -> None:
-    """And until then the broker holds a reply or two for it, not all that it asked for."""
+def test_a_connection_with_unread_replies_is_closed(cluster: Cluster) -> None:
+    """Until then the broker buffers only one or two replies, not all that were requested."""
     with ClusterClient(cluster.addresses["1"]) as client:
         topic = CreatableTopic(name="slow", num_partitions=1, replication_factor=1)
         client.controller().call(CreateTopicsRequest(topics=(topic,)))
@@ -122,7 +122,7 @@ def test_who_does_not_read_its_replies_is_cut(cluster: Cluster) -> None:
     assert memory(cluster, "VmHWM") - before < BUDGET
 
 
-def test_an_address_has_so_many_connections_and_others_have_theirs(strict: Cluster) -> None:
+def test_connections_are_limited_per_address(strict: Cluster) -> None:
     with contextlib.ExitStack() as stack:
         mine = [stack.enter_context(connect(strict, "127.0.0.2")) for _ in range(PER_ADDRESS + 1)]
         assert [is_served(each) for each in mine] == [True] * PER_ADDRESS + [False]
@@ -131,7 +131,7 @@ def test_an_address_has_so_many_connections_and_others_have_theirs(strict: Clust
         eventually(lambda: is_served(stack.enter_context(connect(strict, "127.0.0.2"))))
 
 
-def test_all_addresses_together_have_so_many_connections(strict: Cluster) -> None:
+def test_connections_are_limited_in_total(strict: Cluster) -> None:
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(connect(strict, f"127.0.1.{n}")) for n in range(1, 16)]
         served = sum(map(is_served, many))
@@ -149,7 +149,7 @@ def eventually(step: Callable[[], bool]) -> None:
 
 
 def memory(cluster: Cluster, line: str) -> int:
-    """Bytes of the broker's process: VmRSS now, or VmHWM, the most that it ever was."""
+    """Return a memory size of the broker process in bytes: VmRSS (current) or VmHWM (peak)."""
     status = Path(f"/proc/{cluster.nodes.pid('1')}/status").read_text()
     return int(next(row for row in status.splitlines() if row.startswith(line)).split()[1]) * 1024
 
@@ -164,8 +164,8 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_memory_stays_bounded_while_a_thousand_push(many_descriptors: None) -> None:
-    """A quarter each: nonsense, half a frame, requests whose replies they do not read, nothing."""
+def test_memory_stays_bounded_with_a_thousand_hostile_connections(many_descriptors: None) -> None:
+    """A quarter each sends garbage, half a frame, requests whose replies it does not read, or nothing."""
     settings: dict[str, object] = {"socket_request_max_bytes": FRAME_MAX, "queued_max_request_bytes": BUDGET}
     for cluster in started(Cluster(1, settings=settings)):
         before, chance = memory(cluster, "VmRSS"), random.Random(SEED)
@@ -186,5 +186,5 @@ def test_memory_stays_bounded_while_a_thousand_push(many_descriptors: None) -> N
 def push(connection: socket.socket, kind: int, round_: int, chance: random.Random) -> None:
     start = b"" if round_ else FRAME_MAX.to_bytes(4, "big")
     data = (chance.randbytes(600), start + bytes(256 * 1024), HELLO * 30, b"")[kind]
-    with contextlib.suppress(OSError):  # cut already, or its buffers are full
+    with contextlib.suppress(OSError):  # closed already, or its send buffer is full
         connection.send(data)

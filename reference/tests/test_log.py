@@ -33,7 +33,7 @@ def append(log: Log, *values: str, epoch: int = 0) -> int:
 
 
 def values(log: Log, offset: int = 0, until: int | None = None) -> list[str]:
-    """All values, read as a follower reads: fetch by fetch."""
+    """Return all values, read in several bounded reads as a follower does."""
     found: list[str] = []
     end = log.log_end_offset if until is None else until
     while offset < end:
@@ -69,7 +69,7 @@ def test_reading_is_bounded_and_gives_at_least_one_batch_if_asked(fs: FileSystem
 
 
 @pytest.mark.parametrize("offset", range(13))
-def test_truncation_keeps_what_is_below(fs: FileSystem, offset: int) -> None:
+def test_truncation_keeps_the_records_below_the_offset(fs: FileSystem, offset: int) -> None:
     log = filled(fs)
     log.truncate_to(offset)
     assert log.log_end_offset == offset
@@ -86,7 +86,7 @@ def test_a_log_is_the_same_after_a_clean_stop(fs: FileSystem) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"\x00" * 100, b"nonsense that is no batch" * 5, b"\x00\x01"])
-def test_recovery_cuts_what_is_no_batch(fs: FileSystem, junk: bytes) -> None:
+def test_recovery_truncates_bytes_that_are_not_a_batch(fs: FileSystem, junk: bytes) -> None:
     log = filled(fs)
     fs.append(log.segments[-1].path, junk)
     again = Log(fs, "t-0", SMALL, clean=False)
@@ -94,7 +94,7 @@ def test_recovery_cuts_what_is_no_batch(fs: FileSystem, junk: bytes) -> None:
     assert append(again, "next") == 12
 
 
-def test_recovery_cuts_a_torn_batch_and_what_follows_it(fs: FileSystem) -> None:
+def test_recovery_truncates_at_a_torn_batch(fs: FileSystem) -> None:
     log = filled(fs)
     path = log.segments[1].path
     data = bytearray(fs.read(path, 0, fs.size(path)))
@@ -130,7 +130,7 @@ def test_a_follower_appends_whole_batches_once(fs: FileSystem) -> None:
     assert follower.epochs.entries == leader.epochs.entries
 
 
-def test_a_follower_refuses_a_bad_checksum_and_a_hole(fs: FileSystem) -> None:
+def test_a_follower_refuses_a_bad_checksum_and_an_offset_gap(fs: FileSystem) -> None:
     leader = filled(fs)
     data = bytearray(leader.read(0, 1 << 20, 4, at_least_one=True))
     data[-1] ^= 1
@@ -161,10 +161,10 @@ def test_producer_state_survives_recovery(fs: FileSystem) -> None:
     assert found is not None
     assert found.base_offset == 4
     ((_, forgotten),) = batch_headers(batch("x", producer=5, sequence=1))
-    assert again.producers.duplicate(forgotten) is None, "only the last five batches are remembered"
+    assert again.producers.duplicate(forgotten) is None, "producer state keeps only the last five batches"
 
 
-def test_leader_epochs_answer_as_kip_279_says() -> None:
+def test_end_offset_of_a_leader_epoch_follows_kip_279() -> None:
     cache = LeaderEpochCache([(1, 0), (3, 10), (4, 20)])
     assert cache.end_offset_for(4, 25) == (4, 25)
     assert cache.end_offset_for(3, 25) == (3, 20)
@@ -175,7 +175,7 @@ def test_leader_epochs_answer_as_kip_279_says() -> None:
     assert cache.entries == [(1, 0)]
 
 
-def test_a_checkpoint_is_whole_or_the_old_one(fs: FileSystem) -> None:
+def test_a_checkpoint_is_replaced_only_after_its_flush(fs: FileSystem) -> None:
     out = Outbox()
     checkpoint = Checkpoint(fs, out, "points")
     checkpoint.write({("t", 0): 5})
@@ -187,5 +187,5 @@ def test_a_checkpoint_is_whole_or_the_old_one(fs: FileSystem) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"0\n2\nt 0 5\n", b"\xff\xfe", b"9\n1\nt 0 5\n", b"0\n1\nt zero 5\n"])
-def test_a_corrupt_checkpoint_counts_as_none(data: bytes) -> None:
+def test_a_corrupt_checkpoint_is_ignored(data: bytes) -> None:
     assert parse_offsets(data) is None

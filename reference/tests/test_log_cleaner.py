@@ -1,4 +1,4 @@
-"""Compaction against a plain dict, and the rules for what it may not touch (kafka-0.8-principles; KIP-534; KIP-98)."""
+"""Compaction agrees with a dict, and keeps what it must not remove (kafka-0.8-principles; KIP-534; KIP-98)."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ rows = st.lists(st.tuples(keys, st.none() | st.binary(max_size=8)), min_size=1, 
     st.integers(1, 3),
 )
 @settings(deadline=None, max_examples=120)
-def test_the_last_record_of_each_key_stays_under_its_offset(
+def test_the_last_record_of_each_key_keeps_its_offset(
     batches: list[tuple[list[Row], Compression]], rounds: int
 ) -> None:
     log = fresh()
@@ -81,8 +81,10 @@ def test_the_last_record_of_each_key_stays_under_its_offset(
         assert [row for row in there if row[0] >= cleaning.end] == [row for row in written if row[0] >= cleaning.end]
         last = {key: (offset, value) for offset, key, value in written if offset < cleaning.end}
         kept = {key or b"": (offset, value) for offset, key, value in there if offset < cleaning.end}
-        assert {key: kept[key] for key in kept} == {key: last[key] for key in kept}, "at most the last of each key"
-        assert all(last[key][1] is None for key in set(last) - set(kept)), "only tombstones may be missing"
+        assert {key: kept[key] for key in kept} == {key: last[key] for key in kept}, (
+            "at most the last record of each key"
+        )
+        assert all(last[key][1] is None for key in set(last) - set(kept)), "only tombstones may be removed"
     reopened = Log(log.fs, "t-0", COMPACT, recovery_point=log.recovery_point, clean=False)
     assert contents(reopened)[1] == contents(log)[1]
     for offset in range(log.log_end_offset):
@@ -104,9 +106,9 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
         (2, b"a", None, 1_000),
     ]
     assert [header.delete_horizon_ms for header in headers[:2]] == [None, NOW + HORIZON_MS]
-    assert (headers[0].base_offset, headers[0].last_offset) == (0, 1), "a batch keeps its bounds"
+    assert (headers[0].base_offset, headers[0].last_offset) == (0, 1), "base and last offset of a batch do not change"
     compact(log, NOW + HORIZON_MS, cleaning.end)
-    assert contents(log)[0][1].delete_horizon_ms == NOW + HORIZON_MS, "the horizon is set once"
+    assert contents(log)[0][1].delete_horizon_ms == NOW + HORIZON_MS, "the delete horizon is set once"
     compact(log, NOW + HORIZON_MS + 1, cleaning.end)
     assert b"a" not in {record.key for record in contents(log)[1]}
 
@@ -130,7 +132,7 @@ def marker(*, committed: bool) -> tuple[list[Row], dict[str, Any]]:
     return [(key, value)], {"control": True, "transactional": True, "producer_id": 7, "producer_epoch": 0}
 
 
-def test_aborted_records_go_and_open_transactions_are_not_touched() -> None:
+def test_aborted_records_are_removed_and_open_transactions_kept() -> None:
     log = fresh()
     transaction: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     append(log, [(b"a", b"kept")])
@@ -142,9 +144,9 @@ def test_aborted_records_go_and_open_transactions_are_not_touched() -> None:
     append(log, [(b"z", b"y" * 380)])
     append(log, [(b"z", b"w" * 380)])
     cleaning = compact(log)
-    assert cleaning.end == 4, "nothing at or past the last stable offset"
+    assert cleaning.end == 4, "records at or past the last stable offset are not compacted"
     records = [record for record in contents(log)[1] if record.key == b"a"]
-    assert [record.value for record in records] == [b"kept", b"open"], "an aborted record supersedes nothing"
+    assert [record.value for record in records] == [b"kept", b"open"], "an aborted record does not replace an older one"
     assert [header.base_offset for header in contents(log)[0] if header.is_control] == [2]
 
 
@@ -158,14 +160,14 @@ def test_message_sets_are_compacted_too() -> None:
     assert [(r.offset, r.key, r.value) for r in contents(log)[1][:2]] == [(2, b"a", b"2"), (4, b"b", b"4")]
 
 
-def test_what_is_young_or_not_flushed_waits() -> None:
+def test_recent_and_unflushed_records_are_not_compacted() -> None:
     log = fresh()
     for number in range(6):
         append(log, [(b"a", b"%d" % number + b"x" * 380)], timestamp=number * 100)
-    assert cleanable_end(log, NOW, log.log_end_offset) == 0, "nothing was flushed"
+    assert cleanable_end(log, NOW, log.log_end_offset) == 0, "unflushed segments are not compacted"
     flush(log)
-    assert cleanable_end(log, NOW, log.log_end_offset) == 5, "all but the active segment"
-    assert cleanable_end(log, NOW, 3) == 3, "nothing that is not committed"
+    assert cleanable_end(log, NOW, log.log_end_offset) == 5, "all segments but the active one are compacted"
+    assert cleanable_end(log, NOW, 3) == 3, "records above the high watermark are not compacted"
     log.config = LogConfig(segment_bytes=400, min_compaction_lag_ms=250)
     assert cleanable_end(log, 500, log.log_end_offset) == 3
     assert dirty_ratio(log, 0, 4) == 1.0
@@ -173,7 +175,7 @@ def test_what_is_young_or_not_flushed_waits() -> None:
     assert dirty_ratio(log, 4, 4) == 0.0
 
 
-def test_a_copy_whose_segment_changed_is_thrown_away() -> None:
+def test_a_cleaned_copy_is_not_left_behind_if_its_segment_changed() -> None:
     log = fresh()
     for number in range(6):
         append(log, [(b"a", b"%d" % number + b"x" * 380)])
@@ -182,7 +184,7 @@ def test_a_copy_whose_segment_changed_is_thrown_away() -> None:
     log.truncate_to(2)
     install(log, cleaning)
     assert not [name for name in log.fs.names("t-0") if name.endswith(".cleaned")]
-    assert [record.offset for record in contents(log)[1]] == [], "both that stayed were superseded when it was cleaned"
+    assert [record.offset for record in contents(log)[1]] == [], "later records superseded both when they were cleaned"
 
 
 def test_a_crash_between_copy_and_swap_leaves_the_old_segment() -> None:

@@ -1,4 +1,4 @@
-"""Rolling and retention by time and size, as records tell the time (kafka-0.7-design, "Deletes"; "Writes")."""
+"""Rolling and retention by size and by record timestamps (kafka-0.7-design, "Deletes"; "Writes")."""
 
 import struct
 
@@ -39,7 +39,7 @@ def test_a_clock_that_jumps_back_rolls_nothing() -> None:
 
 def test_a_segment_is_rolled_when_its_index_is_full() -> None:
     log = filled(LogConfig(index_interval_bytes=1, segment_index_bytes=24), range(10))
-    assert bases(log) == [0, 4, 8], "the first batch of a segment needs no entry"
+    assert bases(log) == [0, 4, 8], "the first batch of a segment has no index entry"
 
 
 def test_a_segment_is_rolled_when_a_relative_offset_would_not_fit() -> None:
@@ -53,7 +53,7 @@ def test_a_segment_is_rolled_when_a_relative_offset_would_not_fit() -> None:
 
 
 @pytest.mark.parametrize(("days", "expected"), [(0, []), (5, [6, 9]), (20, [0, 3, 6, 9])])
-def test_old_segments_go_by_the_time_of_their_records(days: int, expected: list[int]) -> None:
+def test_old_segments_are_deleted_by_record_timestamp(days: int, expected: list[int]) -> None:
     log = filled(LogConfig(segment_bytes=600, retention_ms=days * DAY_MS))
     assert bases(log) == [0, 3, 6, 9]
     retain(log, 10 * DAY_MS + 1, log.log_end_offset)
@@ -68,20 +68,20 @@ def test_a_clock_that_jumps_back_deletes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [(0, [10]), (600, [6, 9]), (1_100, [3, 6, 9]), (1 << 30, [0, 3, 6, 9])])
-def test_old_segments_go_when_there_is_too_much(size: int, expected: list[int]) -> None:
+def test_old_segments_are_deleted_above_retention_bytes(size: int, expected: list[int]) -> None:
     log = filled(LogConfig(segment_bytes=600, retention_bytes=size))
     retain(log, 0, log.log_end_offset)
     assert bases(log) == expected
     assert sum(segment.size for segment in log.segments) >= min(size, 1_100)
 
 
-def test_what_is_not_committed_stays() -> None:
+def test_uncommitted_segments_are_not_deleted() -> None:
     log = filled(LogConfig(segment_bytes=600, retention_ms=0))
     retain(log, 100 * DAY_MS, 5)
     assert bases(log) == [3, 6, 9]
 
 
-def test_records_without_a_time_are_not_old() -> None:
+def test_records_without_a_timestamp_do_not_expire() -> None:
     log = filled(LogConfig(segment_bytes=600, retention_ms=0), range(0))
     for _ in range(6):
         append(log, -1)
@@ -89,7 +89,7 @@ def test_records_without_a_time_are_not_old() -> None:
     assert bases(log) == [0, 3]
 
 
-def test_a_restart_changes_no_age() -> None:
+def test_a_restart_does_not_change_the_age_of_segments() -> None:
     log = filled(LogConfig(segment_bytes=600, retention_ms=5 * DAY_MS))
     log.close()
     again = Log(log.fs, "t-0", log.config, recovery_point=10, clean=True)

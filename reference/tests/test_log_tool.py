@@ -1,4 +1,4 @@
-"""`highwater log`: dump and verify, on our folders and on Apache Kafka's, sound and damaged."""
+"""`highwater log` dumps and verifies valid and damaged folders, ours and those of Apache Kafka."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("kafka", FOLDERS, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_apache_kafka_wrote_is_verified_and_dumped(kafka: Path) -> None:
+def test_segments_of_apache_kafka_are_verified_and_dumped(kafka: Path) -> None:
     before = {path: path.read_bytes() for path in kafka.iterdir()}
     assert run("verify", kafka) == (0, "1 segments, 0 findings\n")
     code, text = run("dump", "--json", kafka)
@@ -45,16 +45,16 @@ def test_what_apache_kafka_wrote_is_verified_and_dumped(kafka: Path) -> None:
     (segment,) = json.loads(text)["segments"]
     records = [record for batch in segment["batches"] for record in batch["records"]]
     assert [(record["offset"], record["key"]) for record in records] == [(n, f"k{n}") for n in range(40)]
-    assert {path: path.read_bytes() for path in kafka.iterdir()} == before, "a tool changes nothing"
+    assert {path: path.read_bytes() for path in kafka.iterdir()} == before, "the tool does not change the files"
 
 
-def test_all_partitions_of_a_data_folder_are_looked_at(folder: Path) -> None:
+def test_a_data_folder_is_verified_with_all_its_partitions(folder: Path) -> None:
     shutil.copytree(folder, folder.parent / "u-1")
     count = 2 * len(list(folder.glob("*.log")))
     assert run("verify", folder.parent) == (0, f"{count} segments, 0 findings\n")
 
 
-def test_lines_tell_batches_and_records(folder: Path) -> None:
+def test_dump_prints_one_line_per_batch_and_record(folder: Path) -> None:
     code, text = run("dump", folder / "00000000000000000000.log")
     assert code == 0
     lines = text.splitlines()
@@ -91,7 +91,7 @@ def test_damage_is_found(folder: Path, suffix: str, at: int, data: bytes, what: 
     assert {Path(each["path"]).suffix for each in json.loads(text)["findings"]} >= {suffix}
 
 
-def test_a_cut_batch_is_found_and_the_rest_is_shown(folder: Path) -> None:
+def test_a_truncated_batch_is_reported_and_the_rest_is_printed(folder: Path) -> None:
     path = sorted(folder.glob("*.log"))[-1]
     path.write_bytes(path.read_bytes()[:-5])
     assert "only 78 bytes" in run("verify", path)[1]

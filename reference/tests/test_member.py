@@ -1,4 +1,4 @@
-"""A group member without I/O, step by step: the test is its coordinator. Each guard with what its absence breaks."""
+"""A group member without I/O; the test acts as its coordinator. Each guard is tested on and off."""
 
 from typing import Any
 
@@ -39,13 +39,13 @@ EAGER, COOPERATIVE, BOTH = ("range",), ("cooperative-sticky",), ("cooperative-st
 
 
 class ByHand:
-    """A member whose coordinator is the test: it sees requests in `open`, and answers them."""
+    """A member whose coordinator is the test: `open` has its unanswered requests."""
 
     def __init__(self, assignors: tuple[str, ...] = COOPERATIVE, *guards_off: str, **config: Any) -> None:
         settings = MemberConfig(
             "g", frozenset({TOPIC}), assignors, guards=Guards().without(*guards_off), **config
         )  # fmt: skip
-        self.told: list[tuple[str, set[int]]] = []
+        self.callbacks: list[tuple[str, set[int]]] = []
         self.committed: list[ErrorCode] = []
         self.member = GroupMember([1, 2], settings, self, self.committed.append)
         self.now_ms = 0
@@ -53,13 +53,13 @@ class ByHand:
         self.take(self.member.start(self.now))
 
     def assigned(self, partitions: frozenset[Partition]) -> None:
-        self.told.append(("assigned", numbers(partitions)))
+        self.callbacks.append(("assigned", numbers(partitions)))
 
     def revoked(self, partitions: frozenset[Partition]) -> None:
-        self.told.append(("revoked", numbers(partitions)))
+        self.callbacks.append(("revoked", numbers(partitions)))
 
     def lost(self, partitions: frozenset[Partition]) -> None:
-        self.told.append(("lost", numbers(partitions)))
+        self.callbacks.append(("lost", numbers(partitions)))
 
     @property
     def now(self) -> Instant:
@@ -70,7 +70,7 @@ class ByHand:
         return numbers(self.member.owned)
 
     def take(self, effects: list[Any]) -> None:
-        """The coordinator is found at once; whatever else is asked stays open."""
+        """Answer FindCoordinator at once and keep all other requests in `open`."""
         for request in [effect.message for effect in effects if isinstance(effect, Send)]:
             if isinstance(request.body, FindCoordinatorRequest):
                 self.answer(request, FindCoordinatorResponse(node_id=1))
@@ -81,11 +81,11 @@ class ByHand:
         self.open = [each for each in self.open if each is not request]
         self.take(self.member.receive(self.now, broker_peer(1), Response(request.correlation_id, 0, body)))
 
-    def asked(self, kind: type) -> Request:
+    def request_of(self, kind: type) -> Request:
         (found,) = [each for each in self.open if isinstance(each.body, kind)]
         return found
 
-    def is_asking(self, kind: type) -> bool:
+    def has_request(self, kind: type) -> bool:
         return any(isinstance(each.body, kind) for each in self.open)
 
     def poll(self) -> None:
@@ -95,15 +95,15 @@ class ByHand:
         self.now_ms += wait_ms
         self.take(self.member.fire(self.now, "member-tick"))
 
-    # -- what a coordinator says -------------------------------------------------------------------
+    # -- replies of the coordinator ----------------------------------------------------------------
 
     def joins(
         self, generation: int = 1, *, leader: str = "boss", members: dict[str, Subscription] | None = None,
         protocol: str = "",
     ) -> Request:  # fmt: skip
-        """Poll until the member asks to join, and let it; returns the JoinGroup."""
+        """Poll, answer the JoinGroup of the member and return it."""
         self.poll()
-        request = self.asked(JoinGroupRequest)
+        request = self.request_of(JoinGroupRequest)
         found = tuple(
             JoinGroupResponseMember(member_id=member_id, metadata=each.encode())
             for member_id, each in (members or {}).items()
@@ -118,18 +118,18 @@ class ByHand:
         return request
 
     def syncs(self, *partitions: int) -> Request:
-        request = self.asked(SyncGroupRequest)
+        request = self.request_of(SyncGroupRequest)
         data = pack_assignment((TOPIC, each) for each in partitions)
         self.answer(request, SyncGroupResponse(assignment=data))
         return request
 
     def beats(self, error: ErrorCode) -> None:
         self.wait(2_000)
-        self.answer(self.asked(HeartbeatRequest), HeartbeatResponse(error_code=error))
+        self.answer(self.request_of(HeartbeatRequest), HeartbeatResponse(error_code=error))
 
     def claim(self) -> tuple[set[int], int]:
-        """What the JoinGroup that is open claims, and since when."""
-        found = Subscription.decode(self.asked(JoinGroupRequest).body.protocols[0].metadata)
+        """Return the partitions and the generation that the open JoinGroup claims."""
+        found = Subscription.decode(self.request_of(JoinGroupRequest).body.protocols[0].metadata)
         return numbers(found.owned), found.generation
 
 
@@ -138,7 +138,7 @@ def numbers(partitions: frozenset[Partition]) -> set[int]:
 
 
 def stable(assignors: tuple[str, ...], *guards_off: str, **config: Any) -> ByHand:
-    """A member of generation 1 with the partitions 0 and 1."""
+    """Return a member of generation 1 that owns the partitions 0 and 1."""
     hand = ByHand(assignors, *guards_off, **config)
     hand.joins()
     hand.syncs(0, 1)
@@ -149,52 +149,52 @@ def stable(assignors: tuple[str, ...], *guards_off: str, **config: Any) -> ByHan
 # -- joining -----------------------------------------------------------------------------------------
 
 
-def test_a_dynamic_member_comes_back_with_the_id_it_was_given() -> None:
+def test_a_dynamic_member_joins_again_with_the_assigned_member_id() -> None:
     hand = ByHand()
     hand.poll()
     refused = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="me")
-    hand.answer(hand.asked(JoinGroupRequest), refused)
-    assert hand.asked(JoinGroupRequest).body.member_id == "me"
+    hand.answer(hand.request_of(JoinGroupRequest), refused)
+    assert hand.request_of(JoinGroupRequest).body.member_id == "me"
 
 
-def test_nothing_happens_without_poll() -> None:
+def test_no_join_is_sent_without_poll() -> None:
     hand = ByHand()
     hand.wait(1_000)
-    assert not hand.is_asking(JoinGroupRequest)
+    assert not hand.has_request(JoinGroupRequest)
 
 
-def test_the_leader_divides_what_the_metadata_tell() -> None:
+def test_the_leader_assigns_the_partitions_in_the_metadata() -> None:
     hand = ByHand(EAGER)
     wants = Subscription(frozenset({TOPIC}))
     hand.joins(leader="me", members={"me": wants, "other": wants})
-    assert not hand.is_asking(SyncGroupRequest)
-    tell_partitions(hand, 3)
-    assert given_out(hand) == {"me": {0, 1}, "other": {2}}
+    assert not hand.has_request(SyncGroupRequest)
+    answer_metadata(hand, 3)
+    assert assignment_of_leader(hand) == {"me": {0, 1}, "other": {2}}
 
 
-def tell_partitions(hand: ByHand, count: int) -> None:
+def answer_metadata(hand: ByHand, count: int) -> None:
     partitions = tuple(MetadataResponsePartition(partition_index=number) for number in range(count))
     topic = MetadataResponseTopic(name=TOPIC, partitions=partitions)
-    hand.answer(hand.asked(MetadataRequest), MetadataResponse(topics=(topic,)))
+    hand.answer(hand.request_of(MetadataRequest), MetadataResponse(topics=(topic,)))
 
 
-def given_out(hand: ByHand) -> dict[str, set[int]]:
-    sync = hand.asked(SyncGroupRequest).body
+def assignment_of_leader(hand: ByHand) -> dict[str, set[int]]:
+    sync = hand.request_of(SyncGroupRequest).body
     return {each.member_id: numbers(unpack_assignment(each.assignment)) for each in sync.assignments}
 
 
 def test_an_eager_member_owns_nothing_while_the_group_rebalances() -> None:
     hand = stable(EAGER)
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert hand.owned == {0, 1}, "it goes on until its application polls"
+    assert hand.owned == {0, 1}, "it keeps its partitions until its application polls"
     hand.poll()
     assert hand.member.fetchable == frozenset()
     hand.joins(2)
     hand.syncs(1)
-    assert hand.told == [("assigned", {0, 1}), ("revoked", {0, 1}), ("assigned", {1})]
+    assert hand.callbacks == [("assigned", {0, 1}), ("revoked", {0, 1}), ("assigned", {1})]
 
 
-def test_a_cooperative_member_goes_on_through_a_rebalance_and_gives_up_what_moves() -> None:
+def test_a_cooperative_member_keeps_fetching_and_revokes_only_moved_partitions() -> None:
     hand = stable(COOPERATIVE)
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
     hand.poll()
@@ -206,48 +206,48 @@ def test_a_cooperative_member_goes_on_through_a_rebalance_and_gives_up_what_move
     assert numbers(hand.member.fetchable) == {1, 2}
     hand.poll()
     assert hand.claim() == ({1, 2}, 2)
-    assert hand.told == [("assigned", {0, 1}), ("assigned", {2}), ("revoked", {0})]
+    assert hand.callbacks == [("assigned", {0, 1}), ("assigned", {2}), ("revoked", {0})]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_what_is_lost_is_not_revoked(error: ErrorCode) -> None:
+def test_lost_partitions_are_reported_lost_and_not_revoked(error: ErrorCode) -> None:
     hand = stable(COOPERATIVE)
     hand.beats(error)
-    assert hand.told[-1] == ("lost", {0, 1})
+    assert hand.callbacks[-1] == ("lost", {0, 1})
     hand.poll()
     assert hand.claim() == (set(), -1)
-    assert hand.asked(JoinGroupRequest).body.member_id == ("me" if error is ErrorCode.ILLEGAL_GENERATION else "")
+    assert hand.request_of(JoinGroupRequest).body.member_id == ("me" if error is ErrorCode.ILLEGAL_GENERATION else "")
 
 
 def test_a_fenced_member_closes() -> None:
     hand = stable(COOPERATIVE, group_instance_id="static")
     hand.beats(ErrorCode.FENCED_INSTANCE_ID)
     assert hand.member.state is MemberState.CLOSED
-    assert hand.told[-1] == ("lost", {0, 1})
+    assert hand.callbacks[-1] == ("lost", {0, 1})
     hand.poll()
     assert hand.open == []
 
 
 @pytest.mark.parametrize(("instance", "leaves"), [(None, True), ("static", False)])
-def test_who_leaves_revokes_first_and_a_static_member_only_stops(instance: str | None, leaves: bool) -> None:
+def test_leave_revokes_first_and_a_static_member_sends_no_leave_group(instance: str | None, leaves: bool) -> None:
     hand = stable(COOPERATIVE, group_instance_id=instance)
     hand.take(hand.member.leave(hand.now))
-    assert hand.told[-1] == ("revoked", {0, 1})
-    assert hand.is_asking(LeaveGroupRequest) == leaves
+    assert hand.callbacks[-1] == ("revoked", {0, 1})
+    assert hand.has_request(LeaveGroupRequest) == leaves
     assert hand.member.state is MemberState.CLOSED
 
 
-def test_who_does_not_poll_leaves_and_loses_all() -> None:
+def test_a_member_without_poll_leaves_and_loses_its_partitions() -> None:
     hand = stable(COOPERATIVE)
     hand.wait(10_000)
-    assert hand.is_asking(LeaveGroupRequest)
-    assert hand.told[-1] == ("lost", {0, 1})
+    assert hand.has_request(LeaveGroupRequest)
+    assert hand.callbacks[-1] == ("lost", {0, 1})
 
 
-def test_a_commit_is_of_the_generation_and_none_is_made_while_joining() -> None:
+def test_a_commit_carries_the_generation_and_fails_while_joining() -> None:
     hand = stable(COOPERATIVE)
     hand.take(hand.member.commit(hand.now, {(TOPIC, 0): 5}))
-    request = hand.asked(OffsetCommitRequest)
+    request = hand.request_of(OffsetCommitRequest)
     assert request.body.generation_id_or_member_epoch == 1
     part = OffsetCommitResponsePartition(partition_index=0)
     hand.answer(request, OffsetCommitResponse(topics=(OffsetCommitResponseTopic(name=TOPIC, partitions=(part,)),)))
@@ -257,23 +257,23 @@ def test_a_commit_is_of_the_generation_and_none_is_made_while_joining() -> None:
     assert hand.committed == [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS]
 
 
-def test_a_member_whose_coordinator_moved_keeps_its_place() -> None:
+def test_a_member_keeps_its_partitions_when_the_coordinator_moves() -> None:
     hand = stable(COOPERATIVE)
     hand.beats(ErrorCode.NOT_COORDINATOR)
     assert hand.member.state is MemberState.STABLE
     hand.wait(2_000)
-    assert hand.asked(HeartbeatRequest).body.generation_id == 1
+    assert hand.request_of(HeartbeatRequest).body.generation_id == 1
     assert hand.owned == {0, 1}
 
 
-def test_what_is_said_to_an_earlier_generation_concerns_nobody() -> None:
+def test_replies_for_an_earlier_generation_are_ignored() -> None:
     hand = stable(EAGER)
     hand.wait(2_000)
-    late = hand.asked(HeartbeatRequest)
+    late = hand.request_of(HeartbeatRequest)
     hand.take(hand.member.commit(hand.now, {(TOPIC, 0): 5}))
     part = OffsetCommitResponsePartition(partition_index=0, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     topic = OffsetCommitResponseTopic(name=TOPIC, partitions=(part,))
-    hand.answer(hand.asked(OffsetCommitRequest), OffsetCommitResponse(topics=(topic,)))
+    hand.answer(hand.request_of(OffsetCommitRequest), OffsetCommitResponse(topics=(topic,)))
     hand.joins(2)
     hand.syncs(1)
     hand.answer(late, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
@@ -281,7 +281,7 @@ def test_what_is_said_to_an_earlier_generation_concerns_nobody() -> None:
     assert hand.member.state is MemberState.STABLE
 
 
-def test_no_answer_in_time_is_asked_again() -> None:
+def test_a_join_without_a_reply_is_sent_again() -> None:
     hand = ByHand()
     hand.poll()
     for _ in range(17):
@@ -312,7 +312,7 @@ def test_drop_on_lost(off: bool) -> None:
     hand = stable(EAGER, *off_if(off, "DropOnLost"))
     hand.beats(ErrorCode.UNKNOWN_MEMBER_ID)
     hand.joins(2)
-    assert hand.owned == ({0, 1} if off else set()), "a member of generation 2 again, with what others have by now"
+    assert hand.owned == ({0, 1} if off else set()), "it owns its partitions again although others have them by now"
 
 
 @on_and_off
@@ -320,15 +320,15 @@ def test_rejoin_on_rebalance(off: bool) -> None:
     hand = stable(EAGER, *off_if(off, "RejoinOnRebalance"))
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
     hand.poll()
-    assert hand.is_asking(JoinGroupRequest) == (not off)
+    assert hand.has_request(JoinGroupRequest) == (not off)
 
 
 @on_and_off
 def test_match_replies(off: bool) -> None:
-    """The answer to a SyncGroup of generation 1 comes when the member has given it up and syncs in generation 2."""
+    """The reply to a SyncGroup of generation 1 arrives after the member has sent SyncGroup in generation 2."""
     hand = ByHand(EAGER, *off_if(off, "MatchReplies"))
     hand.joins(1)
-    late = hand.asked(SyncGroupRequest)
+    late = hand.request_of(SyncGroupRequest)
     for _ in range(16):
         hand.poll()
         hand.wait(1_000)
@@ -343,12 +343,12 @@ def test_leader_assigns_members_only(off: bool) -> None:
     hand = ByHand(EAGER, *off_if(off, "LeaderAssignsMembersOnly"))
     wants = Subscription(frozenset({TOPIC}))
     hand.joins(1, leader="me", members={"me": wants, "gone": wants})
-    tell_partitions(hand, 2)
+    answer_metadata(hand, 2)
     hand.syncs(1)
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
     hand.joins(2, leader="me", members={"me": wants})
-    tell_partitions(hand, 2)
-    assert given_out(hand) == ({"me": {1}, "gone": {0}} if off else {"me": {0, 1}})
+    answer_metadata(hand, 2)
+    assert assignment_of_leader(hand) == ({"me": {1}, "gone": {0}} if off else {"me": {0, 1}})
 
 
 @on_and_off
@@ -357,10 +357,10 @@ def test_revoke_before_rejoin(off: bool) -> None:
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
     hand.joins(2)
     hand.syncs(1)
-    assert hand.is_asking(JoinGroupRequest) == off
+    assert hand.has_request(JoinGroupRequest) == off
     if off:
         assert hand.claim() == ({1}, 2)
-    assert hand.owned == {0, 1}, "what is to be revoked is processed until the next poll"
+    assert hand.owned == {0, 1}, "the partition to revoke is fetched until the next poll"
 
 
 @on_and_off
@@ -370,8 +370,8 @@ def test_rejoin_after_revoke(off: bool) -> None:
     hand.joins(2)
     hand.syncs(1)
     hand.poll()
-    assert hand.told[-1] == ("revoked", {0})
-    assert hand.is_asking(JoinGroupRequest) == (not off)
+    assert hand.callbacks[-1] == ("revoked", {0})
+    assert hand.has_request(JoinGroupRequest) == (not off)
 
 
 @on_and_off
@@ -401,7 +401,7 @@ def test_claims_bear_generation(off: bool) -> None:
 
 @on_and_off
 def test_eager_members_revoke_all(off: bool) -> None:
-    """The group may choose range, which withholds nothing."""
+    """The group may choose the range assignor, which does not withhold owned partitions."""
     hand = ByHand(BOTH, *off_if(off, "EagerMembersRevokeAll"))
     hand.joins(1, protocol="range")
     hand.syncs(0, 1)
@@ -410,7 +410,7 @@ def test_eager_members_revoke_all(off: bool) -> None:
     assert hand.owned == ({0, 1} if off else set())
 
 
-def test_a_sticky_member_that_revoked_all_still_tells_what_it_had() -> None:
+def test_a_sticky_member_that_revoked_all_still_claims_its_partitions() -> None:
     hand = stable(("sticky",))
     hand.beats(ErrorCode.REBALANCE_IN_PROGRESS)
     hand.poll()

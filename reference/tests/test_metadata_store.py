@@ -1,4 +1,4 @@
-"""The metadata store keeps ZooKeeper's promises, and what it answered survives a crash."""
+"""The metadata store has ZooKeeper's guarantees, and acknowledged writes survive a crash."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from highwater.reference.store.metadata_store import FLUSHED, SNAPSHOT
 from highwater.reference.tests.driven import Driven
 
 
-def test_ephemerals_end_with_their_session_and_only_with_it() -> None:
+def test_ephemeral_nodes_are_deleted_exactly_when_their_session_ends() -> None:
     d = Driven()
     a, b = d.session("a"), d.session("b")
     d.ask(b, AddWatch("/"), "b")
@@ -31,7 +31,7 @@ def test_ephemerals_end_with_their_session_and_only_with_it() -> None:
     assert d.ask(a, Ping()).error == "SessionExpired"
 
 
-def test_a_session_goes_on_over_another_link() -> None:
+def test_a_session_continues_on_a_new_connection() -> None:
     d = Driven()
     a = d.session("a")
     d.ask(a, Create("/lock", ephemeral=True))
@@ -41,7 +41,7 @@ def test_a_session_goes_on_over_another_link() -> None:
     assert d.ask(a, Get("/lock"), "a2").error == ""
 
 
-def test_reads_wait_behind_writes_and_nothing_is_answered_before_it_is_flushed() -> None:
+def test_reads_wait_for_earlier_writes_and_replies_wait_for_the_flush() -> None:
     d = Driven()
     s = d.session()
     d.said.clear()
@@ -50,7 +50,7 @@ def test_reads_wait_behind_writes_and_nothing_is_answered_before_it_is_flushed()
     assert d.said == []
 
 
-def test_what_was_answered_survives_a_crash_and_what_was_not_need_not() -> None:
+def test_acknowledged_writes_survive_a_crash() -> None:
     d = Driven()
     s = d.session()
     d.ask(s, Create("/kept", b"1"))
@@ -63,8 +63,8 @@ def test_what_was_answered_survives_a_crash_and_what_was_not_need_not() -> None:
     assert again.ask(s, Get("/lost")).error == "NoNode"
 
 
-def test_nobody_sees_what_only_the_page_cache_brought_back() -> None:
-    """The process died before the flush, so the write is there again; a power cut after that may still take it."""
+def test_a_recovered_write_is_flushed_before_it_is_visible() -> None:
+    """A write that only the page cache kept must be flushed first: a power failure could still lose it."""
     d = Driven()
     s = d.session()
     d.do(d.store.receive(d.now, "a", StoreRequest(9, s, Create("/unsure"))), flush=False)
@@ -74,7 +74,7 @@ def test_nobody_sees_what_only_the_page_cache_brought_back() -> None:
     assert Driven(d.disk).ask(s, Get("/unsure")).error == ""
 
 
-def test_a_torn_entry_is_cut() -> None:
+def test_a_torn_log_entry_is_truncated() -> None:
     d = Driven()
     s = d.session()
     d.ask(s, Create("/kept"))
@@ -86,10 +86,8 @@ def test_a_torn_entry_is_cut() -> None:
 
 @pytest.mark.parametrize("crash_after", range(1, 60, 3))
 @pytest.mark.parametrize("lost", [SNAPSHOT, FLUSHED], ids=["the snapshot's flush", "a write's flush"])
-def test_snapshots_take_the_place_of_logs_and_a_crash_loses_nothing_that_was_answered(
-    crash_after: int, lost: str
-) -> None:
-    """The crash loses what was not flushed, once while a snapshot is on its way and once while a write is."""
+def test_snapshots_replace_logs_and_a_crash_loses_no_acknowledged_write(crash_after: int, lost: str) -> None:
+    """The crash loses unflushed data, once during a snapshot and once during a write."""
     d = Driven(snapshot_bytes=300)
     a, b = d.session("a"), d.session("b")
     d.ask(a, Create("/x"))

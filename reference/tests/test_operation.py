@@ -1,4 +1,4 @@
-"""Running brokers: their meters, their logs, the settings and folders that they refuse."""
+"""Operating brokers: metrics, logs, and the settings and folders that they refuse."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ def url(cluster: Cluster, broker: str) -> str:
 
 
 def scrape(cluster: Cluster, broker: str) -> dict[str, int]:
-    """Sums over labels; every line must be a sample or a type."""
+    """Return metrics summed over labels; every line must be a sample or a type."""
     with urllib.request.urlopen(url(cluster, broker), timeout=30) as reply:
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         lines = reply.read().decode().splitlines()
@@ -93,7 +93,7 @@ def eventually(step: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_meters_count_what_clients_do(cluster: Cluster, topic: str) -> None:
+def test_metrics_count_requests_and_records(cluster: Cluster, topic: str) -> None:
     assert total(cluster, "kafka_messages_in_total") == RECORDS
     assert total(cluster, "kafka_bytes_in_total") > RECORDS
     assert total(cluster, "kafka_replication_bytes_out_total") >= 2 * total(cluster, "kafka_bytes_in_total")
@@ -109,7 +109,7 @@ def test_exactly_one_broker_is_the_active_controller(cluster: Cluster) -> None:
     assert [scrape(cluster, broker)["kafka_active_controller_count"] for broker in "123"].count(1) == 1
 
 
-def test_a_replica_that_is_gone_shows(cluster: Cluster, topic: str) -> None:
+def test_a_stopped_replica_is_counted_as_under_replicated(cluster: Cluster, topic: str) -> None:
     eventually(lambda: total(cluster, "kafka_under_replicated_partitions") == 0)
     leader = next(broker for broker in cluster.addresses if scrape(cluster, broker)["kafka_leader_count"] == 1)
     gone = next(broker for broker in cluster.addresses if broker != leader)
@@ -124,7 +124,7 @@ def test_a_replica_that_is_gone_shows(cluster: Cluster, topic: str) -> None:
     assert total(cluster, "kafka_isr_expands_total") >= 1
 
 
-def test_nothing_else_is_served_there(cluster: Cluster) -> None:
+def test_the_metrics_port_serves_only_metrics(cluster: Cluster) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url(cluster, "1").replace("metrics", "secrets"), timeout=30)
     port = int(url(cluster, "1").split(":")[2].split("/")[0])
@@ -136,16 +136,16 @@ def test_nothing_else_is_served_there(cluster: Cluster) -> None:
     assert scrape(cluster, "1")
 
 
-def test_state_changes_stand_in_a_file_and_merge_into_a_story(cluster: Cluster, topic: str) -> None:
+def test_state_changes_are_logged_to_a_file_and_merged_by_time(cluster: Cluster, topic: str) -> None:
     tools = typer.Typer()
     tools.add_typer(state_changes.app, name="state-changes")
 
-    def story() -> list[str]:
+    def merged_lines() -> list[str]:
         arguments = ["state-changes", "merge", str(cluster.folder), "--topic", topic, "--partition", "0"]
         return CliRunner().invoke(tools, arguments, catch_exceptions=False).stdout.splitlines()
 
-    eventually(lambda: any("leader" in line and "isr" in line for line in story()))
-    lines = story()
+    eventually(lambda: any("leader" in line and "isr" in line for line in merged_lines()))
+    lines = merged_lines()
     assert [line[:25] for line in lines] == sorted(line[:25] for line in lines)
     assert all(f"{topic}-0" in line and re.search(r" broker \d controller \d epoch \d+", line) for line in lines)
     assert any((cluster.folder / f"broker-{broker}" / STATE_CHANGE_FILE).stat().st_size for broker in "123")
@@ -174,16 +174,16 @@ def test_each_log_line_is_a_json_object(cluster: Cluster, topic: str) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work_are_refused_with_the_remedy(settings: dict[str, object], message: str) -> None:
+def test_contradictory_settings_are_refused_with_a_remedy(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         broker_config({"broker_id": 1, **settings}, "broker.toml")
 
 
-def test_the_defaults_contradict_nothing() -> None:
+def test_the_default_settings_have_no_contradiction() -> None:
     assert not [each.keys for each in CONTRADICTIONS if each.applies(BrokerConfig(broker_id=1))]
 
 
-def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
+def test_a_duplicate_key_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     path.write_text("[broker]\nbroker_id = 1\nport = 1\nport = 2\n")
     with pytest.raises(UsageError, match=r"overwrite a value.*line 4"):
@@ -197,7 +197,9 @@ def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
         ("cluster_id", "other", "cluster.id one, not other"),
     ],
 )
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, key: str, value: object, message: str) -> None:
+def test_a_data_folder_of_another_broker_or_cluster_is_refused(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "meta.properties").write_text("cluster.id=one\nbroker.id=1\n")

@@ -1,4 +1,4 @@
-"""The leader's rules, one by one: what each does, and what its absence does. Who decides on the ISR is played here."""
+"""Each guard of a partition leader, on and off; a fake takes the place of the controller."""
 
 from dataclasses import dataclass, field
 
@@ -21,8 +21,8 @@ LAG_MS = 1_000
 
 
 @dataclass
-class Asked:
-    """Whoever decides on the ISR: keeps the proposals, and answers when told to."""
+class FakeController:
+    """A fake controller: records ISR proposals and answers them when the test calls `answer`."""
 
     proposals: list[Proposal] = field(default_factory=list)
     answers: list[Pending[Answer]] = field(default_factory=list)
@@ -37,15 +37,15 @@ class Asked:
 
 
 class Leader:
-    """Broker 1 leads; 1 and 2 are in sync, 3 is assigned."""
+    """A partition with leader 1, ISR (1, 2) and replicas (1, 2, 3)."""
 
     def __init__(self, *guards_off: str, isr: tuple[int, ...] = (1, 2), min_isr: int = 1) -> None:
         config = BrokerConfig(broker_id=1, guards_off=guards_off, replica_lag_time_max_ms=LAG_MS)
         fs, out = SimulatedDisk(), Outbox()
         self.context = Context(config, fs, out)
-        self.asked, self.purgatory = Asked(), Purgatory(self.context)
+        self.controller, self.purgatory = FakeController(), Purgatory(self.context)
         log = Log(fs, "t-0", LogConfig())
-        self.partition = Partition(self.context, self.asked, self.purgatory, "t", 0, log)
+        self.partition = Partition(self.context, self.controller, self.purgatory, "t", 0, log)
         self.partition.min_insync_replicas = lambda: min_isr
         self.partition.become_leader(PartitionState(1, 0, isr, 0, 7), (1, 2, 3))
 
@@ -76,7 +76,7 @@ def off(guard: str, on: bool) -> tuple[str, ...]:
 def test_hw_waits_for_proposed(on: bool) -> None:
     leader = Leader(*off("HwWaitsForProposed", on))
     leader.fetched(3, 0)
-    assert [each.isr for each in leader.asked.proposals] == [(1, 2, 3)]
+    assert [each.isr for each in leader.controller.proposals] == [(1, 2, 3)]
     leader.append()
     leader.fetched(2, 1)
     assert leader.partition.high_watermark == (0 if on else 1)
@@ -89,43 +89,43 @@ def test_hw_needs_min_isr(on: bool) -> None:
 
 
 def test_ack_needs_min_isr(on: bool) -> None:
-    """Where the high watermark moves although the ISR is too small, the answer at least says so."""
+    """If the high watermark moves although the ISR is below min.insync.replicas, the reply has an error."""
     leader = Leader("HwNeedsMinIsr", *off("AckNeedsMinIsr", on), min_isr=2)
     leader.append()
     heard: list[ErrorCode] = []
     pending = leader.partition.committed(1, 60_000)
     pending.add_done_callback(lambda: heard.append(pending._value))  # type: ignore[arg-type]
     leader.later(2 * LAG_MS)
-    leader.asked.answer(Outcome.ACCEPTED, (1,), 8)
+    leader.controller.answer(Outcome.ACCEPTED, (1,), 8)
     assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if on else ErrorCode.NONE]
 
 
 def test_one_proposal_at_a_time(on: bool) -> None:
     leader = Leader(*off("OneProposalAtATime", on))
     leader.append()
-    leader.later(2 * LAG_MS)  # 2 lags
-    leader.fetched(3, 1)  # 3 has caught up
-    assert [each.isr for each in leader.asked.proposals] == ([(1,)] if on else [(1,), (1, 2, 3)])
+    leader.later(2 * LAG_MS)  # replica 2 lags
+    leader.fetched(3, 1)  # replica 3 has caught up
+    assert [each.isr for each in leader.controller.proposals] == ([(1,)] if on else [(1,), (1, 2, 3)])
 
 
 def test_keep_proposal_until_answered(on: bool) -> None:
     leader = Leader(*off("KeepProposalUntilAnswered", on))
     leader.fetched(3, 0)
-    leader.asked.answer(Outcome.UNKNOWN)
+    leader.controller.answer(Outcome.UNKNOWN)
     assert leader.partition.maximal_isr == ((1, 2, 3) if on else (1, 2))
 
 
 def test_await_state_after_conflict(on: bool) -> None:
     leader = Leader(*off("AwaitStateAfterConflict", on))
     leader.fetched(3, 0)
-    leader.asked.answer(Outcome.CONFLICT)
+    leader.controller.answer(Outcome.CONFLICT)
     assert leader.partition.maximal_isr == ((1, 2, 3) if on else (1, 2))
 
 
 def test_ignore_stale_state(on: bool) -> None:
     leader = Leader(*off("IgnoreStaleState", on))
     leader.fetched(3, 0)
-    leader.asked.answer(Outcome.ACCEPTED, (1,), 6)
+    leader.controller.answer(Outcome.ACCEPTED, (1,), 6)
     assert (leader.partition.isr, leader.partition.partition_epoch) == (((1, 2), 7) if on else ((1,), 6))
 
 
@@ -144,7 +144,7 @@ def test_expand_only_caught_up(on: bool) -> None:
     leader.fetched(2, 1)
     assert leader.partition.high_watermark == 1
     leader.fetched(3, 0)
-    assert bool(leader.asked.proposals) is not on
+    assert bool(leader.controller.proposals) is not on
 
 
 def test_expand_after_epoch_start(on: bool) -> None:
@@ -152,12 +152,12 @@ def test_expand_after_epoch_start(on: bool) -> None:
     leader.append()
     leader.partition.become_leader(PartitionState(1, 1, (1, 2), 0, 8), (1, 2, 3))
     assert leader.partition.high_watermark == 0
-    leader.fetched(3, 0)  # at the high watermark, and before the epoch's start
-    assert bool(leader.asked.proposals) is not on
+    leader.fetched(3, 0)  # at the high watermark, but before the start of the epoch
+    assert bool(leader.controller.proposals) is not on
 
 
 def test_forget_truncated_epochs(on: bool) -> None:
-    """KAFKA-10706: a leader that wrote nothing in its epoch follows; what it is asked for is an epoch that none has."""
+    """KAFKA-10706: a leader without records in its epoch becomes follower and asks for an epoch unknown elsewhere."""
     leader = Leader(*off("ForgetTruncatedEpochs", on))
     leader.append()
     leader.partition.become_leader(PartitionState(1, 5, (1, 2), 0, 8), (1, 2, 3))

@@ -1,4 +1,4 @@
-"""Nodes as processes: what they refuse to start with, what they survive, and how they end."""
+"""Nodes as processes: configurations that they refuse, faults that they survive, and how they exit."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def highwater(*arguments: str) -> subprocess.Popen[str]:
 
 
 def refused(*arguments: str) -> str:
-    """The one line that it ends with, and exit code 2."""
+    """Return the one line of standard error; the exit code must be 2."""
     process = highwater(*arguments)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 2, error
@@ -36,7 +36,7 @@ def refused(*arguments: str) -> str:
     return line
 
 
-def test_a_cluster_says_when_it_is_ready_and_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_a_cluster_prints_ready_and_stops_all_its_processes(tmp_path: Path) -> None:
     process = highwater("--cluster", "1", "--folder", str(tmp_path))
     assert process.stdout is not None
     try:
@@ -51,7 +51,7 @@ def test_a_cluster_says_when_it_is_ready_and_leaves_nobody_behind(tmp_path: Path
     assert (tmp_path / "broker-1" / ".kafka_cleanshutdown").exists()
 
 
-def test_nodes_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+def test_nodes_exit_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     process = highwater("--cluster", "1", "--folder", str(tmp_path))
     assert process.stdout is not None
     process.stdout.readline()
@@ -107,7 +107,7 @@ def test_a_bad_config_is_refused_with_its_key(tmp_path: Path, text: str, message
         read_config(path)
 
 
-def test_truncation_to_the_high_watermark_is_a_guard_switched_off() -> None:
+def test_truncation_high_watermark_switches_its_guard_off() -> None:
     assert not BrokerConfig(broker_id=1, truncation="high_watermark").guards.truncate_by_epoch
     assert BrokerConfig(broker_id=1).guards.truncate_by_epoch
 

@@ -1,4 +1,4 @@
-"""The producer without I/O: where records go, when batches leave, and that nothing is written twice or left out."""
+"""The producer without I/O: partitioning, batching, retries, and exactly-once writes."""
 
 import warnings
 from functools import partial
@@ -35,7 +35,7 @@ NAME = "producer"
 
 @given(st.binary(max_size=40))
 @settings(max_examples=200, deadline=None)
-def test_murmur2_is_kafkas(key: bytes) -> None:
+def test_murmur2_agrees_with_apache_kafka(key: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka.partitioner.default import murmur2 as theirs
@@ -50,7 +50,7 @@ def test_records_without_a_key_stick_until_a_batch_is_full() -> None:
     assert partitioner.choose(TOPIC, b"k", 3) == partition_of_key(b"k", 3)
 
 
-# -- step by step ----------------------------------------------------------------------------------
+# -- without a broker -------------------------------------------------------------------------------
 
 
 class ByHand:
@@ -69,7 +69,7 @@ class ByHand:
         return Instant(self.now_ms, self.now_ms)
 
     def _take(self, effects: list[Any]) -> None:
-        """Metadata and producer ids are answered at once; batches stay open."""
+        """Answer Metadata and InitProducerId at once and keep Produce requests in `open`."""
         for request in [effect.message for effect in effects if isinstance(effect, Send)]:
             if isinstance(request.body, MetadataRequest):
                 partition = MetadataResponsePartition(partition_index=0, leader_id=1)
@@ -100,12 +100,12 @@ class ByHand:
         self._take(self.producer.fire(self.now, "producer-tick"))
 
     def sequences(self) -> list[tuple[int, int, int]]:
-        """Producer id, first sequence and count of the open batches."""
+        """Return producer id, first sequence and record count of each open batch."""
         found = [next(batch_headers(r.body.topic_data[0].partition_data[0].records))[1] for r in self.open]
         return [(header.producer_id, header.base_sequence, header.record_count) for header in found]
 
 
-def test_records_that_linger_leave_in_one_batch() -> None:
+def test_lingering_records_are_sent_in_one_batch() -> None:
     hand = ByHand(linger_ms=10)
     hand.send(b"1", b"2", b"3")
     hand.wait(9)
@@ -120,7 +120,7 @@ def test_a_full_batch_does_not_linger() -> None:
     assert hand.sequences() == [(1, 0, 1)]
 
 
-def test_at_most_five_batches_are_under_way_and_each_retry_keeps_its_sequence() -> None:
+def test_at_most_five_batches_are_in_flight_and_a_retry_keeps_its_sequence() -> None:
     hand = ByHand()
     hand.send(*(b"%d" % number for number in range(7)))
     assert hand.sequences() == [(1, number, 1) for number in range(5)]
@@ -132,7 +132,7 @@ def test_at_most_five_batches_are_under_way_and_each_retry_keeps_its_sequence() 
     assert hand.delivered == []
 
 
-def test_what_was_never_answered_is_given_up_and_sequences_begin_anew() -> None:
+def test_an_expired_batch_resets_the_producer_id_and_sequences() -> None:
     hand = ByHand(delivery_timeout_ms=1_000, request_timeout_ms=5_000)
     hand.send(b"lost")
     hand.wait(1_000)
@@ -142,7 +142,7 @@ def test_what_was_never_answered_is_given_up_and_sequences_begin_anew() -> None:
     assert hand.sequences() == [(2, 0, 1)]
 
 
-def test_a_fatal_error_is_told_and_the_next_record_goes_on() -> None:
+def test_a_fatal_error_is_reported_and_the_next_record_is_sent() -> None:
     hand = ByHand()
     hand.send(b"large")
     hand.produced(hand.open[0], ErrorCode.MESSAGE_TOO_LARGE)
@@ -154,7 +154,7 @@ def test_a_fatal_error_is_told_and_the_next_record_goes_on() -> None:
     ]
 
 
-def test_idempotence_needs_what_it_rests_on() -> None:
+def test_idempotence_requires_acks_all_and_at_most_five_in_flight() -> None:
     with pytest.raises(ValueError, match="idempotence needs acks -1 and at most 5 batches in flight"):
         ProducerConfig(acks=1)
     with pytest.raises(ValueError, match="at most 5"):
@@ -165,7 +165,7 @@ def test_idempotence_needs_what_it_rests_on() -> None:
 
 
 def stored(world: Simulated, topic: str = TOPIC) -> list[bytes]:
-    """Every value in the leader's log, in order."""
+    """Return every value in the leader's log, in order."""
     log = world.broker(world.leader(topic)).replicas.partitions[topic, 0].log
     values: list[bytes] = []
     for header in log.headers(0):
@@ -175,8 +175,8 @@ def stored(world: Simulated, topic: str = TOPIC) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_is_written_twice_or_left_out_when_links_break_and_leaders_die(seed: int) -> None:
-    """A broken link loses requests and answers alike: what is sent again may be there already."""
+def test_no_record_is_duplicated_or_lost_when_links_break_and_leaders_crash(seed: int) -> None:
+    """A broken connection loses requests or replies, so a retried batch may be in the log already."""
     print(f"seed {seed}")
     world = Simulated(3, seed)
     world.create(TOPIC)
@@ -201,8 +201,8 @@ def test_nothing_is_written_twice_or_left_out_when_links_break_and_leaders_die(s
     assert all(offset in {-1, number} for number, offset in enumerate(offsets[b"%d" % n] for n in range(total)))
 
 
-def test_without_idempotence_a_lost_answer_doubles_a_record() -> None:
-    """So the test above can fail: here is what it would see."""
+def test_without_idempotence_a_lost_reply_duplicates_a_record() -> None:
+    """Shows that the test above can fail."""
     world = Simulated()
     world.create(TOPIC)
     delivered: list[Delivery] = []

@@ -1,4 +1,4 @@
-"""The table of sources in README.md names modules and tests that are there, and leaves no test of a source out."""
+"""The table of sources in README.md names existing modules and tests, and lists every scenario."""
 
 import re
 from pathlib import Path
@@ -19,25 +19,25 @@ def named(cell: str) -> list[str]:
 
 
 def found(name: str) -> list[Path]:
-    """A name may be a pattern."""
+    """Return the files that match a name or pattern."""
     return [*REFERENCE.glob(name), *ROOT.glob(name)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip()[:50])
-def test_a_row_names_what_is_there(row: list[str]) -> None:
+def test_modules_and_tests_of_a_row_exist(row: list[str]) -> None:
     _, modules, tests = row
     assert named(modules), "a row needs a module"
-    assert named(tests), "a row needs a test or a story"
+    assert named(tests), "a row needs a test or a scenario"
     missing = [name for name in (*named(modules), *named(tests)) if not found(name)]
     assert missing == []
 
 
-def test_every_story_stands_in_the_table() -> None:
-    """Or its partner does, with another rule or without the guard."""
-    told = {path for row in ROWS for name in named(row[2]) for path in found(name)}
-    stories = set((ROOT / "fuzz" / "scenarios").rglob("*.txt"))
-    partners = {_without_variant(path) for path in told}
-    assert {path.name for path in stories if _without_variant(path) not in partners} == set()
+def test_every_scenario_is_listed_in_the_table() -> None:
+    """A variant with another truncation rule or eligibility setting may be listed instead."""
+    listed = {path for row in ROWS for name in named(row[2]) for path in found(name)}
+    scenarios = set((ROOT / "fuzz" / "scenarios").rglob("*.txt"))
+    partners = {_without_variant(path) for path in listed}
+    assert {path.name for path in scenarios if _without_variant(path) not in partners} == set()
 
 
 def _without_variant(path: Path) -> str:

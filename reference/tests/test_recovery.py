@@ -1,4 +1,4 @@
-"""Starting on a damaged disk (kafka-0.7-design, "Guarantees"): recovered, or refused, and never silently."""
+"""A start on a damaged disk recovers or refuses the log, never silently (kafka-0.7-design, "Guarantees")."""
 
 import re
 from contextlib import suppress
@@ -28,7 +28,7 @@ class Written:
 
     @property
     def ends(self) -> list[tuple[str, int, int]]:
-        """Of every batch: its file, the position behind it and the offset behind it."""
+        """Return file, end position and next offset of every batch."""
         return [
             (segment.path, position + header.size, header.next_offset)
             for segment in self.log.segments
@@ -37,7 +37,7 @@ class Written:
 
 
 def write(batches: list[int], *, epoch_every: int = 4) -> Written:
-    """A log of so many records a batch, under a new leader epoch every few batches, by three producers."""
+    """Write a log of batches with these numbers of records, in several leader epochs and by three producers."""
     fs = SimulatedDisk()
     log = Log(fs, FOLDER, SMALL)
     values: list[bytes] = []
@@ -67,7 +67,7 @@ def read_all(log: Log) -> list[bytes]:
 
 
 def assert_sound(log: Log, written: Written) -> None:
-    """What is there is a prefix; each offset is found; epochs and producers are what the batches say."""
+    """Assert that the log is a prefix of what was written and that indexes, epochs and producers match its batches."""
     values = read_all(log)
     assert values == written.values[: log.log_end_offset]
     for offset in range(log.log_end_offset):
@@ -92,7 +92,7 @@ batches = st.lists(st.integers(1, 6), min_size=1, max_size=30)
 
 @given(batches, st.data())
 @settings(deadline=None, max_examples=150)
-def test_damage_past_the_recovery_point_costs_only_what_lies_behind_it(sizes: list[int], draw: st.DataObject) -> None:
+def test_damage_past_the_recovery_point_loses_only_records_after_it(sizes: list[int], draw: st.DataObject) -> None:
     written = write(sizes)
     slot = draw.draw(st.integers(0, len(sizes) - 1), label="damaged batch")
     path, end, _ = written.ends[slot]
@@ -115,12 +115,14 @@ def test_damage_past_the_recovery_point_costs_only_what_lies_behind_it(sizes: li
     log = Log(written.fs, FOLDER, SMALL, recovery_point=draw.draw(st.integers(0, good)), clean=False)
     assert log.log_end_offset == good
     assert_sound(log, written)
-    assert Log(written.fs, FOLDER, SMALL, recovery_point=good, clean=True).log_end_offset == good, "and is mended"
+    assert Log(written.fs, FOLDER, SMALL, recovery_point=good, clean=True).log_end_offset == good, (
+        "the log has been repaired"
+    )
 
 
 @given(batches, st.binary(min_size=1, max_size=300), st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_a_block_added_to_the_end_is_cut(sizes: list[int], junk: bytes, zeros: bool) -> None:
+def test_a_block_appended_to_the_log_is_truncated(sizes: list[int], junk: bytes, zeros: bool) -> None:
     written = write(sizes)
     written.fs.append(written.log.segments[-1].path, bytes(len(junk)) if zeros else junk)
     log = Log(written.fs, FOLDER, SMALL, recovery_point=written.log.log_end_offset, clean=False)
@@ -130,8 +132,8 @@ def test_a_block_added_to_the_end_is_cut(sizes: list[int], junk: bytes, zeros: b
 
 @given(batches, st.data())
 @settings(deadline=None, max_examples=100)
-def test_damaged_helpers_cost_nothing(sizes: list[int], draw: st.DataObject) -> None:
-    """Indexes, snapshots and the epoch checkpoint can all be built from the batches."""
+def test_damaged_index_snapshot_and_checkpoint_files_lose_no_records(sizes: list[int], draw: st.DataObject) -> None:
+    """Indexes, snapshots and the epoch checkpoint can all be rebuilt from the batches."""
     written = write(sizes)
     names = [name for name in written.fs.names(FOLDER) if not name.endswith(".log")]
     for name in draw.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
@@ -160,12 +162,12 @@ def rot(written: Written, offset: int) -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize("offset", [0, 3, 11, 17])
-def test_rot_below_the_recovery_point_is_refused_and_nothing_is_cut(offset: int) -> None:
+def test_corruption_below_the_recovery_point_is_refused_without_truncation(offset: int) -> None:
     written = write([2] * 20)
     recovery_point = offset + 6 if offset < 16 else 38
     path, before = rot(written, offset)
     slot = max(n for n, s in enumerate(written.log.segments) if s.base_offset <= recovery_point)
-    if path != written.log.segments[slot].path:  # below the segment of the recovery point nothing is read
+    if path != written.log.segments[slot].path:  # segments below the recovery point are not read
         Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
         return
     with pytest.raises(CorruptLogError, match=re.escape(f"{path}: corrupt batch at offset {offset // 2 * 2}, byte ")):
@@ -176,8 +178,8 @@ def test_rot_below_the_recovery_point_is_refused_and_nothing_is_cut(offset: int)
 @pytest.mark.parametrize("byte", range(8))
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("batch", [0, 2, 19])
-def test_a_base_offset_that_rots_is_no_offset_of_this_log(byte: int, clean: bool, batch: int) -> None:
-    """No CRC covers the base offset of a batch, and an index holds offsets relative to its segment in 31 bits."""
+def test_a_corrupt_base_offset_is_refused(byte: int, clean: bool, batch: int) -> None:
+    """No CRC covers the base offset of a batch, and an index stores relative offsets in 31 bits."""
     written = write([2] * 20)
     path = written.ends[batch][0]
     start = written.ends[batch - 1][1] if batch and written.ends[batch - 1][0] == path else 0
@@ -192,7 +194,7 @@ def test_a_base_offset_that_rots_is_no_offset_of_this_log(byte: int, clean: bool
         assert log.log_end_offset - log.segments[-1].base_offset < 1 << 31
 
 
-def test_some_rot_was_refused_above() -> None:
+def test_a_corrupt_log_error_states_the_remedy() -> None:
     written = write([2] * 20)
     base = written.log.segments[1].base_offset
     rot(written, base)
@@ -200,7 +202,7 @@ def test_some_rot_was_refused_above() -> None:
         Log(written.fs, FOLDER, SMALL, recovery_point=base + 6, clean=False)
 
 
-def test_a_flushed_segment_that_lost_its_end_is_refused() -> None:
+def test_a_truncated_flushed_segment_is_refused() -> None:
     written = write([2] * 20)
     first = written.log.segments[0]
     written.fs.truncate(first.path, first.size - 5)
@@ -209,7 +211,7 @@ def test_a_flushed_segment_that_lost_its_end_is_refused() -> None:
             Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=clean)
 
 
-def test_a_recovery_point_past_the_end_means_that_everything_is_checked() -> None:
+def test_a_recovery_point_past_the_log_end_checks_the_whole_log() -> None:
     written = write([2] * 20)
     rot(written, 3)
     last = written.log.segments[-1]
@@ -217,7 +219,7 @@ def test_a_recovery_point_past_the_end_means_that_everything_is_checked() -> Non
     assert Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=False).log_end_offset == 2
 
 
-def test_only_what_lies_past_the_recovery_point_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_reads_only_past_the_recovery_point(monkeypatch: pytest.MonkeyPatch) -> None:
     written = write([2] * 60)
     read: dict[str, int] = {}
     plain = SimulatedDisk.read
@@ -231,11 +233,11 @@ def test_only_what_lies_past_the_recovery_point_is_read(monkeypatch: pytest.Monk
     log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=False)
     assert log.log_end_offset == len(written.values)
     for segment in log.segments[:-1]:
-        assert read[segment.path] < segment.size, "a closed segment is known by its indexes"
+        assert read[segment.path] < segment.size, "only the indexes of a closed segment are read"
 
 
 @pytest.mark.parametrize("data", [b"", b"0\n9\n0 0\n", b"\xff\xfe", b"0\n2\n3 0\n2 5\n"])
-def test_a_damaged_epoch_checkpoint_is_told_and_built_anew(data: bytes) -> None:
+def test_a_damaged_epoch_checkpoint_is_reported_and_rebuilt(data: bytes) -> None:
     written = write([2] * 20)
     written.fs.write(f"{FOLDER}/{CHECKPOINT}", data)
     log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=True)
@@ -243,7 +245,7 @@ def test_a_damaged_epoch_checkpoint_is_told_and_built_anew(data: bytes) -> None:
     assert log.warnings == [f"{FOLDER}/{CHECKPOINT} is damaged; the leader epochs are rebuilt from the whole log"]
 
 
-def test_what_a_truncation_took_no_snapshot_or_epoch_brings_back() -> None:
+def test_truncated_records_leave_no_producer_state_or_epoch() -> None:
     written = write([2] * 20)
     written.log.truncate_to(7)
     log = Log(written.fs, FOLDER, SMALL, recovery_point=written.log.recovery_point, clean=False)
@@ -253,12 +255,12 @@ def test_what_a_truncation_took_no_snapshot_or_epoch_brings_back() -> None:
 
 
 def test_a_snapshot_of_the_log_end_does_not_outlive_a_truncation() -> None:
-    """Apache Kafka writes one at every clean stop, without a segment that begins there."""
+    """Apache Kafka writes a snapshot at the log end on every clean shutdown, without a segment that starts there."""
     written = write([2] * 20)
     end = written.log.log_end_offset
     written.fs.write(f"{FOLDER}/{end:020d}.snapshot", written.log.producers.snapshot())
     written.log.truncate_to(end - 4)
-    for number in range(6):  # past where the snapshot was taken, by another producer
+    for number in range(6):  # another producer writes past the offset of the snapshot
         data = build_batch([(1, None, b"new", ())], producer_id=9, producer_epoch=0, base_sequence=number)
         ((_, header),) = batch_headers(data)
         written.log.append_as_leader(data, header, 9)
@@ -267,18 +269,18 @@ def test_a_snapshot_of_the_log_end_does_not_outlive_a_truncation() -> None:
     assert {p: entry.batches[-1].base_offset for p, entry in written.log.producers.entries.items()} == last
 
 
-def test_an_index_that_is_wrong_in_the_middle_is_noticed_when_it_is_used() -> None:
+def test_a_wrong_index_entry_is_detected_on_use() -> None:
     written = write([2] * 20)
     index = written.log.segments[0].offsets
     assert len(index) > 2
     data = bytearray(written.fs.read(index.path, 0, 1 << 20))
-    data[7] -= 10  # still ascending, and no batch begins there
+    data[7] -= 10  # still ascending, but no batch starts there
     written.fs.write(index.path, bytes(data))
     log = Log(written.fs, FOLDER, SMALL, recovery_point=len(written.values), clean=True)
     assert_sound(log, written)
 
 
-def test_a_batch_that_comes_twice_is_cut() -> None:
+def test_a_repeated_batch_is_truncated() -> None:
     written = write([2] * 3)
     last = written.log.segments[-1]
     written.fs.append(last.path, written.fs.read(last.path, 0, 1 << 20))
@@ -288,7 +290,7 @@ def test_a_batch_that_comes_twice_is_cut() -> None:
     assert_sound(log, written)
 
 
-def test_what_a_dead_process_left_in_the_page_cache_is_flushed_before_it_counts() -> None:
+def test_recovery_flushes_segments_that_a_dead_process_did_not_flush() -> None:
     written = write([2] * 5)
     again = Log(written.fs, FOLDER, SMALL, recovery_point=0, clean=False)
     assert set(again.begin_flush()) >= {segment.path for segment in again.segments}

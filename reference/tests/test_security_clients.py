@@ -1,4 +1,4 @@
-"""Other people's clients against clusters that ask who they are, and brokers that ask each other."""
+"""Third-party clients and brokers authenticate to brokers with TLS and SASL."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL", "SSL"])
 def secured(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, dict[str, object]]]:
-    """Two brokers, so that they have to let each other in; and how a client gets in."""
+    """Start two brokers, which authenticate to each other; yield them with the client's credentials."""
     protocol = request.param
     settings: dict[str, object] = {**QUICK, "security_protocol": protocol}
     settings |= {"default_replication_factor": 2, "offsets_topic_replication_factor": 2}
@@ -80,7 +80,7 @@ def create(cluster: Cluster, access: dict[str, object]) -> str:
     return name
 
 
-def test_confluent_kafka_gets_in(secured: tuple[Cluster, dict[str, object]]) -> None:
+def test_confluent_kafka_authenticates(secured: tuple[Cluster, dict[str, object]]) -> None:
     cluster, access = secured
     for mechanism in mechanisms(access):
         login = {"sasl.mechanism": mechanism, "sasl.username": "alice", "sasl.password": "secret"} if mechanism else {}
@@ -99,7 +99,7 @@ def test_confluent_kafka_gets_in(secured: tuple[Cluster, dict[str, object]]) -> 
         assert found == list(range(RECORDS)), mechanism
 
 
-def test_kafka_python_gets_in(secured: tuple[Cluster, dict[str, object]]) -> None:
+def test_kafka_python_authenticates(secured: tuple[Cluster, dict[str, object]]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from kafka import KafkaConsumer, KafkaProducer
@@ -120,7 +120,7 @@ def test_kafka_python_gets_in(secured: tuple[Cluster, dict[str, object]]) -> Non
         consumer.close()
 
 
-def test_aiokafka_gets_in(secured: tuple[Cluster, dict[str, object]]) -> None:
+def test_aiokafka_authenticates(secured: tuple[Cluster, dict[str, object]]) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     cluster, access = secured
@@ -155,8 +155,8 @@ def test_a_wrong_password_is_refused(secured: tuple[Cluster, dict[str, object]])
         assert KafkaError._AUTHENTICATION in codes, mechanism
 
 
-def test_a_stranger_gets_no_answer(secured: tuple[Cluster, dict[str, object]]) -> None:
-    """In the clear where TLS is spoken, or without having logged in: Metadata closes the connection."""
+def test_an_unauthenticated_client_gets_no_reply(secured: tuple[Cluster, dict[str, object]]) -> None:
+    """Metadata without TLS on a TLS port, or without login, closes the connection."""
     cluster, _ = secured
     host, _, port = cluster.addresses["1"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
@@ -170,7 +170,7 @@ def test_a_stranger_gets_no_answer(secured: tuple[Cluster, dict[str, object]]) -
     assert len(received) < 32  # at most an alert of TLS
 
 
-def test_the_tools_take_the_properties_of_apache_kafkas(
+def test_the_tools_accept_apache_kafka_client_properties(
     secured: tuple[Cluster, dict[str, object]], tmp_path: Path
 ) -> None:
     cluster, access = secured
@@ -199,6 +199,6 @@ def test_the_tools_take_the_properties_of_apache_kafkas(
         ({"security_protocol": "TLS"}, "security_protocol"),
     ],
 )
-def test_a_security_that_cannot_work_is_refused(settings: dict[str, object], message: str) -> None:
+def test_contradictory_security_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         broker_config({"broker_id": 1, **settings}, "broker.toml")

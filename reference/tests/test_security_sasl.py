@@ -1,4 +1,4 @@
-"""SASL without I/O: the mechanisms against the RFCs, and no request before authentication."""
+"""SASL without I/O: mechanisms follow the RFCs, and no request is served before authentication."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ def ask(server: Authenticator, body: Any, version: int = 1) -> Any:
 
 
 def log_in(server: Authenticator, account: Account) -> None:
-    """Both sides over real frames; AuthenticationError of the client."""
+    """Run client and server over encoded frames; raises AuthenticationError of the client."""
     login = Login(account, "clientnonce", "test")
     frame: bytes | None = login.first()
     while frame is not None:
@@ -42,7 +42,7 @@ def log_in(server: Authenticator, account: Account) -> None:
 
 
 def test_the_example_of_rfc_7677() -> None:
-    """User `user`, password `pencil`: the messages that the RFC prints, byte by byte."""
+    """User `user`, password `pencil`: the messages are byte-identical to those in the RFC."""
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     client = ScramClient("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
     server = ScramServer("SCRAM-SHA-256", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
@@ -60,7 +60,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("user", USERS)
-def test_who_knows_the_password_is_let_in(mechanism: str, user: str) -> None:
+def test_the_right_password_authenticates(mechanism: str, user: str) -> None:
     server = authenticator()
     log_in(server, Account(mechanism, user, USERS[user]))
     assert server.complete
@@ -68,8 +68,8 @@ def test_who_knows_the_password_is_let_in(mechanism: str, user: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("alice", ""), ("nobody", "secret"), ("", "")])
-def test_who_does_not_is_told_no_more_than_that(mechanism: str, user: str, password: str) -> None:
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("alice", ""), ("unknown", "secret"), ("", "")])
+def test_a_wrong_password_or_user_gets_the_same_error(mechanism: str, user: str, password: str) -> None:
     server = authenticator()
     with pytest.raises(AuthenticationError, match=r"^wrong user or password$"):
         log_in(server, Account(mechanism, user, password))
@@ -84,12 +84,12 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted() -> None:
         client.verify(b"v=" + base64.b64encode(hmac.digest(b"guess", b"", hashlib.sha512)))
     with pytest.raises(AuthenticationError, match="is invalid"):
         ScramClient("SCRAM-SHA-512", "alice", "secret", "c").respond(b"r=other,s=c2FsdA==,i=4096")
-    with pytest.raises(AuthenticationError, match="is invalid"):  # a cheap guess at the password
+    with pytest.raises(AuthenticationError, match="is invalid"):  # too few iterations make the password cheap to guess
         ScramClient("SCRAM-SHA-512", "alice", "secret", "c").respond(b"r=cs,s=c2FsdA==,i=1")
 
 
-def test_a_replayed_proof_opens_nothing() -> None:
-    """Its nonce is of another conversation."""
+def test_a_replayed_proof_is_refused() -> None:
+    """The nonce belongs to another exchange."""
     client, first = ScramClient("SCRAM-SHA-256", "alice", "secret", "c"), ScramServer("SCRAM-SHA-256", "one")
     credential = derive("SCRAM-SHA-256", "secret", b"salt")
     first.begin(client.first())
@@ -109,14 +109,14 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> Non
 
 
 @pytest.mark.parametrize("body", [MetadataRequest(), SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")])
-def test_nothing_is_answered_before_the_handshake(body: Any) -> None:
+def test_requests_before_the_handshake_are_refused(body: Any) -> None:
     server = authenticator()
     assert ask(server, body) is None
     assert server.failed
 
 
 @pytest.mark.parametrize("body", [MetadataRequest(), SaslHandshakeRequest(mechanism="PLAIN"), ApiVersionsRequest()])
-def test_nothing_but_tokens_is_answered_after_it(body: Any) -> None:
+def test_requests_between_handshake_and_authentication_are_refused(body: Any) -> None:
     server = authenticator()
     ask(server, SaslHandshakeRequest(mechanism="PLAIN"))
     assert not server.accepts_api_versions(Request(1, 0, body))
@@ -124,12 +124,12 @@ def test_nothing_but_tokens_is_answered_after_it(body: Any) -> None:
     assert server.failed
 
 
-def test_versions_may_be_asked_first_also_in_one_that_is_not_served() -> None:
+def test_api_versions_is_answered_before_authentication_in_any_version() -> None:
     assert authenticator().accepts_api_versions(Request(1, 3, ApiVersionsRequest()))
     assert authenticator().accepts_api_versions(Request(1, 99, None))
 
 
-def test_bare_tokens_follow_version_0_of_the_handshake() -> None:
+def test_unframed_tokens_follow_version_0_of_the_handshake() -> None:
     server = authenticator()
     ask(server, SaslHandshakeRequest(mechanism="PLAIN"), version=0)
     assert server.state is SaslState.BARE_TOKENS
@@ -139,7 +139,7 @@ def test_bare_tokens_follow_version_0_of_the_handshake() -> None:
 
 @given(tokens=st.lists(st.binary(max_size=60) | st.text("nrcp=,vsiAB0", max_size=40).map(str.encode), max_size=3),
        mechanism=st.sampled_from(MECHANISMS))  # fmt: skip
-def test_nonsense_is_never_let_in(tokens: list[bytes], mechanism: str) -> None:
+def test_invalid_tokens_never_authenticate(tokens: list[bytes], mechanism: str) -> None:
     server = authenticator()
     ask(server, SaslHandshakeRequest(mechanism=mechanism))
     for token in tokens:
@@ -148,7 +148,7 @@ def test_nonsense_is_never_let_in(tokens: list[bytes], mechanism: str) -> None:
     assert not server.complete
 
 
-def test_only_good_tokens_lead_to_complete() -> None:
+def test_complete_follows_only_token_states() -> None:
     into = {before for before, after in SASL.steps if after is SaslState.COMPLETE}
     assert into == {SaslState.AUTHENTICATE, SaslState.BARE_TOKENS}
     assert not [before for before, _ in SASL.steps if before in {SaslState.COMPLETE, SaslState.FAILED}]

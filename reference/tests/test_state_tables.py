@@ -1,4 +1,4 @@
-"""The state tables are whole, the code moves along them, and what is drawn from them is fresh."""
+"""The state tables are complete, the code follows them, and the diagrams are up to date."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_every_state_is_named_and_reached(table: StateTable[Any]) -> None:
 
 
 @each_table
-def test_a_step_that_is_not_in_the_table_is_an_error(table: StateTable[Any]) -> None:
+def test_a_transition_not_in_the_table_raises(table: StateTable[Any]) -> None:
     states = all_states(table)
     unknown = [(before, after) for before in states for after in states if (before, after) not in table.steps]
     assert unknown
@@ -33,25 +33,25 @@ def test_a_step_that_is_not_in_the_table_is_an_error(table: StateTable[Any]) -> 
 
 
 @each_table
-def test_every_step_is_drawn(table: StateTable[Any]) -> None:
+def test_every_transition_is_in_the_diagram(table: StateTable[Any]) -> None:
     drawn = draw(table)
     for (before, after), done in table.steps.items():
         assert f"    {before} --> {after}\n" in drawn
         assert f"| {before} | {after} | {done} |" in drawn
 
 
-def test_the_document_is_fresh() -> None:
+def test_the_generated_document_is_up_to_date() -> None:
     assert draw_states.FILE.read_text() == draw_states.document(), "run: python -m highwater.reference.state_diagrams"
 
 
-def test_no_table_stands_undrawn() -> None:
+def test_every_table_has_a_diagram() -> None:
     package = Path(draw_states.__file__).parent
     built = [path for path in package.rglob("*.py") if re.search(r"^\w+.* = StateTable\(", path.read_text(), re.M)]
     assert len(built) == len({type(table.initial).__module__ for table in TABLES})
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, cls: type, move: str) -> set[tuple[str, str]]:
-    """The steps that objects of the class take from now on."""
+    """Return a set that collects the transitions of all objects of the class from now on."""
     taken: set[tuple[str, str]] = set()
     original = getattr(cls, move)
 
@@ -63,7 +63,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, cls: type, move: str) -> set[tuple[
     return taken
 
 
-def busy_life() -> None:
+def simulate_busy_group() -> None:
     world = Grouped(brokers=2, min_insync_replicas=1)
     for name in ("A", "B", "C"):
         world.join(name, "cooperative-sticky")
@@ -78,9 +78,9 @@ def busy_life() -> None:
     world.run(3_000)
 
 
-def test_a_life_of_a_group_takes_most_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_simulation_takes_most_transitions(monkeypatch: pytest.MonkeyPatch) -> None:
     groups, members = watched(monkeypatch, Group, "move_to"), watched(monkeypatch, GroupMember, "_transition")
-    busy_life()
+    simulate_busy_group()
     S, M = GroupState, MemberState
     assert groups >= {
         (S.EMPTY, S.PREPARING_REBALANCE),

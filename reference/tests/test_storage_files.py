@@ -1,4 +1,4 @@
-"""The real disk behind the file-system port."""
+"""`Disk`, the file system port on a real disk."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from highwater.reference.drivers.files import Disk
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The inodes that are fsynced, in order."""
+    """Return a list that collects the inodes that are fsynced, in order."""
     inodes: list[int] = []
     plain = os.fsync
 
@@ -34,7 +34,7 @@ def test_a_renamed_file_is_flushed_at_a_clean_stop_and_the_marker_last(tmp_path:
     assert not (tmp_path / "checkpoint.tmp").exists()
 
 
-def test_a_rename_replaces_what_was_read_under_the_name(tmp_path: Path) -> None:
+def test_a_rename_replaces_the_open_file_of_that_name(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     for content in (b"old", b"newer"):
         disk.write("hidden", content)

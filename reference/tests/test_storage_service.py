@@ -1,4 +1,4 @@
-"""One broker on a simulated disk: full disks, damaged logs, deleted records, old clients (broker.md, 1 and 7)."""
+"""One broker on a simulated disk: full disks, damaged logs, deleted records, old clients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ class Cluster:
         self.world.add(CLIENT, lambda disk: self.client)
         for name in (STORE, ONE, CLIENT):
             self.world.start(name)
-        self.asked = 0
+        self.requests_sent = 0
         self.until(lambda: self.broker.cache.is_alive(1))
 
     @property
@@ -58,8 +58,8 @@ class Cluster:
         raise AssertionError("it never came to be")
 
     def ask(self, body: Any, version: int) -> Any:
-        self.asked += 1
-        number = self.asked
+        self.requests_sent += 1
+        number = self.requests_sent
         self.world.enter(CLIENT, lambda now: [Send(ONE, Request(number, version, body))])
         self.until(lambda: number in self.client.answers)
         return self.client.answers[number]
@@ -68,8 +68,8 @@ class Cluster:
         settings = tuple(
             CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         )
-        asked = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
-        reply = self.ask(CreateTopicsRequest(topics=(asked,), timeout_ms=1_000), 4)
+        requested = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=settings)
+        reply = self.ask(CreateTopicsRequest(topics=(requested,), timeout_ms=1_000), 4)
         assert reply.topics[0].error_code == ErrorCode.NONE
         self.until(lambda: (topic, 0) in self.broker.replicas.partitions)
 
@@ -80,8 +80,8 @@ class Cluster:
 
     def fetch(self, topic: str, offset: int = 0, version: int = 11) -> Any:
         part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-        asked = FetchTopic(topic=topic, partitions=(part,))
-        return self.ask(FetchRequest(max_wait_ms=0, topics=(asked,)), version).responses[0].partitions[0]
+        requested = FetchTopic(topic=topic, partitions=(part,))
+        return self.ask(FetchRequest(max_wait_ms=0, topics=(requested,)), version).responses[0].partitions[0]
 
     def values(self, topic: str, offset: int = 0) -> list[bytes]:
         found = self.fetch(topic, offset)
@@ -90,8 +90,10 @@ class Cluster:
         return [r.value or b"" for position, _ in entries(data) for r in decode_entry(data, position)[1]]
 
     def delete(self, topic: str, offset: int) -> Any:
-        asked = DeleteRecordsTopic(name=topic, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
-        return self.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=1_000), 1).topics[0].partitions[0]
+        requested = DeleteRecordsTopic(
+            name=topic, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),)
+        )
+        return self.ask(DeleteRecordsRequest(topics=(requested,), timeout_ms=1_000), 1).topics[0].partitions[0]
 
     def crash_and_start(self, *, lose_unflushed: bool = False) -> None:
         self.world.crash(ONE, lose_unflushed=lose_unflushed)
@@ -108,22 +110,24 @@ def led(cluster: Cluster, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_full_disk_takes_one_replica_offline_and_the_broker_lives(acks: int) -> None:
+def test_a_full_disk_takes_one_replica_offline_and_not_the_broker(acks: int) -> None:
     cluster = Cluster()
     cluster.create("t")
     cluster.create("other")
     assert cluster.produce("t", batch(b"kept")).error_code == ErrorCode.NONE
     assert cluster.produce("other", batch(b"too")).error_code == ErrorCode.NONE
-    cluster.world.run_until(cluster.world.now_ms + 500)  # what it writes a little later is written
+    cluster.world.run_until(cluster.world.now_ms + 500)  # wait for delayed writes
     cluster.disk.full = True
     assert cluster.produce("t", batch(b"lost"), acks=acks).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.fetch("t").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.produce("t", batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster.values("other") == [b"too"], "what is not written to is served on"
-    cluster.world.run_until(cluster.world.now_ms + 20_000)  # checkpoints, too, have no space
+    assert cluster.values("other") == [b"too"], "a partition without writes is still served"
+    cluster.world.run_until(cluster.world.now_ms + 20_000)  # checkpoints fail on a full disk, too
     cluster.disk.full = False
     assert cluster.produce("other", batch(b"more")).error_code == ErrorCode.NONE
-    assert cluster.produce("t", batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR, "until a restart"
+    assert cluster.produce("t", batch(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR, (
+        "the replica stays offline until a restart"
+    )
     cluster.crash_and_start()
     cluster.until(lambda: led(cluster, "t"))
     assert cluster.values("t") == [b"kept"]
@@ -131,7 +135,7 @@ def test_a_full_disk_takes_one_replica_offline_and_the_broker_lives(acks: int) -
     assert cluster.values("t") == [b"kept", b"again"]
 
 
-def test_rot_in_what_was_flushed_keeps_one_replica_offline() -> None:
+def test_a_corrupt_flushed_batch_keeps_one_replica_offline() -> None:
     cluster = Cluster()
     cluster.create("t")
     cluster.create("other")
@@ -144,17 +148,17 @@ def test_rot_in_what_was_flushed_keeps_one_replica_offline() -> None:
     data[70] ^= 0xFF
     cluster.disk.write(path, bytes(data))
     cluster.crash_and_start()
-    told = f"t-0 is offline: {path}: corrupt batch at offset 0, byte 0, in flushed data; "
-    assert any(told in line.text for _, line in cluster.world.logged)
+    message = f"t-0 is offline: {path}: corrupt batch at offset 0, byte 0, in flushed data; "
+    assert any(message in line.text for _, line in cluster.world.logged)
     cluster.until(lambda: led(cluster, "other"))
     assert cluster.values("other") == [b"sound"]
     assert cluster.produce("t", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert cluster.disk.read(path, 0, 1 << 20) == bytes(data), "nothing was cut"
+    assert cluster.disk.read(path, 0, 1 << 20) == bytes(data), "the log was not truncated"
 
 
 @pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
 @pytest.mark.parametrize("data", [b"", b"0\n7\n", b"\xff\xfe\x00"])
-def test_a_damaged_checkpoint_is_told_and_costs_nothing(name: str, data: bytes) -> None:
+def test_a_damaged_checkpoint_is_logged_and_loses_no_records(name: str, data: bytes) -> None:
     cluster = Cluster()
     cluster.create("t")
     for value in (b"one", b"two"):
@@ -169,8 +173,8 @@ def test_a_damaged_checkpoint_is_told_and_costs_nothing(name: str, data: bytes) 
     assert cluster.values("t") == [b"one", b"two"]
 
 
-def test_under_truncation_by_high_watermark_a_damaged_one_is_refused() -> None:
-    """Before KIP-101 a follower cut its log at its own high watermark: at the log start, if that counted as empty."""
+def test_a_damaged_checkpoint_is_refused_under_truncation_by_high_watermark() -> None:
+    """Before KIP-101 a follower truncated to its high watermark; an ignored checkpoint would truncate the whole log."""
     cluster = Cluster(truncation="high_watermark")
     cluster.disk.write("replication-offset-checkpoint", b"0\n7\n")
     cluster.world.crash(ONE, lose_unflushed=False)
@@ -178,7 +182,7 @@ def test_under_truncation_by_high_watermark_a_damaged_one_is_refused() -> None:
         cluster.world.start(ONE)
 
 
-def test_deleted_records_are_gone_after_a_restart_too() -> None:
+def test_deleted_records_stay_deleted_after_a_restart() -> None:
     cluster = Cluster(high_watermark_checkpoint_interval_ms=100)
     cluster.create("t")
     for value in (b"one", b"two", b"three"):
@@ -196,13 +200,13 @@ def test_deleted_records_are_gone_after_a_restart_too() -> None:
     assert cluster.delete("t", -1).low_watermark == 3
 
 
-def test_a_compacted_topic_lets_no_records_be_deleted() -> None:
+def test_delete_records_is_refused_for_a_compacted_topic() -> None:
     cluster = Cluster()
     cluster.create("t", cleanup_policy="compact")
     assert cluster.delete("t", 0).error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_topics_are_kept_as_their_settings_say() -> None:
+def test_retention_and_compaction_follow_the_topic_settings() -> None:
     cluster = Cluster(log_retention_check_interval_ms=500, log_cleaner_backoff_ms=500)
     cluster.create("compacted", cleanup_policy="compact", segment_bytes="200", min_cleanable_dirty_ratio="0.01")
     cluster.create("short", retention_bytes="0", segment_bytes="200")
@@ -211,7 +215,7 @@ def test_topics_are_kept_as_their_settings_say() -> None:
         for topic in ("compacted", "short", "long"):
             cluster.produce(topic, batch(b"%d" % number + bytes(100), b"ab"[number % 2 : number % 2 + 1]))
     cluster.world.run_until(cluster.world.now_ms + 3_000)
-    assert [value[:1] for value in cluster.values("long")] == [b"0"], "one segment a fetch"
+    assert [value[:1] for value in cluster.values("long")] == [b"0"], "a fetch returns one segment"
     assert cluster.broker.replicas.partitions["long", 0].log.log_start_offset == 0
     assert cluster.broker.replicas.partitions["short", 0].log.log_start_offset == 10
     log = cluster.broker.replicas.partitions["compacted", 0].log
@@ -221,10 +225,10 @@ def test_topics_are_kept_as_their_settings_say() -> None:
         for position, _ in segment.headers()
         for record in decode_entry(segment.read(position, 1 << 20))[1]
     ]
-    assert left == [7, 8, 9], "of a, of b, and what stands in the active segment"
+    assert left == [7, 8, 9], "the last of each key, and the active segment"
 
 
-def test_a_flush_comes_after_so_many_messages() -> None:
+def test_a_flush_starts_after_log_flush_interval_messages() -> None:
     cluster = Cluster(log_flush_interval_messages=3)
     cluster.world.run_until(cluster.world.now_ms + 1_000)
     cluster.create("t")
@@ -263,7 +267,7 @@ def test_old_clients_produce_and_fetch_message_sets(version: int, codec: Compres
     assert [r.timestamp for r in records] == ([1_000, 1_001, 1_000] if magic else [-1, -1, -1])
 
 
-def test_an_old_client_is_told_that_it_cannot_read_zstd() -> None:
+def test_zstd_records_are_refused_to_an_old_client() -> None:
     cluster = Cluster()
     cluster.create("t")
     cluster.produce("t", batch(b"new", compression=Compression.ZSTD))
@@ -271,7 +275,7 @@ def test_an_old_client_is_told_that_it_cannot_read_zstd() -> None:
 
 
 def test_a_log_of_an_old_release_is_served() -> None:
-    """What stood on the disk before an upgrade: message sets, with batches behind them."""
+    """Before an upgrade the disk had message sets; batches are appended after them."""
     cluster = Cluster()
     cluster.create("t")
     cluster.world.crash(ONE, lose_unflushed=False)

@@ -1,4 +1,4 @@
-"""What brokers rely on in a metadata store, held by the embedded one and by real ZooKeeper alike."""
+"""Guarantees that brokers need of a metadata store, for the embedded one and for ZooKeeper."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,11 +59,11 @@ def sessions(request: pytest.FixtureRequest) -> Iterator[Sessions]:
 
 @pytest.fixture
 def root(request: pytest.FixtureRequest) -> str:
-    """ZooKeeper keeps what other tests wrote."""
+    """Return a path per test, because ZooKeeper keeps the nodes of other tests."""
     return f"/{request.node.name.replace('[', '-').rstrip(']')}"
 
 
-def test_versions_guard_writes(sessions: Sessions, root: str) -> None:
+def test_writes_with_a_stale_version_are_refused(sessions: Sessions, root: str) -> None:
     s = sessions()
     assert s.ask(Create(root, b"1")).error == ""
     assert s.ask(Create(root)).error == "NodeExists"
@@ -79,7 +79,7 @@ def test_versions_guard_writes(sessions: Sessions, root: str) -> None:
     assert s.ask(SetData(root, b"")).error == "NoNode"
 
 
-def test_what_is_created_later_has_a_later_transaction_id(sessions: Sessions, root: str) -> None:
+def test_a_node_created_later_has_a_larger_zxid(sessions: Sessions, root: str) -> None:
     s = sessions()
     stats = [s.ask(Create(f"{root}{number}")).stat for number in range(3)]
     created = [stat.created for stat in stats if stat is not None]
@@ -88,7 +88,7 @@ def test_what_is_created_later_has_a_later_transaction_id(sessions: Sessions, ro
     assert s.ask(Get(f"{root}1")).stat == stats[1]
 
 
-def test_multi_is_all_or_nothing(sessions: Sessions, root: str) -> None:
+def test_multi_is_atomic(sessions: Sessions, root: str) -> None:
     s = sessions()
     s.ask(Create(root, b"1"))
     refused = s.ask(Multi((SetData(root, b"2", 0), Check(root, 7))))
@@ -102,7 +102,7 @@ def test_multi_is_all_or_nothing(sessions: Sessions, root: str) -> None:
     assert s.ask(Delete(root)).error == "NotEmpty"
 
 
-def test_a_multi_counts_what_its_own_steps_changed(sessions: Sessions, root: str) -> None:
+def test_a_multi_sees_the_versions_of_its_earlier_operations(sessions: Sessions, root: str) -> None:
     s = sessions()
     s.ask(Create(root))
     assert s.ask(Multi((Create(f"{root}/y"), Delete(root)))).error == "NotEmpty"
@@ -110,13 +110,13 @@ def test_a_multi_counts_what_its_own_steps_changed(sessions: Sessions, root: str
     assert s.ask(Get(root)).error == "NoNode"
 
 
-def test_ephemerals_have_no_children(sessions: Sessions, root: str) -> None:
+def test_ephemeral_nodes_have_no_children(sessions: Sessions, root: str) -> None:
     s = sessions()
     s.ask(Create(root, ephemeral=True))
     assert s.ask(Create(f"{root}/y")).error == "NoChildrenForEphemerals"
 
 
-def test_ephemerals_end_with_their_session(sessions: Sessions, root: str) -> None:
+def test_ephemeral_nodes_are_deleted_with_their_session(sessions: Sessions, root: str) -> None:
     a, b = sessions(), sessions()
     b.ask(AddWatch("/"))
     mine = a.ask(Create(root, ephemeral=True))
@@ -130,7 +130,7 @@ def test_ephemerals_end_with_their_session(sessions: Sessions, root: str) -> Non
     assert a.ask(Connect(1, 2_000)).error == "SessionExpired"
 
 
-def test_watches_are_recursive_and_stay(sessions: Sessions, root: str) -> None:
+def test_watches_are_recursive_and_persistent(sessions: Sessions, root: str) -> None:
     a, b = sessions(), sessions()
     a.ask(Create(root))
     b.ask(AddWatch(root))
@@ -144,8 +144,8 @@ def test_watches_are_recursive_and_stay(sessions: Sessions, root: str) -> None:
 
 
 def test_brokers_run_on_zookeeper(server: str, tmp_path: Path) -> None:
-    """Three of them elect a controller, create, write, lose the controller, and go on."""
-    from confluent_kafka import Producer  # only where ZooKeeper runs
+    """Three brokers elect a controller, create a topic, write, lose the controller, and continue."""
+    from confluent_kafka import Producer  # requested only if ZooKeeper runs
     from confluent_kafka.admin import AdminClient, NewTopic
 
     settings: dict[str, object] = {

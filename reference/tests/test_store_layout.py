@@ -1,4 +1,4 @@
-"""Paths and JSON in the metadata store: those of kafka-0.8-principles, "HA and ZooKeeper". Wishes come from there."""
+"""Paths and JSON in the metadata store follow kafka-0.8-principles, "HA and ZooKeeper", as do admin nodes."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from highwater.reference.store.messages import Create, Operation
 from highwater.reference.store.metadata_store import MetadataStore
 from highwater.reference.tests.simulated import Simulated
 
-# The examples of the source document; ours may say more.
+# Examples of the source document; our nodes may have more fields.
 FIELDS = {
     "/brokers/ids/1": {"jmx_port", "host", "version", "port"},
     "/brokers/topics/t": {"version", "partitions"},
@@ -24,13 +24,13 @@ def peek(simulated: Simulated, path: str) -> Any:
 
 
 def put(simulated: Simulated, operation: Operation, broker_id: int = 0) -> None:
-    """As an operator with a ZooKeeper shell would."""
+    """Write to the store as an operator with a ZooKeeper shell would."""
     broker_id = broker_id or simulated.up[0]
     broker = simulated.broker(broker_id)
 
     def step(now: Instant) -> list[Effect]:
         broker.store.call(operation)
-        return broker.fire(now, "nobody's")  # hands the request over
+        return broker.fire(now, "unknown")  # any event makes the broker send its pending requests
 
     simulated.world.enter(broker_peer(broker_id), step)
 
@@ -45,7 +45,7 @@ def test_nodes_have_the_fields_of_the_source_document() -> None:
     assert peek(simulated, "/controller")["brokerid"] in {1, 2, 3}
 
 
-def test_a_reassignment_is_taken_from_its_node_and_the_node_goes_at_the_end() -> None:
+def test_a_reassignment_is_read_from_its_node_and_the_node_deleted_at_the_end() -> None:
     simulated = Simulated(3)
     simulated.create("t")
     (first, *rest) = peek(simulated, "/brokers/topics/t")["partitions"]["0"]
@@ -56,7 +56,7 @@ def test_a_reassignment_is_taken_from_its_node_and_the_node_goes_at_the_end() ->
     assert first not in peek(simulated, "/brokers/topics/t/partitions/0/state")["isr"]
 
 
-def test_a_preferred_election_is_taken_from_its_node_and_the_node_goes() -> None:
+def test_a_preferred_election_is_read_from_its_node_and_the_node_deleted() -> None:
     simulated = Simulated(3, auto_leader_rebalance_enable=False)
     simulated.create("t")
     preferred = peek(simulated, "/brokers/topics/t")["partitions"]["0"][0]
@@ -72,7 +72,7 @@ def test_a_preferred_election_is_taken_from_its_node_and_the_node_goes() -> None
     assert peek(simulated, state)["leader"] == preferred
 
 
-def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
+def test_leader_imbalance_triggers_a_preferred_election() -> None:
     simulated = Simulated(3, leader_imbalance_check_interval_ms=500)
     simulated.create("t")
     preferred = peek(simulated, "/brokers/topics/t")["partitions"]["0"][0]
@@ -84,8 +84,8 @@ def test_leaders_go_back_by_themselves_when_too_many_are_astray() -> None:
     assert preferred in peek(simulated, state)["isr"]
 
 
-def test_a_topic_is_made_again_only_when_the_old_one_is_gone_with_all_it_had() -> None:
-    """Else its settings would go with those of the old one. The controller stops between two steps of the deletion."""
+def test_a_topic_is_recreated_only_after_its_deletion_is_complete() -> None:
+    """Otherwise the deletion would remove the new settings. The controller pauses between two steps of the deletion."""
     simulated = Simulated(3)
     simulated.create("t")
     old = peek(simulated, "/brokers/topics/t")["topic_id"]
@@ -96,7 +96,7 @@ def test_a_topic_is_made_again_only_when_the_old_one_is_gone_with_all_it_had() -
         simulated.run(1)
     simulated.world.pause(broker_peer(controller))
     assert peek(simulated, "/config/topics/t") == {}
-    simulated.leader("t", broker_id=other)  # who asks for a topic that is not there, makes it
+    simulated.leader("t", broker_id=other)  # Metadata creates a missing topic
     simulated.run(100)
     assert peek(simulated, "/brokers/topics/t") is None
     simulated.world.resume(broker_peer(controller))

@@ -1,4 +1,4 @@
-"""The command-line tools, each story on a cluster of ours and on Apache Kafka's."""
+"""The command-line tools against our brokers and against Apache Kafka."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ def theirs() -> Iterator[str]:
 
 @pytest.fixture(params=["ours", "theirs"])
 def brokers(request: pytest.FixtureRequest) -> str:
-    """Bootstrap addresses of both kinds; ids 1 and 2 are alive in either."""
+    """Return bootstrap addresses of our cluster or Apache Kafka's; brokers 1 and 2 are alive in both."""
     bootstrap: str = request.getfixturevalue("bootstrap" if request.param == "ours" else "theirs")
     return bootstrap
 
@@ -58,7 +58,7 @@ def run_json(bootstrap: str, *arguments: str, code: ExitCode = ExitCode.HELD) ->
 
 
 def eventually(step: Callable[[], bool]) -> None:
-    """Brokers hear of what the controller did when they do."""
+    """Wait for a condition: brokers receive the changes of the controller with a delay."""
     deadline = time.monotonic() + 60
     while not step():
         assert time.monotonic() < deadline
@@ -92,7 +92,7 @@ def test_a_topic_is_created_shown_grown_and_deleted(brokers: str) -> None:
     eventually(lambda: topic not in run_json(brokers, "topics", "list")["topics"])
 
 
-def test_what_a_broker_refuses_is_told_in_its_words(brokers: str) -> None:
+def test_the_error_of_a_broker_is_printed(brokers: str) -> None:
     topic = create(brokers, "--partitions", "1", "--replication-factor", "1")
     with pytest.raises(UsageError, match="TOPIC_ALREADY_EXISTS"):
         run(brokers, "topics", "create", topic)
@@ -104,7 +104,7 @@ def test_what_a_broker_refuses_is_told_in_its_words(brokers: str) -> None:
         run(brokers, "groups", "describe", "no-such-group")
 
 
-def test_replicas_move_as_a_plan_says(brokers: str, tmp_path: Path) -> None:
+def test_reassignment_moves_replicas_as_planned(brokers: str, tmp_path: Path) -> None:
     topic = create(brokers, "--replica-assignment", "1")
     fill(brokers, topic)
     proposed = run_json(brokers, "reassign", "generate", topic, "--brokers", "2")
@@ -116,7 +116,7 @@ def test_replicas_move_as_a_plan_says(brokers: str, tmp_path: Path) -> None:
     eventually(lambda: run_json(brokers, "topics", "describe", topic)["partitions"][0]["leader"] == 2)
 
 
-def test_the_preferred_replica_leads_again(brokers: str, tmp_path: Path) -> None:
+def test_a_preferred_election_makes_the_preferred_replica_leader(brokers: str, tmp_path: Path) -> None:
     topic = create(brokers, "--replica-assignment", "1:2")
     plan = tmp_path / "plan.json"
     part = {"topic": topic, "partition": 0, "replicas": [2, 1]}
@@ -130,7 +130,7 @@ def test_the_preferred_replica_leads_again(brokers: str, tmp_path: Path) -> None
     run(brokers, "elect", "unclean", f"{topic}-7", code=ExitCode.VIOLATED)
 
 
-def test_a_group_is_shown_and_set_back(brokers: str) -> None:
+def test_a_group_is_described_and_its_offsets_are_reset(brokers: str) -> None:
     topic, group = create(brokers, "--partitions", "1", "--replication-factor", "2"), f"group-{next(NAMES)}"
     fill(brokers, topic)
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -156,24 +156,24 @@ def test_a_group_is_shown_and_set_back(brokers: str) -> None:
     assert group in [each["group"] for each in run_json(brokers, "groups", "list")["groups"]]
 
 
-def test_sound_copies_are_the_same(brokers: str) -> None:
+def test_identical_replicas_are_reported_as_identical(brokers: str) -> None:
     topic = create(brokers, "--replica-assignment", "2:1")
     fill(brokers, topic)
-    # A follower hears of the high watermark with its next fetch.
+    # A follower receives the high watermark with its next fetch.
     eventually(lambda: run_json(brokers, "replicas", "verify", topic)["partitions"][0]["until"] == 30)
     (seen,) = run_json(brokers, "replicas", "verify", topic)["partitions"]
     assert (seen["replicas"], seen["result"]) == ([2, 1], "same")
     assert seen["batches"] >= 1
 
 
-def test_a_copy_that_differs_is_found(shared_cluster: Cluster, bootstrap: str) -> None:
-    """One byte of a record that one broker holds is turned over, behind its back."""
+def test_a_replica_that_differs_is_reported(shared_cluster: Cluster, bootstrap: str) -> None:
+    """One byte of a record on the disk of one broker is flipped while it runs."""
     topic = create(bootstrap, "--replica-assignment", "1:2")
     fill(bootstrap, topic)
     eventually(lambda: run_json(bootstrap, "replicas", "verify", topic)["partitions"][0]["until"] == 30)
     segment = shared_cluster.folder / "broker-2" / f"{topic}-0" / f"{0:020}.log"
     data = bytearray(segment.read_bytes())
-    data[17] ^= 1  # in the checksum: the batch still reads
+    data[17] ^= 1  # in the checksum: the batch can still be decoded
     segment.write_bytes(bytes(data))
     (found,) = run_json(bootstrap, "replicas", "verify", topic, code=ExitCode.VIOLATED)["partitions"]
     assert found["result"] == "[1, 2] differ at offset 0"
@@ -213,7 +213,7 @@ def test_a_proposal_keeps_the_number_of_replicas() -> None:
         propose(current, {4: None})
 
 
-def test_state_changes_of_many_brokers_are_one_story(tmp_path: Path) -> None:
+def test_state_changes_of_several_brokers_are_merged_by_time(tmp_path: Path) -> None:
     first, second = tmp_path / "1.log", tmp_path / "2.log"
     first.write_text(
         "[2026-11-21 14:00:00,001] INFO a orders-0 leader 1\n"

@@ -1,4 +1,4 @@
-"""Topics as administrators make, grow and delete them."""
+"""Topics are created, extended and deleted by administrative requests."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from highwater.reference.wire.messages.topics import (
 )
 
 TOPIC = "t"
-NOBODY = b"\x11" * 16
+UNKNOWN_ID = b"\x11" * 16
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def delete(world: Simulated, *states: DeleteTopicState) -> list[ErrorCode]:
 
 
 @pytest.mark.parametrize("replicas", [(1, 1), (), (1, 2), (9,)])
-def test_new_partitions_need_replicas_that_can_be(world: Simulated, replicas: tuple[int, ...]) -> None:
+def test_invalid_replica_assignments_of_new_partitions_are_refused(world: Simulated, replicas: tuple[int, ...]) -> None:
     added = CreatePartitionsTopic(name=TOPIC, count=2, assignments=(CreatePartitionsAssignment(broker_ids=replicas),))
     reply = world.ask(CreatePartitionsRequest(topics=(added,), timeout_ms=2_000), 1)
     assert reply.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -64,30 +64,30 @@ def test_new_partitions_need_replicas_that_can_be(world: Simulated, replicas: tu
         ("min_cleanable_dirty_ratio", "nan"),
     ],
 )
-def test_a_setting_has_one_of_its_values(world: Simulated, name: str, value: str) -> None:
+def test_invalid_topic_settings_are_refused(world: Simulated, name: str, value: str) -> None:
     assert create(world, **{name: value}) is ErrorCode.INVALID_CONFIG
     assert "new" not in world.broker().cache.topics
 
 
-def test_every_setting_has_its_values_and_every_default_is_one(world: Simulated) -> None:
+def test_every_topic_setting_has_a_validator_that_accepts_its_default(world: Simulated) -> None:
     configs: TopicConfigs = world.broker().configs
     assert SETTINGS.keys() == configs.defaults.keys()
     assert [name for name, value in configs.defaults.items() if not SETTINGS[name].is_valid(value)] == []
 
 
-def test_a_deletion_that_is_not_clear_deletes_nothing(world: Simulated) -> None:
+def test_an_invalid_deletion_deletes_nothing(world: Simulated) -> None:
     known = world.broker().cache.topics[TOPIC].topic_id
     by_name = DeleteTopicState(name=TOPIC)
     assert delete(world, DeleteTopicState(name=TOPIC, topic_id=known)) == [ErrorCode.INVALID_REQUEST]
     assert delete(world, DeleteTopicState()) == [ErrorCode.INVALID_REQUEST]
     assert delete(world, by_name, by_name) == [ErrorCode.INVALID_REQUEST] * 2
-    assert delete(world, DeleteTopicState(topic_id=NOBODY)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert delete(world, DeleteTopicState(topic_id=UNKNOWN_ID)) == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert delete(world, DeleteTopicState(name="nowhere")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert TOPIC in world.broker().cache.topics
 
 
-def test_a_name_may_be_used_again_at_once(world: Simulated) -> None:
-    """The leader epochs of a topic begin at 0, also those of the second of its name."""
+def test_a_deleted_topic_name_can_be_reused_at_once(world: Simulated) -> None:
+    """The leader epochs of the new topic start at 0 again."""
     before = world.broker().cache.topics[TOPIC].topic_id
     assert delete(world, DeleteTopicState(topic_id=before)) == [ErrorCode.NONE]
     world.create(TOPIC)
@@ -96,22 +96,22 @@ def test_a_name_may_be_used_again_at_once(world: Simulated) -> None:
 
 
 @pytest.mark.parametrize("offset", [2, -1])
-def test_records_are_deleted_once_every_follower_has_heard(offset: int) -> None:
+def test_delete_records_completes_when_every_follower_has_deleted(offset: int) -> None:
     world = Simulated(3)
     world.create(TOPIC)
     leader = world.leader(TOPIC)
     assert world.produce(TOPIC, [b"a", b"b"]).error_code == ErrorCode.NONE
-    asked = DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
-    reply = world.ask(DeleteRecordsRequest(topics=(asked,), timeout_ms=10_000), 2, leader)
+    requested = DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=offset),))
+    reply = world.ask(DeleteRecordsRequest(topics=(requested,), timeout_ms=10_000), 2, leader)
     result = reply.topics[0].partitions[0]
     assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
     assert {world.broker(each).replicas.partitions[TOPIC, 0].log.log_start_offset for each in world.broker_ids} == {2}
 
 
 @pytest.mark.parametrize(("version", "error"), [(11, ErrorCode.INVALID_REQUEST), (12, ErrorCode.UNKNOWN_TOPIC_ID)])
-def test_metadata_by_topic_id_is_answered_before_there_are_topic_ids(
+def test_metadata_for_an_unknown_topic_id_is_answered_with_an_error(
     world: Simulated, version: int, error: ErrorCode
 ) -> None:
-    asked = MetadataRequestTopic(topic_id=NOBODY, name=None)
-    (told,) = world.ask(MetadataRequest(topics=(asked,)), version).topics
-    assert (told.error_code, told.name) == (error, "" if version == 11 else None)
+    requested = MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)
+    (described,) = world.ask(MetadataRequest(topics=(requested,)), version).topics
+    assert (described.error_code, described.name) == (error, "" if version == 11 else None)

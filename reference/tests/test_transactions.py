@@ -1,4 +1,4 @@
-"""Transactions story by story: one broker or three in the simulator, a producer by hand (KIP-98 and after)."""
+"""Transactions in the simulator with one or three brokers and a scripted producer (KIP-98, KIP-447, KIP-890)."""
 
 import pytest
 
@@ -33,15 +33,15 @@ def world() -> Simulated:
 
 
 def settled(world: Simulated, topic: str = TOPIC, number: int = 0) -> None:
-    """Until every transaction has its marker."""
+    """Wait until the markers of all transactions are written."""
     world.wait(lambda: 0 <= world.end_offset(topic, number) == world.end_offset(topic, number, isolation_level=1))
 
 
-# -- the promise -----------------------------------------------------------------------------------
+# -- atomicity --------------------------------------------------------------------------------------
 
 
 @BOTH
-def test_a_transaction_is_seen_when_it_commits_and_in_all_its_partitions(world: Simulated, newest: bool) -> None:
+def test_a_committed_transaction_is_visible_in_all_its_partitions(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest).init()
     producer.write(TOPIC, b"one")
     producer.write(TOPIC, b"two", number=1)
@@ -56,7 +56,7 @@ def test_a_transaction_is_seen_when_it_commits_and_in_all_its_partitions(world: 
 
 
 @BOTH
-def test_an_aborted_transaction_is_never_seen(world: Simulated, newest: bool) -> None:
+def test_an_aborted_transaction_is_never_visible(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest).init()
     producer.write(TOPIC, b"no")
     producer.abort()
@@ -69,7 +69,7 @@ def test_an_aborted_transaction_is_never_seen(world: Simulated, newest: bool) ->
     assert world.fetch(TOPIC).aborted_transactions is None
 
 
-def test_an_open_transaction_holds_back_what_others_wrote_after_it(world: Simulated) -> None:
+def test_an_open_transaction_holds_back_later_records(world: Simulated) -> None:
     slow, quick = Producer(world, "slow").init(), Producer(world, "quick").init()
     slow.write(TOPIC, b"slow")
     quick.write(TOPIC, b"quick")
@@ -86,7 +86,7 @@ def test_an_open_transaction_holds_back_what_others_wrote_after_it(world: Simula
 
 
 @BOTH
-def test_a_successor_fences_the_producer_before_it_and_aborts_what_that_left_open(
+def test_init_producer_id_fences_the_previous_producer_and_aborts_its_transaction(
     world: Simulated, newest: bool
 ) -> None:
     zombie = Producer(world, "tx", newest=newest).init()
@@ -103,7 +103,7 @@ def test_a_successor_fences_the_producer_before_it_and_aborts_what_that_left_ope
     assert world.read_committed(TOPIC) == [b"successor"]
 
 
-def test_a_producer_bumps_its_own_epoch_and_a_repeated_bump_gets_the_same_answer(world: Simulated) -> None:
+def test_a_repeated_epoch_bump_gets_the_same_reply(world: Simulated) -> None:
     """KIP-360."""
     producer = Producer(world, "tx").init()
     before = producer.epoch
@@ -112,7 +112,7 @@ def test_a_producer_bumps_its_own_epoch_and_a_repeated_bump_gets_the_same_answer
 
 
 @BOTH
-def test_a_transaction_that_stays_open_too_long_is_aborted(world: Simulated, newest: bool) -> None:
+def test_a_transaction_is_aborted_after_its_timeout(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest, timeout_ms=1_000).init()
     producer.write(TOPIC, b"too long")
     settled(world)
@@ -121,7 +121,7 @@ def test_a_transaction_that_stays_open_too_long_is_aborted(world: Simulated, new
     assert producer.try_end(commit=True) is ErrorCode.PRODUCER_FENCED
 
 
-def test_when_epochs_run_out_another_producer_id_takes_over(world: Simulated) -> None:
+def test_an_exhausted_epoch_gets_a_new_producer_id(world: Simulated) -> None:
     producer = Producer(world, "tx").init()
     entry = world.broker().transactions.store.entries["tx"]
     entry.current = Transaction("tx", producer.producer_id, MAX_EPOCH - 2, timeout_ms=60_000)
@@ -143,7 +143,7 @@ def test_when_epochs_run_out_another_producer_id_takes_over(world: Simulated) ->
     assert world.read_committed(TOPIC) == [b"last of its id", b"first of the next"]
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refused requests -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -155,7 +155,9 @@ def test_when_epochs_run_out_another_producer_id_takes_over(world: Simulated) ->
         ("tx", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_no_producer_id_for(world: Simulated, version: int, name: str, timeout_ms: int, error: ErrorCode) -> None:
+def test_init_producer_id_refuses_invalid_arguments(
+    world: Simulated, version: int, name: str, timeout_ms: int, error: ErrorCode
+) -> None:
     world.coordinator("tx", 1)
     world.wait(lambda: Producer(world, "other").init().epoch == 0)
     body = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
@@ -163,8 +165,8 @@ def test_no_producer_id_for(world: Simulated, version: int, name: str, timeout_m
     assert (answer.error_code, answer.producer_id) == (error, -1)
 
 
-def test_a_batch_of_no_transaction_is_refused(world: Simulated) -> None:
-    """KIP-890: it would open a transaction that nobody ends."""
+def test_a_transactional_batch_outside_a_transaction_is_refused(world: Simulated) -> None:
+    """KIP-890: it would open a transaction that never ends."""
     classic = Producer(world, "tx").init()
     assert classic.try_write(TOPIC, b"not added") is ErrorCode.INVALID_TXN_STATE
     classic.write(TOPIC, b"added")
@@ -190,15 +192,15 @@ def test_a_plain_batch_in_the_middle_of_a_transaction_is_refused(world: Simulate
 
 
 @BOTH
-def test_the_end_of_nothing(world: Simulated, newest: bool) -> None:
-    """A commit has nothing to commit; an abort may, under version 2, where a producer cannot know what was added."""
+def test_end_txn_without_an_open_transaction(world: Simulated, newest: bool) -> None:
+    """Only an abort is accepted, and only under version 2, where a producer does not know the added partitions."""
     producer = Producer(world, "tx", newest=newest).init()
     assert producer.try_end(commit=True) is ErrorCode.INVALID_TXN_STATE
     assert producer.try_end(commit=False) is (ErrorCode.NONE if newest else ErrorCode.INVALID_TXN_STATE)
 
 
 @BOTH
-def test_a_repeated_end_is_answered_like_the_first(world: Simulated, newest: bool) -> None:
+def test_a_repeated_end_txn_gets_the_same_reply(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest).init()
     producer.write(TOPIC, b"v")
     request = producer.end_request(commit=True)
@@ -216,7 +218,7 @@ def test_a_repeated_end_is_answered_like_the_first(world: Simulated, newest: boo
 
 
 def delayed_end(world: Simulated, *, newest: bool) -> tuple[ErrorCode, list[bytes], list[bytes]]:
-    """A commit is sent twice; the first copy arrives in the middle of the next transaction, which then aborts."""
+    """Send a commit twice; one copy arrives during the next transaction, which then aborts."""
     producer = Producer(world, "tx", newest=newest).init()
     producer.write(TOPIC, b"first")
     delayed = producer.end_request(commit=True)
@@ -231,16 +233,16 @@ def delayed_end(world: Simulated, *, newest: bool) -> tuple[ErrorCode, list[byte
     return error, world.read_committed(TOPIC), world.read_committed(TOPIC, 1)
 
 
-def test_a_delayed_end_is_refused_under_transaction_version_2(world: Simulated) -> None:
+def test_a_delayed_end_txn_is_refused_under_transaction_version_2(world: Simulated) -> None:
     assert delayed_end(world, newest=True) == (ErrorCode.PRODUCER_FENCED, [b"first"], [])
 
 
-def test_a_delayed_end_tears_the_next_transaction_of_a_classic_client(world: Simulated) -> None:
-    """Expected: the requests of both transactions look the same. Half of what was aborted is seen."""
+def test_a_delayed_end_txn_splits_the_next_transaction_of_a_classic_client(world: Simulated) -> None:
+    """Expected: the requests of both transactions are identical, so part of the aborted records becomes visible."""
     assert delayed_end(world, newest=False) == (ErrorCode.NONE, [b"first", b"torn?"], [])
 
 
-def test_without_the_guard_every_client_is_a_classic_one() -> None:
+def test_without_the_guard_transaction_version_2_is_not_offered() -> None:
     world = Simulated(guards_off=("EndTxnBumpsEpoch",))
     world.create(TOPIC, 2)
     offered = offered_versions(world)
@@ -253,8 +255,8 @@ def test_with_the_guard_transaction_version_2_is_offered(world: Simulated) -> No
 
 
 def offered_versions(world: Simulated) -> dict[object, int]:
-    asked = ApiVersionsRequest(client_software_name="hand", client_software_version="1")
-    answer = world.ask(asked, 4)
+    requested = ApiVersionsRequest(client_software_name="hand", client_software_version="1")
+    answer = world.ask(requested, 4)
     level = {each.name: each.max_version_level for each in answer.finalized_features}[TRANSACTION_VERSION]
     return {
         TRANSACTION_VERSION: level,
@@ -266,16 +268,16 @@ def offered_versions(world: Simulated) -> dict[object, int]:
 
 
 def committed(world: Simulated, group: str, *, stable: bool = False) -> tuple[int, int]:
-    """Offset and error code."""
-    asked = OffsetFetchRequest(
+    """Return the committed offset and the error code."""
+    requested = OffsetFetchRequest(
         group_id=group, topics=(OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0,)),), require_stable=stable
     )
-    found = world.ask(asked, 7, world.coordinator(group, 0)).topics[0].partitions[0]
+    found = world.ask(requested, 7, world.coordinator(group, 0)).topics[0].partitions[0]
     return found.committed_offset, found.error_code
 
 
 @BOTH
-def test_offsets_count_when_the_transaction_commits(world: Simulated, newest: bool) -> None:
+def test_transactional_offsets_are_visible_after_the_commit(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest).init()
     for offset, commit in ((5, False), (7, True)):
         assert producer.try_commit_offset("g", TOPIC, offset) is ErrorCode.NONE
@@ -287,7 +289,7 @@ def test_offsets_count_when_the_transaction_commits(world: Simulated, newest: bo
 
 
 def joined(world: Simulated, group: str) -> tuple[str, int]:
-    """The one member of a group, and its generation."""
+    """Return the one member of a group and its generation."""
     coordinator = world.coordinator(group, 0)
     protocols = (JoinGroupRequestProtocol(name="range", metadata=b""),)
     body = JoinGroupRequest(
@@ -316,7 +318,7 @@ def test_only_a_member_of_the_current_generation_commits(world: Simulated) -> No
     world.wait(lambda: committed(world, "g", stable=True) == (5, ErrorCode.NONE))
 
 
-def test_open_offsets_survive_their_coordinator(world: Simulated) -> None:
+def test_pending_offsets_survive_a_group_coordinator_restart(world: Simulated) -> None:
     producer = Producer(world, "tx").init()
     assert producer.try_commit_offset("g", TOPIC, 5) is ErrorCode.NONE
     restart(world)
@@ -327,7 +329,7 @@ def test_open_offsets_survive_their_coordinator(world: Simulated) -> None:
     assert committed(world, "g") == (5, ErrorCode.NONE)
 
 
-# -- the coordinator goes and comes ----------------------------------------------------------------
+# -- restarts of the coordinator -------------------------------------------------------------------
 
 
 def restart(world: Simulated) -> None:
@@ -337,7 +339,7 @@ def restart(world: Simulated) -> None:
 
 
 @BOTH
-def test_an_open_transaction_survives_the_coordinator(world: Simulated, newest: bool) -> None:
+def test_an_open_transaction_survives_a_coordinator_restart(world: Simulated, newest: bool) -> None:
     producer = Producer(world, "tx", newest=newest).init()
     producer.write(TOPIC, b"before")
     restart(world)
@@ -348,14 +350,14 @@ def test_an_open_transaction_survives_the_coordinator(world: Simulated, newest: 
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_next_coordinator_writes_the_markers_of_what_was_decided(commit: bool) -> None:
+def test_the_next_coordinator_writes_the_markers_of_a_prepared_transaction(commit: bool) -> None:
     world = Simulated(3)
     world.create(TOPIC)
     producer = Producer(world, "tx").init()
     producer.write(TOPIC, b"v")
     decided = world.coordinator("tx", 1)
     leader = world.leader(TOPIC)
-    world.world.hold(broker_peer(decided), broker_peer(leader))  # no marker gets through
+    world.world.hold(broker_peer(decided), broker_peer(leader))  # markers do not reach the partition leaders
     blocked = decided != leader
     producer.end(commit=commit)
     if blocked:
@@ -369,14 +371,14 @@ def test_the_next_coordinator_writes_the_markers_of_what_was_decided(commit: boo
 # -- tables and formats ----------------------------------------------------------------------------
 
 
-def test_every_state_is_reached_and_only_dead_and_nothing_else_is_final() -> None:
+def test_every_state_is_reached_and_only_dead_is_final() -> None:
     assert {after for _, after in STEPS} == set(TransactionState)
     final = set(TransactionState) - {before for before, _ in STEPS}
     assert final == {TransactionState.DEAD}
     assert TABLE.initial is TransactionState.EMPTY
 
 
-def test_what_the_log_holds_reads_back() -> None:
+def test_transaction_log_records_round_trip() -> None:
     transaction = Transaction(
         "tx", 7, 3, previous_producer_id=6, next_producer_id=8, timeout_ms=9, state=TransactionState.PREPARE_ABORT,
         partitions=frozenset({("a", 1), ("a", 0), ("b", 2)}), started_ms=10, updated_ms=11, client_version=2,
@@ -400,10 +402,10 @@ def test_an_unused_transactional_id_expires() -> None:
     assert Producer(world, "tx").init().producer_id != producer.producer_id
 
 
-# -- what tools ask --------------------------------------------------------------------------------
+# -- requests of tools -----------------------------------------------------------------------------
 
 
-def test_tools_see_transactions_and_producers(world: Simulated) -> None:
+def test_describe_and_list_requests_return_transactions_and_producers(world: Simulated) -> None:
     producer = Producer(world, "tx").init()
     producer.write(TOPIC, b"v", number=1)
     found, unknown = world.ask(DescribeTransactionsRequest(transactional_ids=("tx", "other")), 0).transaction_states
@@ -416,8 +418,8 @@ def test_tools_see_transactions_and_producers(world: Simulated) -> None:
     listed = world.ask(ListTransactionsRequest(state_filters=("Ongoing", "Sleeping")), 2)
     assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
     assert listed.unknown_state_filters == ("Sleeping",)
-    asked = DescribeProducersRequest(topics=(TopicRequest(name=TOPIC, partition_indexes=(1, 9)),))
-    one, missing = world.ask(asked, 0).topics[0].partitions
+    requested = DescribeProducersRequest(topics=(TopicRequest(name=TOPIC, partition_indexes=(1, 9)),))
+    one, missing = world.ask(requested, 0).topics[0].partitions
     assert [(each.producer_id, each.current_txn_start_offset) for each in one.active_producers] == [
         (producer.producer_id, 0)
     ]

@@ -1,4 +1,4 @@
-"""Apache Kafka's DumpLogSegments reads what transactions leave on disk: their log, markers, index and snapshots."""
+"""Apache Kafka's DumpLogSegments reads the transaction log, markers, index and snapshots."""
 
 import re
 import subprocess
@@ -38,14 +38,14 @@ def dump(kafka_tools: tuple[Path, Path], *arguments: str) -> str:
 
 
 def saved(disk: SimulatedDisk, folder: Path, names: list[str]) -> list[str]:
-    """The simulated files as real ones; their paths."""
+    """Write simulated files to disk and return their paths."""
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(disk.read(name, 0, disk.size(name)))
     return [str(folder / name) for name in names]
 
 
-def test_apache_kafka_reads_what_transactions_leave(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_apache_kafka_reads_the_files_that_transactions_write(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
     world = Simulated(transaction_state_log_num_partitions=1)
     world.create(TOPIC)
     producer = Producer(world, "tx", newest=True).init()

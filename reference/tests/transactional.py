@@ -1,4 +1,4 @@
-"""A transactional producer by hand, classic or under transaction version 2, for the tests of transactions."""
+"""A scripted transactional producer, classic or under transaction version 2, for tests."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ BUSY |= {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 class Producer:
-    """`newest` speaks EndTxn 5, Produce 12 and TxnOffsetCommit 5; otherwise the versions before them."""
+    """A producer; `newest` uses EndTxn 5, Produce 12 and TxnOffsetCommit 5, otherwise the versions before them."""
 
     def __init__(self, world: Simulated, name: str, *, newest: bool = False, timeout_ms: int = 60_000) -> None:
         self.world, self.name, self.newest, self.timeout_ms = world, name, newest, timeout_ms
@@ -31,7 +31,7 @@ class Producer:
         return self.world.coordinator(self.name, 1)
 
     def _retried(self, ask: Any) -> Any:
-        """Ask until the coordinator is there and has no transition under way, as every client does."""
+        """Repeat the request while the coordinator is loading or has a transition in progress, as clients do."""
         answer = ask()
         while answer.error_code in BUSY:
             self.world.run(20)

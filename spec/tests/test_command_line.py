@@ -40,7 +40,7 @@ def test_check_prints_one_object_for_machines() -> None:
     assert [step["action"] for step in shown["steps"]] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
 
 
-def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None:
+def test_check_prints_the_counterexample_of_a_guard_and_that_it_was_cached() -> None:
     run("spec", "check", "ack_after_commit")
     code, output = run("spec", "check", "ack_after_commit")
     assert code == ExitCode.HELD
@@ -49,7 +49,7 @@ def test_check_tells_the_story_of_a_named_guard_and_that_it_was_cached() -> None
     assert "0 of 0 models hold, 2 of 2 mutants as expected, guards: 1" in output
 
 
-def test_check_refuses_what_it_does_not_know() -> None:
+def test_check_refuses_unknown_names() -> None:
     with pytest.raises(UsageError, match="no model or guard 'Nothing'; `highwater spec check --list` lists all"):
         run("spec", "check", "Nothing")
     with pytest.raises(UsageError, match="no profile 'quick'; known: fast, deep, soak"):
@@ -78,14 +78,14 @@ def test_draw_writes_a_picture(tmp_path: Path) -> None:
         run("spec", "draw", "Nothing")
 
 
-def test_trace_says_accepted() -> None:
+def test_trace_prints_accepted() -> None:
     code, output = run("spec", "trace", str(FAILOVER))
     assert code == ExitCode.HELD
     models = [line.partition(", ")[0] for line in output.splitlines()]
     assert models == [f"t-0 {model}: accepted" for model in ("controller_failover", "hw_truncation", "isr_commit")]
 
 
-def test_trace_says_where_it_was_refused(tmp_path: Path) -> None:
+def test_trace_prints_the_line_that_was_rejected(tmp_path: Path) -> None:
     path = tmp_path / "trace.ndjson"
     lines = FAILOVER.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:1] + lines[2:4]))
@@ -108,7 +108,7 @@ def test_guards_prints_the_matrix() -> None:
     assert "FenceStaleFetch" in run("guards")[1]
 
 
-def test_doctor_tries_everything() -> None:
+def test_doctor_checks_every_tool() -> None:
     code, output = run("doctor", "--json")
     found = {capability["name"]: capability for capability in json.loads(output)["capabilities"]}
     assert list(found) == [probe.name for probe in PROBES]
@@ -117,7 +117,7 @@ def test_doctor_tries_everything() -> None:
     assert code == ExitCode.HELD
 
 
-def test_doctor_says_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_reports_a_missing_tool_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TLA2TOOLS_JAR", str(tmp_path / "no.jar"))
     monkeypatch.setenv("PATH", "")
     code, output = run("doctor")

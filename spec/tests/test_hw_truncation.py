@@ -50,7 +50,7 @@ def test_without_a_guard_the_rule_breaks_as_expected(
     assert [result.outcome.trace for result in again] == [result.outcome.trace for result in found]
 
 
-def test_the_story_of_truncation_to_the_high_watermark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counterexample_of_ack_after_commit_has_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = check(models=[], guards=["AckAfterCommit"], jobs=1)[0]
     steps = counterexample_steps(found.outcome.trace)
@@ -61,7 +61,7 @@ def test_the_story_of_truncation_to_the_high_watermark(tmp_path: Path, monkeypat
     assert found.counterexample().endswith("CommittedOnIsr is violated")
 
 
-def test_what_is_not_as_expected_is_invalid() -> None:
+def test_an_unexpected_result_is_invalid() -> None:
     found = check(models=[], guards=["AckAfterCommit"], jobs=1)[0]
     assert found.mutant is not None
     other = msgspec.structs.replace(found.mutant, length=found.mutant.length + 1)
@@ -90,7 +90,7 @@ def test_a_model_must_count_the_same_leave_no_action_idle_and_reach_what_it_says
     ]
 
 
-def test_only_what_changed_is_told() -> None:
+def test_differences_have_only_changes() -> None:
     b1, b2 = ModelValue("b1"), ModelValue("b2")
     before = Function({b1: Function({"isr": frozenset({b1}), "end": 0}), b2: 7})
     after = Function({b1: Function({"isr": frozenset({b1, b2}), "end": 0}), b2: 7})

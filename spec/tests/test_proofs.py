@@ -37,7 +37,7 @@ def test_a_protocol_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["isr_commit", "hw_truncation"])
-def test_replication_is_proved_while_nobody_fetches(name: str) -> None:
+def test_replication_is_proved_without_fetches(name: str) -> None:
     """Only some fast actions; `highwater spec prove` proves all."""
     protocol = load(name)
     few = ("LeaderWrite", "ControllerShrink", "ElectLeader")
@@ -55,7 +55,7 @@ def beginning() -> Protocol:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_what_is_promised_is_claimed(name: str) -> None:
+def test_every_promise_is_a_claim(name: str) -> None:
     """Names are consistent: promises, and the claims that a dropped guard breaks or needs."""
     protocol = load(name)
     claims = set(protocol.claims)
@@ -67,7 +67,7 @@ def test_what_is_promised_is_claimed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_guard_is_asked_for(name: str) -> None:
+def test_every_guard_is_used(name: str) -> None:
     """Every guard is used: otherwise dropping it would have no effect."""
     protocol = load(name)
     requested: set[str] = set()
@@ -89,10 +89,10 @@ def test_every_guard_is_asked_for(name: str) -> None:
 def test_a_wrong_claim_is_open_with_a_counterexample() -> None:
     """The claim holds only at the start."""
     protocol = beginning()
-    wrong = Claim("NobodyClaims", "No controller ever claims.", lambda s: s.controller_epoch == 0)
+    wrong = Claim("NoControllerClaims", "No controller ever claims.", lambda s: s.controller_epoch == 0)
     proof = prove(replace(protocol, invariant=(*protocol.invariant, wrong)))
     assert proof.verdict == "open"
-    assert [(query.action, query.claim) for query in proof.failed] == [("Claim", "NobodyClaims")]
+    assert [(query.action, query.claim) for query in proof.failed] == [("Claim", "NoControllerClaims")]
     shown = proof.failed[0].counterexample
     assert shown is not None
     assert shown.action.startswith("Claim(")
@@ -107,7 +107,7 @@ def test_a_claim_that_is_false_at_the_start_is_not_proved() -> None:
     assert ("Init", "Started") in [(query.action, query.claim) for query in proof.failed]
 
 
-def test_what_does_not_follow_is_not_proved() -> None:
+def test_a_claim_that_does_not_follow_is_not_proved() -> None:
     protocol = beginning()
     wrong = Claim("NoRequests", "No request was sent.", lambda s, m: s.request_sent[m] == z3.BoolVal(False))
     proof = prove(replace(protocol, implied=(wrong,)))
@@ -142,7 +142,7 @@ def test_z3_giving_up_is_not_unsatisfiable() -> None:
     assert proving.unsatisfiable([x > 2, x < 1], 1_000, 0)
 
 
-def test_no_bump_of_the_leader_epoch_told_as_a_story() -> None:
+def test_the_counterexample_without_leader_epoch_bumps_has_its_steps() -> None:
     """Two elections with one leader epoch: a broker receives the first, the store has the second."""
     protocol = load("controller_failover")
     found = violation(protocol, "BrokersAgree", off=frozenset({"BumpLeaderEpoch"}), depth=8)
@@ -184,7 +184,7 @@ def test_a_redundant_guard_needs_its_claim() -> None:
     assert drop_guard(protocol, replace(entry, more=())).outcome == "open"
 
 
-def test_a_core_names_what_matters() -> None:
+def test_an_unsat_core_names_the_claims_that_matter() -> None:
     """BrokersAgree after Follow depends on the content of requests, not on the claimants of controller epochs."""
     protocol = load("controller_failover")
     follow = next(action for action in protocol.actions if action.name == "Follow")

@@ -197,11 +197,11 @@ def test_who_does_not_know_the_password_is_refused(cluster: Cluster, mistake: st
     sasl = listener(cluster, PLAIN)
     tokens = {
         "password": plain(sasl.user, sasl.password + "x"),
-        "user": plain("somebody", sasl.password),
+        "user": plain("unknown", sasl.password),
         "nobody": plain("", sasl.password),
         "no password": plain(sasl.user, ""),
         "no separators": sasl.user.encode(),
-        "another's name": plain(sasl.user, sasl.password, authorisation="somebody"),
+        "another's name": plain(sasl.user, sasl.password, authorisation="unknown"),
     }
     assert_refused(start_handshake(cluster, PLAIN), tokens[mistake])
 
@@ -210,7 +210,7 @@ def test_who_does_not_know_the_password_is_refused(cluster: Cluster, mistake: st
 @defect(Reply(SaslAuthenticateRequest, "error_message", None))
 def test_it_is_not_told_what_was_wrong(cluster: Cluster) -> None:
     sasl = listener(cluster, PLAIN)
-    tokens = (plain(sasl.user, "wrong"), plain("somebody", "wrong"))
+    tokens = (plain(sasl.user, "wrong"), plain("unknown", "wrong"))
     messages = [authenticate(start_handshake(cluster, PLAIN), token).error_message for token in tokens]
     expect("there is a message", True, bool(messages[0]))
     expect("message for an unknown user", messages[0], messages[1])

@@ -80,7 +80,7 @@ def test_an_empty_group_id_is_refused(cluster: Cluster, driver: GroupDriver) -> 
 @pytest.mark.parametrize("kind", ["heartbeat", "sync", "join", "leave"])
 def test_an_unknown_member_is_told_so(driver: GroupDriver, kind: str) -> None:
     driver.stable_member()
-    stranger = Member(driver, driver.connect(), "nobody", generation=1)
+    stranger = Member(driver, driver.connect(), "unknown", generation=1)
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, getattr(stranger, f"{kind}_error")())
 
 

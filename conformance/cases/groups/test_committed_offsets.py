@@ -71,7 +71,7 @@ def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str,
 @defect(GuardOff("MembersCommitOnly"))
 def test_a_commit_of_a_stranger_is_refused(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
-    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id="nobody")
+    error = commit(member.broker, group, topic, 1, generation=member.generation, member_id="unknown")
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, error)
 
 

@@ -205,7 +205,7 @@ def test_the_assignor_may_be_chosen(group: ConsumerGroup, name: str) -> None:
 @clause("GRP-59", "unknown")
 @defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, without_error(ErrorCode.UNSUPPORTED_ASSIGNOR)))
 def test_an_unknown_assignor_is_refused(group: ConsumerGroup) -> None:
-    expect("error code", ErrorCode.UNSUPPORTED_ASSIGNOR, group.member().join(server_assignor="nobody's").error_code)
+    expect("error code", ErrorCode.UNSUPPORTED_ASSIGNOR, group.member().join(server_assignor="unknown").error_code)
 
 
 # -- static members ------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_fetch_of_another_epoch_is_stale(group: ConsumerGroup) -> None:
 @defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.UNKNOWN_MEMBER_ID)))
 def test_a_commit_of_a_stranger_to_a_consumer_group_is_refused(group: ConsumerGroup) -> None:
     member, topic = group.joined_member(), group.topics[0]
-    error = commit(member.broker, group.name, topic, 1, generation=member.epoch, member_id="nobody", version=9)
+    error = commit(member.broker, group.name, topic, 1, generation=member.epoch, member_id="unknown", version=9)
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, error)
 
 

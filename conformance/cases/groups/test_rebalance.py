@@ -149,7 +149,7 @@ def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: Gr
 
 
 @clause("GRP-35", "follower")
-@defect(Reply(JoinGroupRequest, "generation_id", decrement), Reply(JoinGroupRequest, "leader", "nobody"))
+@defect(Reply(JoinGroupRequest, "generation_id", decrement), Reply(JoinGroupRequest, "leader", "unknown"))
 def test_a_follower_that_joins_again_unchanged_disturbs_nobody(driver: GroupDriver) -> None:
     leader, follower = driver.stable_pair()
     follower.rejoin()
@@ -332,20 +332,20 @@ def test_before_version_4_a_member_is_taken_at_once(driver: GroupDriver, version
 def test_several_leave_at_once_and_each_is_answered(driver: GroupDriver, version: int) -> None:
     first, second = driver.stable_pair()
     requested = tuple(
-        MemberIdentity(member_id=member_id) for member_id in (first.member_id, "nobody", second.member_id)
+        MemberIdentity(member_id=member_id) for member_id in (first.member_id, "unknown", second.member_id)
     )
     reply = first.broker.call(LeaveGroupRequest(group_id=driver.group, members=requested), version)
     expect("error code of the reply", 0, reply.error_code)
     found = {member.member_id: member.error_code for member in reply.members}
     expect(
-        "error codes", True, found == {first.member_id: 0, "nobody": ErrorCode.UNKNOWN_MEMBER_ID, second.member_id: 0}
+        "error codes", True, found == {first.member_id: 0, "unknown": ErrorCode.UNKNOWN_MEMBER_ID, second.member_id: 0}
     )
     expect("remaining members", 0, len(driver.describe().members))
 
 
 @clause("GRP-15", "one by one")
 @sweep(LeaveGroupRequest, 0, 2)
-@defect(Reply(LeaveGroupRequest, "error_code", 1), Request(LeaveGroupRequest, "member_id", "nobody"))
+@defect(Reply(LeaveGroupRequest, "error_code", 1), Request(LeaveGroupRequest, "member_id", "unknown"))
 def test_before_version_3_one_leaves(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member()
     request = LeaveGroupRequest(group_id=driver.group, member_id=member.member_id)
@@ -358,7 +358,7 @@ def test_before_version_3_one_leaves(driver: GroupDriver, version: int) -> None:
 
 @clause("GRP-14", "alive")
 @pytest.mark.slow
-@defect(Request(HeartbeatRequest, "member_id", "nobody"))
+@defect(Request(HeartbeatRequest, "member_id", "unknown"))
 def test_heartbeats_keep_a_member(cluster: Cluster, driver: GroupDriver) -> None:
     session_ms = 2 * cluster.setting("group_min_session_timeout_ms")
     member, other = driver.stable_member(session_timeout_ms=session_ms), GroupDriver(cluster, cluster.group())

@@ -164,7 +164,7 @@ def test_an_instance_that_never_joined_gets_no_assignment(driver: GroupDriver) -
 def _member_with_wrong_instance(driver: GroupDriver) -> Member:
     """Return a member with a wrong instance id and otherwise valid fields."""
     member = driver.stable_member(instance="i")
-    return Member(driver, member.broker, member.member_id, member.generation, instance="nobody")
+    return Member(driver, member.broker, member.member_id, member.generation, instance="unknown")
 
 
 @clause("GRP-46")
@@ -172,8 +172,8 @@ def _member_with_wrong_instance(driver: GroupDriver) -> Member:
 @defect(Reply(LeaveGroupRequest, "members.error_code", increment))
 def test_an_instance_is_removed_without_its_member_id(driver: GroupDriver, version: int) -> None:
     member = driver.stable_member(instance="i")
-    requested = (MemberIdentity(member_id="", group_instance_id="i"), MemberIdentity(group_instance_id="nobody"))
+    requested = (MemberIdentity(member_id="", group_instance_id="i"), MemberIdentity(group_instance_id="unknown"))
     reply = member.broker.call(LeaveGroupRequest(group_id=driver.group, members=requested), version)
     found = {listed_member.group_instance_id: listed_member.error_code for listed_member in reply.members}
-    expect("error codes", True, found == {"i": 0, "nobody": ErrorCode.UNKNOWN_MEMBER_ID})
+    expect("error codes", True, found == {"i": 0, "unknown": ErrorCode.UNKNOWN_MEMBER_ID})
     expect("remaining members", 0, len(driver.describe().members))

@@ -80,8 +80,8 @@ def test_a_group_must_be_added_first(cluster: Cluster, topic: Topic, producer: T
     ("changed", "error"),
     [
         pytest.param({"generation_id": 100}, ErrorCode.ILLEGAL_GENERATION, id="generation"),
-        pytest.param({"member_id": "nobody", "group_instance_id": None}, ErrorCode.UNKNOWN_MEMBER_ID, id="member"),
-        pytest.param({"member_id": "nobody"}, ErrorCode.FENCED_INSTANCE_ID, id="instance"),
+        pytest.param({"member_id": "unknown", "group_instance_id": None}, ErrorCode.UNKNOWN_MEMBER_ID, id="member"),
+        pytest.param({"member_id": "unknown"}, ErrorCode.FENCED_INSTANCE_ID, id="instance"),
     ],
 )
 def test_offsets_are_fenced_by_the_group(

@@ -1,1 +1,1 @@
-"""Round trips with clients of other languages; each folder holds one small program."""
+"""Round trips with clients in other languages; each folder has one small program."""

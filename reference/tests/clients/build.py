@@ -1,4 +1,4 @@
-"""The little programs, built on first use."""
+"""Builds the client programs on first use."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ SOURCES = Path(__file__).parent
 
 
 def built(folder: str, tool: str, *command: str) -> Path:
-    """Where the sources of `folder` stand, with what the command made of them; skips where that cannot be had."""
+    """Build the program in `folder` with `tool` and return its build folder; skip the test if that fails."""
     try:
         return build(SOURCES / folder, tool, *command)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""What the tests run over: every message in every version, and how thoroughly."""
+"""Parametrization of tests over every message in every version, and Hypothesis settings."""
 
 from typing import Any, Final
 

@@ -23,7 +23,7 @@ def parse(text: str) -> Definition:
 
 @cache
 def from_jar() -> dict[str, Definition]:
-    """By message name; empty when the jar cannot be had here."""
+    """Return definitions by message name; empty if the jar cannot be downloaded."""
     try:
         path = fetch_artefact("kafka-clients")
     except UsageError:
@@ -60,7 +60,7 @@ def snake(name: str) -> str:
 
 
 def structs(definition: Definition) -> dict[str, list[Definition]]:
-    """The fields of the structs that several fields share."""
+    """Return the fields of the structs that several fields share (`commonStructs`)."""
     return {common["name"]: common["fields"] for common in definition.get("commonStructs", [])}
 
 

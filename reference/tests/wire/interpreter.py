@@ -59,7 +59,7 @@ class Interpreter:
         return uvarint(len(parts)) + b"".join(parts)
 
     def _is_default(self, field: Definition, value: Any) -> bool:
-        """Of a struct, whether each of its fields is."""
+        """Return whether the value is the default; for a struct, whether every field is."""
         if "fields" not in field or field["type"].startswith("[]"):
             return bool(value == default(field))
         return all(self._is_default(each, getattr(value, snake(each["name"]))) for each in field["fields"])

@@ -17,7 +17,7 @@ __all__ = ["DefaultRecordBatch", "DefaultRecordBatchBuilder", "their_struct", "w
 
 @derived
 def their_struct(cls: type[Any], version: int) -> Any:
-    """The same message in kafka-python, or None where it has not got that version."""
+    """Return the message class of kafka-python, or None if it lacks that version."""
     definition = from_kafka_python().get(cls.__name__)
     if definition is None or version > span(definition["validVersions"])[-1]:
         return None

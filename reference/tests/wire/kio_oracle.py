@@ -38,7 +38,7 @@ KIO_CODES: Final = frozenset(KioErrorCode)
 
 @derived
 def kio_class(cls: type[Any], version: int) -> Any:
-    """The same message in kio, or None where kio has not got that version."""
+    """Return the message class of kio, or None if kio lacks that version."""
     if schema_of(cls).api_key < 0:
         place, kind = snake(cls.__name__), "data"
     else:
@@ -51,7 +51,7 @@ def kio_class(cls: type[Any], version: int) -> Any:
 
 
 def in_range(message: Any, version: int) -> Any:
-    """The message with what kio cannot say replaced."""
+    """Return the message with values that kio cannot represent replaced."""
     return _struct_in_range(message, message_layout(type(message), version), kio_class(type(message), version))
 
 

@@ -1,4 +1,4 @@
-"""What hostile bytes are made of."""
+"""Mutations that make hostile bytes from valid ones."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""The fast codec against the construct description, and what both refuse."""
+"""The fast codec agrees with the construct description, and both refuse the same invalid bytes."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -70,7 +70,7 @@ class Inner:
 
 @message(versions="0-4", flexible_from=2)
 class Everything:
-    """The types and marks that the protocol's own messages use seldom or never."""
+    """A message with the field types that Kafka's messages use rarely or never."""
 
     unsigned: UInt16 = 0
     wide: UInt32 = 0
@@ -92,14 +92,14 @@ class Everything:
 @pytest.mark.parametrize("version", range(5))
 @given(data=st.data())
 @QUICK
-def test_seldom_types_too(version: int, data: st.DataObject) -> None:
+def test_rarely_used_types_round_trip(version: int, data: st.DataObject) -> None:
     drawn = data.draw(messages(Everything, version))
     written = encode(drawn, version)
     assert described.build(drawn, version) == written
     assert decode(Everything, version, written) == described.parse(Everything, version, written) == drawn
 
 
-def test_tagged_fields_stand_in_the_order_of_their_tags_and_only_when_not_default() -> None:
+def test_tagged_fields_are_sorted_by_tag_and_omitted_at_their_default() -> None:
     written = encode(Everything(tag_text=None, tag_inner=Inner(number=1)), 3)
     assert written.endswith(bytes.fromhex("02  01 06 00000001 01 00  05 01 00"))
     assert encode(Everything(tag_text="default"), 3).endswith(b"\0")
@@ -157,7 +157,7 @@ def test_a_known_tag_that_misstates_its_size_is_refused() -> None:
     ],
 )
 def test_bad_lengths(version: int, data: str, error: type[DecodeError]) -> None:
-    """MetadataRequest begins with an array of topics, whose first field is a string."""
+    """MetadataRequest starts with an array of topics; the first field of a topic is a string."""
     with pytest.raises(error):
         decode(MetadataRequest, version, bytes.fromhex(data) + bytes(8))
     with pytest.raises(DecodeError):
@@ -182,7 +182,7 @@ def test_bad_lengths_of_bytes(version: int, data: str, error: type[DecodeError])
         described.parse(SyncGroupResponse, version, bytes.fromhex(data))
 
 
-def test_a_nullable_struct_is_there_or_null_and_nothing_else() -> None:
+def test_an_invalid_nullable_struct_marker_is_refused() -> None:
     written = encode(DescribeTopicPartitionsRequest(), 0)
     at = len(written) - 2
     assert written[at] == 0xFF
@@ -206,14 +206,14 @@ def test_a_nullable_struct_is_there_or_null_and_nothing_else() -> None:
         (JoinGroupRequest(group_id="\ud800"), 1, "surrogates"),
     ],
 )
-def test_what_a_version_cannot_say_is_not_written(bad: object, version: int, why: str) -> None:
+def test_values_that_the_version_cannot_encode_are_refused(bad: object, version: int, why: str) -> None:
     with pytest.raises(EncodeError, match=why):
         encode(bad, version)
     with pytest.raises(WireError):
         described.build(bad, version)
 
 
-def test_ignorable_fields_are_dropped_where_they_do_not_exist() -> None:
+def test_ignorable_fields_are_omitted_in_versions_without_them() -> None:
     request = FetchRequest(topics=(FetchTopic(topic="t", topic_id=bytes(range(16))),), rack_id="r")
     expected = replace(request, topics=(FetchTopic(topic="t"),), rack_id="")
     assert decode(FetchRequest, 4, encode(request, 4)) == expected
@@ -227,7 +227,7 @@ def test_unknown_versions_are_refused_both_ways(version: int) -> None:
         decode(MetadataRequest, version, b"")
 
 
-def test_sites_say_where_each_value_stands() -> None:
+def test_sites_give_the_byte_position_of_each_value() -> None:
     request = FetchRequest(cluster_id="abc", topics=(FetchTopic(topic="xyz"),))
     written = encode(request, 12)
     found = {

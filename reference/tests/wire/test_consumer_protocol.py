@@ -1,4 +1,4 @@
-"""What group members tell each other through the broker."""
+"""The consumer protocol: subscriptions and assignments of group members."""
 
 import pytest
 
@@ -23,7 +23,7 @@ SUBSCRIPTION = ConsumerProtocolSubscription(
 ASSIGNMENT = ConsumerProtocolAssignment(assigned_partitions=(TopicPartition(topic="a", partitions=(1,)),))
 
 
-def test_newest_versions_come_back_whole() -> None:
+def test_newest_versions_round_trip() -> None:
     assert decode_subscription(encode_subscription(SUBSCRIPTION)) == SUBSCRIPTION
     assert decode_assignment(encode_assignment(ASSIGNMENT)) == ASSIGNMENT
 
@@ -31,7 +31,7 @@ def test_newest_versions_come_back_whole() -> None:
 @pytest.mark.parametrize(
     ("version", "kept"), [(0, ()), (1, ("owned_partitions",)), (2, ("owned_partitions", "generation_id"))]
 )
-def test_older_versions_drop_what_they_lack(version: int, kept: tuple[str, ...]) -> None:
+def test_older_versions_omit_fields_they_lack(version: int, kept: tuple[str, ...]) -> None:
     values = {name: getattr(SUBSCRIPTION, name) for name in ("topics", "user_data", *kept)}
     written = encode_subscription(SUBSCRIPTION, version)
     assert written[:2] == bytes([0, version])
@@ -39,17 +39,17 @@ def test_older_versions_drop_what_they_lack(version: int, kept: tuple[str, ...])
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:
-    """An assignor that is upgraded first must not stop the others."""
+    """A member that is upgraded first must not break older members."""
     written = b"\x00\x09" + encode_subscription(SUBSCRIPTION)[2:] + b"fields of the future"
     assert decode_subscription(written) == SUBSCRIPTION
     assert decode_assignment(b"\x00\x09" + encode_assignment(ASSIGNMENT)[2:] + b"more") == ASSIGNMENT
 
 
-def test_no_bytes_are_no_partitions() -> None:
+def test_an_empty_assignment_has_no_partitions() -> None:
     assert decode_assignment(b"") == ConsumerProtocolAssignment()
 
 
-def test_what_is_refused() -> None:
+def test_invalid_data_is_refused() -> None:
     with pytest.raises(BufferUnderflowError):
         decode_subscription(b"\0")
     with pytest.raises(UnsupportedVersionError):

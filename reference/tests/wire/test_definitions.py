@@ -1,4 +1,4 @@
-"""The annotations say what Kafka's definitions say, name by name and version by version."""
+"""The annotations agree with Kafka's message definitions in every name and version."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """One definition as rows, each cut to the versions that its parent has."""
+    """One definition as rows, each restricted to the versions of its parent."""
 
     definition: Definition
 
@@ -135,8 +135,8 @@ def test_every_annotation_agrees_with_kafka_python(cls: type[Any]) -> None:
 
 @pytest.mark.skipif(not from_jar(), reason="the kafka-clients jar cannot be had here")
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_ignorable_fields_are_those_of_the_definitions(cls: type[Any]) -> None:
-    """kafka-python's files have the newer fields; either may call a field ignorable."""
+def test_ignorable_fields_agree_with_the_definitions(cls: type[Any]) -> None:
+    """kafka-python's files have newer fields; a field is ignorable if either source says so."""
     sources = [source[cls.__name__] for source in (from_jar(), from_kafka_python()) if cls.__name__ in source]
     expected = {path for source in sources for path in ignorable_paths(source["fields"], source, cls.__name__)}
     assert set(our_ignorable_paths(cls, cls.__name__)) == expected
@@ -174,8 +174,8 @@ USED_TWICE = {
 
 @pytest.mark.skipif(not from_jar(), reason="the kafka-clients jar cannot be had here")
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_structs_have_kafkas_names(cls: type[Any]) -> None:
-    """Where request and response of one API share a name, the message's name stands before it."""
+def test_struct_names_agree_with_the_definitions(cls: type[Any]) -> None:
+    """If request and response of one API share a struct name, the message name is its prefix."""
     names = struct_names(from_jar()[cls.__name__])
     ours = {USED_TWICE.get(name, name) for name in our_struct_names(cls)}
     ours = {name.removeprefix(cls.__name__) or name for name in ours}
@@ -193,6 +193,6 @@ def test_request_and_response_have_the_same_versions() -> None:
     ("text", "expected"),
     [("0-12", Versions(0, 12)), ("3", Versions(3, 3)), ("9+", Versions(9)), ("none", Versions(1, 0))],
 )
-def test_version_ranges_read_as_kafka_writes_them(text: str, expected: Versions) -> None:
+def test_version_ranges_are_parsed(text: str, expected: Versions) -> None:
     assert Versions.parse(text) == expected
     assert [version in expected for version in range(20)] == [version in span(text) for version in range(20)]

@@ -1,4 +1,4 @@
-"""Byte for byte what others write, both ways, for every message in every version.
+"""Every message in every version is byte-identical to what other codecs write, in both directions.
 
 One drawn message goes through all oracles that have its version:
 
@@ -61,7 +61,7 @@ def check_against_kio(cls: type[Any], version: int, message: Any) -> None:
 
 @pytest.mark.skipif(not from_jar(), reason="the kafka-clients jar cannot be had here")
 @versioned(VERSIONS)
-def test_every_version_has_two_oracles_of_others(cls: type[Any], version: int) -> None:
+def test_every_version_has_two_independent_oracles(cls: type[Any], version: int) -> None:
     """Keys 4 to 7 and the first versions of 56 are in the jar only, the second of 68 and 69 in kio only."""
     have = [
         definition_of(cls, version) is not None,

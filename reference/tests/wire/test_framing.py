@@ -1,4 +1,4 @@
-"""Frames and headers."""
+"""Frames are split and headers encoded and decoded."""
 
 from itertools import pairwise
 from typing import Any
@@ -47,7 +47,7 @@ EVERY_VERSION = [
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_requests_and_responses_come_back(api: Api, version: int) -> None:
+def test_requests_and_responses_round_trip(api: Api, version: int) -> None:
     frame = encode_request(api.request(), version, 77, "me")
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header, request = decode_request(frame[4:])
@@ -61,8 +61,8 @@ def test_requests_and_responses_come_back(api: Api, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_header_versions_are_kios(api: Api, version: int) -> None:
-    """kio's classes carry the header that belongs to them. The ApiVersions response is its exception too."""
+def test_header_versions_agree_with_kio(api: Api, version: int) -> None:
+    """kio's classes name their header version. kio has the ApiVersions response as an exception too."""
     request, response = (kio_oracle.kio_class(cls, version) for cls in (api.request, api.response))
     if request is None:
         assert api.key in (4, 5, 6, 7) or version < 4
@@ -71,8 +71,8 @@ def test_header_versions_are_kios(api: Api, version: int) -> None:
     assert response.__header_schema__.__version__ == response_header_version(api, version)
 
 
-def test_the_two_exceptions() -> None:
-    """KIP-511, and the one request that is older than client ids."""
+def test_two_apis_have_exceptional_header_versions() -> None:
+    """The ApiVersions response (KIP-511), and ControlledShutdown version 0, which is older than client ids."""
     assert [response_header_version(APIS[18], version) for version in range(5)] == [0, 0, 0, 0, 0]
     assert [request_header_version(APIS[18], version) for version in range(5)] == [1, 1, 1, 2, 2]
     assert [request_header_version(APIS[7], version) for version in range(4)] == [0, 1, 1, 2]
@@ -83,7 +83,7 @@ def test_the_two_exceptions() -> None:
 
 @given(correlation_id=st.integers(-(1 << 31), (1 << 31) - 1), client_id=st.one_of(st.none(), st.text(max_size=9)))
 @QUICK
-def test_request_headers_are_byte_for_byte_kios(correlation_id: int, client_id: str | None) -> None:
+def test_request_headers_are_byte_identical_to_kio(correlation_id: int, client_id: str | None) -> None:
     for version, kio in ((1, KioHeader1), (9, KioHeader2)):
         header = RequestHeader(api_key=3, api_version=version, correlation_id=correlation_id, client_id=client_id)
         theirs: Any = kio(
@@ -94,7 +94,7 @@ def test_request_headers_are_byte_for_byte_kios(correlation_id: int, client_id: 
 
 @pytest.mark.skipif(not from_jar(), reason="the kafka-clients jar cannot be had here")
 def test_only_the_client_id_keeps_its_length_in_flexible_versions() -> None:
-    """The one field of all definitions that opts out; were there another, it would need another exception."""
+    """It is the only field of all definitions with `flexibleVersions: none`; another one would need code here."""
     opting_out = [
         (name, field["name"])
         for name, definition in from_jar().items()
@@ -111,7 +111,7 @@ def test_header_tags_are_kept() -> None:
 
 
 def test_a_version_beyond_the_newest_has_a_readable_header() -> None:
-    """A broker answers an ApiVersions request of any version, so it must get as far as the correlation id."""
+    """A broker answers ApiVersions of any version, so it must be able to read the correlation id."""
     header = RequestHeader(api_key=18, api_version=99, correlation_id=6, client_id="future")
     frame = encode_request_header(header) + b"whatever that version says"
     assert decode_request_header(frame)[0] == header
@@ -137,7 +137,7 @@ def test_a_version_beyond_the_newest_has_a_readable_header() -> None:
     ],
 )
 def test_bad_request_headers(frame: str, error: type[DecodeError]) -> None:
-    """The last one is the beginning of a TLS handshake."""
+    """The last case is the start of a TLS handshake."""
     with pytest.raises(error):
         decode_request(bytes.fromhex(frame))
 
@@ -163,7 +163,7 @@ STREAM = b"".join(FRAMES)
 BODIES = [frame[4:] for frame in FRAMES]
 
 
-def test_frames_come_out_whole_however_the_stream_is_split() -> None:
+def test_frames_are_reassembled_from_any_split() -> None:
     for split in range(len(STREAM) + 1):
         reader = FrameReader(1000)
         assert reader.feed(STREAM[:split]) + reader.feed(STREAM[split:]) == BODIES
@@ -182,7 +182,7 @@ def test_any_splitting_gives_the_same_frames(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), 101, (1 << 31) - 1, 352_518_912])
-def test_a_bad_size_is_refused_as_soon_as_it_is_there(size: int) -> None:
+def test_a_bad_size_is_refused_as_soon_as_it_is_read(size: int) -> None:
     """KAFKA-4090: a client took a TLS alert for a response of 352,518,912 bytes."""
     bad = size.to_bytes(4, "big", signed=True)
     reader = FrameReader(100)
@@ -191,7 +191,7 @@ def test_a_bad_size_is_refused_as_soon_as_it_is_there(size: int) -> None:
         reader.feed(bad[3:])
 
 
-def test_frames_before_a_bad_size_are_not_lost() -> None:
+def test_frames_before_a_bad_size_are_returned() -> None:
     with pytest.raises(FrameSizeError) as raised:
         FrameReader(100).feed(FRAMES[0] + FRAMES[1] + b"\xff\xff\xff\xff")
     assert list(raised.value.complete) == BODIES[:2]

@@ -1,4 +1,4 @@
-"""What is filled while it is open is a frozen dataclass like any other afterwards."""
+"""Classes of `frozen` behave like frozen dataclasses after construction."""
 
 import copy
 import inspect
@@ -24,7 +24,7 @@ class Usual:
     [SetTimer("tick", 7), Request(1, 12, None), FetchPartition(partition=3), BatchHeader(*range(13))],
     ids=lambda made: type(made).__name__,
 )
-def test_nothing_of_it_can_be_changed(made: object) -> None:
+def test_instances_are_immutable(made: object) -> None:
     name = fields(made)[0].name  # type: ignore[arg-type]
     before = getattr(made, name)
     with pytest.raises(FrozenInstanceError):
@@ -39,7 +39,7 @@ def test_nothing_of_it_can_be_changed(made: object) -> None:
     )
 
 
-def test_it_is_made_compared_and_shown_as_the_usual_one() -> None:
+def test_construction_equality_and_repr_match_a_frozen_dataclass() -> None:
     timer, usual = SetTimer("tick", due_ms=7), Usual("tick", due_ms=7)
     assert timer == SetTimer(due_ms=7, name="tick") != replace(timer, due_ms=8)
     assert (hash(timer), repr(timer)) == (hash(usual), repr(usual).replace("Usual", "SetTimer"))
@@ -47,13 +47,13 @@ def test_it_is_made_compared_and_shown_as_the_usual_one() -> None:
     assert str(inspect.signature(SetTimer)) == str(inspect.signature(Usual))
 
 
-def test_defaults_are_those_of_the_fields() -> None:
+def test_field_defaults_are_used() -> None:
     assert Request(1, 12, None) == Request(1, 12, None, client_id=None, client_host="127.0.0.1")
     made = FetchRequest(replica_id=2)
     assert all(getattr(made, field.name) == field.default for field in fields(made) if field.name != "replica_id")
 
 
-def test_what_has_no_default_must_be_given_and_nothing_else_may_be() -> None:
+def test_missing_and_unknown_arguments_raise() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'due_ms'"):
         SetTimer("tick")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):

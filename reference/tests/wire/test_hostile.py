@@ -1,4 +1,4 @@
-"""Hostile bytes: a quick `DecodeError` or a message, never anything else, and never much memory."""
+"""Hostile bytes decode to a message or raise `DecodeError`, quickly and within a memory bound."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_mutated_messages_decode_or_are_refused_and_the_description_agrees(
 
 @given(case=st.sampled_from(VERSIONS), garbage=st.binary(max_size=64))
 @FUZZ
-def test_garbage_is_refused_or_reads_as_what_can_be_written(case: tuple[type[Any], int], garbage: bytes) -> None:
+def test_garbage_is_refused_or_decodes_to_an_encodable_message(case: tuple[type[Any], int], garbage: bytes) -> None:
     cls, version = case
     read = outcome(lambda: decode(cls, version, garbage))
     if read is not DecodeError:
@@ -92,7 +92,7 @@ def test_mutated_request_frames(changes: list[Mutation], version: int) -> None:
     ],
 )
 def test_a_huge_count_is_refused_before_anything_is_allocated(cls: type[Any], version: int, start: bytes) -> None:
-    """KAFKA-14063: a broker allocated what an unauthenticated client's count said."""
+    """KAFKA-14063: a broker allocated as much as the count sent by an unauthenticated client."""
     data = start + bytes(HUGE)
     with pytest.raises(DecodeError):
         decode(cls, version, data)  # derives the reader, which is not to be measured
@@ -101,7 +101,7 @@ def test_a_huge_count_is_refused_before_anything_is_allocated(cls: type[Any], ve
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("filling", [b"\xff", b"\x80", b"\x00", b"\x01", b"\x7f"], ids=bytes.hex)
-def test_a_megabyte_of_one_byte_takes_little_memory(cls: type[Any], filling: bytes) -> None:
+def test_a_megabyte_of_one_repeated_byte_takes_little_memory(cls: type[Any], filling: bytes) -> None:
     """Varint bombs, deep counts and endless empty structs, on which construct's own types spend seconds."""
     version = schema_of(cls).versions.last
     assert peak_memory(lambda: outcome(lambda: decode(cls, version, filling * HUGE))) < BYTES_PER_BYTE * HUGE
@@ -119,7 +119,7 @@ def test_a_megabyte_of_one_byte_takes_little_memory(cls: type[Any], filling: byt
 def test_memory_is_bounded_by_the_size_of_the_frame(
     cls: type[Any], version: int, head: str, element: str, tail: str
 ) -> None:
-    """The smallest elements that there are, as many as the frame holds: what a frame can cost at most."""
+    """A frame full of the smallest elements is the worst case for memory."""
     count = SMALL // len(bytes.fromhex(element))
     data = bytearray.fromhex(head)
     write_uvarint(data, count + 1)

@@ -1,4 +1,4 @@
-"""Messages and bytes for human eyes."""
+"""Messages and bytes are printed in a readable form."""
 
 from textwrap import dedent
 

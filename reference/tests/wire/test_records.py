@@ -1,4 +1,4 @@
-"""Record batches: round trips, other people's builders and readers, and lies."""
+"""Record batches: round trips, other libraries as oracles, and inconsistent fields."""
 
 from dataclasses import fields
 from itertools import islice
@@ -67,7 +67,7 @@ def with_offsets(records: list[NewRecord], base_offset: int) -> list[Record]:
 @pytest.mark.parametrize("compression", Compression)
 @given(records=batches, base_offset=st.integers(0, 1 << 62), producer_id=st.integers(-1, 1 << 62))
 @QUICK
-def test_what_is_built_reads_back(
+def test_built_batches_decode_to_the_same_records(
     compression: Compression, records: list[NewRecord], base_offset: int, producer_id: int
 ) -> None:
     batch = build_batch(
@@ -97,7 +97,7 @@ def test_a_golden_batch() -> None:
 
 @given(records=batches)
 @QUICK
-def test_bytes_are_those_of_kafka_python(records: list[NewRecord]) -> None:
+def test_batches_are_byte_identical_to_kafka_python(records: list[NewRecord]) -> None:
     builder = DefaultRecordBatchBuilder(2, 0, False, 7, 2, 5, 1 << 20)
     for offset, (timestamp, key, value, headers) in enumerate(records):
         assert builder.append(offset, timestamp, key, value, headers) is not None
@@ -110,7 +110,7 @@ def test_bytes_are_those_of_kafka_python(records: list[NewRecord]) -> None:
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
 @given(records=batches)
 @QUICK
-def test_kafka_python_reads_what_we_build(compression: Compression, records: list[NewRecord]) -> None:
+def test_kafka_python_decodes_our_batches(compression: Compression, records: list[NewRecord]) -> None:
     batch = DefaultRecordBatch(build_batch(records, base_offset=40, compression=compression))
     assert batch.validate_crc()
     read = [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch]
@@ -119,7 +119,7 @@ def test_kafka_python_reads_what_we_build(compression: Compression, records: lis
 
 @given(records=batches)
 @QUICK
-def test_the_description_reads_and_writes_the_same(records: list[NewRecord]) -> None:
+def test_the_construct_description_reads_and_writes_the_same(records: list[NewRecord]) -> None:
     batch = build_batch(records, base_offset=11)
     header, read = decode_records(batch)
     described = described_batch.BATCH.parse(batch)
@@ -148,7 +148,7 @@ def test_attributes(options: dict[str, Any], expected: tuple[bool, bool, Timesta
     assert (header.is_transactional, header.is_control, header.timestamp_type) == expected
 
 
-def test_with_log_append_time_every_record_has_the_batchs_time() -> None:
+def test_log_append_time_applies_to_every_record() -> None:
     batch = build_batch(GOLDEN_RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME)
     header, records = decode_records(batch)
     assert {record.timestamp for record in records} == {header.max_timestamp} == {1_700_000_000_001}
@@ -159,7 +159,7 @@ def test_a_batch_needs_a_record() -> None:
         build_batch([])
 
 
-def test_stamping_leaves_the_checksum_right() -> None:
+def test_stamping_keeps_the_checksum_valid() -> None:
     batch = bytearray(b"before" + GOLDEN)
     stamp(batch, 6, 1234, 56)
     header = read_batch_header(bytes(batch), 6)
@@ -178,7 +178,7 @@ def test_the_checksum_covers_everything_from_the_attributes_on() -> None:
     assert broken == list(range(21, len(GOLDEN)))
 
 
-def test_the_shallow_walk_leaves_out_a_batch_that_is_cut() -> None:
+def test_the_header_iterator_skips_a_truncated_batch() -> None:
     second = build_batch([(1, None, bytes(20), [])], base_offset=2)
     both = GOLDEN + second
     for end in range(len(both) + 1):
@@ -227,14 +227,14 @@ LAST_RECORD: Final = len(GOLDEN) - 7
         (LAST_RECORD + 4, "80808080", BufferUnderflowError),
     ],
 )
-def test_lies_are_refused(position: int, replacement: str, error: type[DecodeError]) -> None:
+def test_inconsistent_fields_are_refused(position: int, replacement: str, error: type[DecodeError]) -> None:
     with pytest.raises(error):
         decode_records(patched(position, replacement))
 
 
 @pytest.mark.parametrize("length", [-12, -13, 0, 48, -(1 << 31)])
-def test_the_shallow_walk_does_not_stand_still_or_go_back(length: int) -> None:
-    """A batch of no bytes would be found for ever."""
+def test_the_header_iterator_always_advances(length: int) -> None:
+    """A batch of length 0 would make the iterator loop forever."""
     with pytest.raises(InvalidBatchError):
         list(islice(batch_headers(GOLDEN + patched(8, length.to_bytes(4, "big", signed=True).hex())), 5))
 
@@ -244,9 +244,9 @@ def test_a_header_without_key_is_refused() -> None:
     first, _ = described_batch.records(described.payload)
     first.headers[0].key = None
     payload = described_batch.record(**first)
-    lying = {**described, "payload": payload, "batch_length": 49 + len(payload), "record_count": 1}
+    invalid = {**described, "payload": payload, "batch_length": 49 + len(payload), "record_count": 1}
     with pytest.raises(InvalidBatchError, match="has no key"):
-        decode_records(described_batch.BATCH.build(lying))
+        decode_records(described_batch.BATCH.build(invalid))
 
 
 @given(records=batches, compression=st.sampled_from(Compression), changes=st.lists(mutations(), min_size=1, max_size=2))
@@ -267,7 +267,7 @@ def test_mutated_batches_are_read_or_refused(
 
 @pytest.mark.parametrize("compression", Compression)
 def test_decompression_is_bounded(compression: Compression) -> None:
-    """rskafka #141: a small snappy batch that claimed gigabytes."""
+    """rskafka #141: a small snappy batch declared a size of gigabytes."""
     batch = build_batch([(0, None, bytes(1 << 20), [])], compression=compression)
     assert len(decode_records(batch, max_bytes=2 << 20)[1]) == 1
     with pytest.raises(CompressionError):
@@ -302,7 +302,7 @@ def test_varlongs(value: int) -> None:
             read_varint(bytes(out), 0)
 
 
-def test_varints_have_an_end() -> None:
+def test_overlong_varints_are_refused() -> None:
     with pytest.raises(InvalidVarintError):
         read_varlong(b"\xff" * 100_000, 0)
     with pytest.raises(InvalidVarintError):
@@ -311,7 +311,7 @@ def test_varints_have_an_end() -> None:
 
 @pytest.mark.parametrize("after", list(Compression))
 @pytest.mark.parametrize("before", list(Compression))
-def test_another_codec_holds_the_same_records(before: Compression, after: Compression) -> None:
+def test_recompression_keeps_the_records(before: Compression, after: Compression) -> None:
     written = build_batch(
         [(1000, b"k", b"v" * 100, (("h", b"1"),)), (2000, None, None, ())],
         compression=before, producer_id=7, producer_epoch=1, base_sequence=3, transactional=True,

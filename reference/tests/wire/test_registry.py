@@ -1,4 +1,4 @@
-"""Which APIs there are, and what error codes mean."""
+"""The registered APIs and the error codes."""
 
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -8,7 +8,7 @@ from highwater.reference.wire.messages.fetch import FetchRequest, FetchResponse
 from highwater.reference.wire.registry import APIS, api_of, api_of_key
 
 
-def test_every_api_is_there_under_its_key() -> None:
+def test_every_api_is_registered_under_its_key() -> None:
     assert list(APIS) == [*range(38), *range(42, 52), 56, 60, 61, 65, 66, 68, 69, 75]
     assert all(api.key == key for key, api in APIS.items())
 
@@ -23,14 +23,14 @@ def test_look_up_by_key_and_by_class() -> None:
 
 
 @pytest.mark.parametrize(("key", "expected"), [(17, None), (47, None), (56, 0), (18, 3)])
-def test_where_flexible_versions_begin(key: int, expected: int | None) -> None:
+def test_first_flexible_versions(key: int, expected: int | None) -> None:
     assert APIS[key].flexible_from == expected
     assert [APIS[key].is_flexible(version) for version in range(5)] == [
         expected is not None and version >= expected for version in range(5)
     ]
 
 
-def test_error_codes_are_kios() -> None:
+def test_error_codes_agree_with_kio() -> None:
     assert {code.name: int(code) for code in ErrorCode} == {code.name.upper(): int(code) for code in KioErrorCode}
     assert {code for code in ErrorCode if code.retriable} == {int(code) for code in KioErrorCode if code.retriable}
     assert len(ErrorCode) == 135

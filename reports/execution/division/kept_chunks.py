@@ -27,7 +27,7 @@ class DatasetChunks:
     def __init__(self, partitions: Partitions, key: str) -> None:
         self._folder, self._part = partitions.folder.absolute(), partitions.parts[key]
         with partitions.bucket(self._part.bucket) as file:
-            self._told = set(columns_with_values(file.metadata))
+            self._columns = set(columns_with_values(file.metadata))
             rows, sizes = _sizes(file, self._part.number)
         group = np.cumsum(np.append(0, sizes))[:-1] // CHUNK
         group[rows == 0] = -1
@@ -38,11 +38,11 @@ class DatasetChunks:
         return len(self._groups)
 
     def read(self, chunk: int) -> Rows:
-        ops = self._read(self._groups[chunk], self._told | set(RECORDS))
+        ops = self._read(self._groups[chunk], self._columns | set(RECORDS))
         return Rows(ops, np.arange(self._starts[chunk], self._starts[chunk + 1]))
 
     def columns(self, names: Collection[str], chosen: RowFilter | None = None) -> Rows:
-        wanted = (self._told & {*ALWAYS, *names}) | (set(RECORDS) if "record_count" in names else set())
+        wanted = (self._columns & {*ALWAYS, *names}) | (set(RECORDS) if "record_count" in names else set())
         parts = []
         for groups, start in zip(self._groups, self._starts, strict=False):
             ops = select_columns(self._read(groups, wanted), names)
@@ -50,7 +50,7 @@ class DatasetChunks:
         return concatenate_rows(parts)
 
     def has_values(self, *names: str) -> bool:
-        return self._told.issuperset(names)
+        return self._columns.issuperset(names)
 
     def _read(self, groups: list[int], names: set[str]) -> Operations:
         partitions = partitions_of(self._folder)

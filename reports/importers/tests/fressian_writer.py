@@ -9,7 +9,7 @@ from highwater.reports.importers.fressian import BlockRef
 
 
 class Writer:
-    """Values to Fressian, with the two caches of org.fressian's FressianWriter."""
+    """Encodes values as Fressian, with the two caches of org.fressian's FressianWriter."""
 
     def __init__(self) -> None:
         self.out = bytearray()
@@ -136,7 +136,7 @@ def fressian(*values: Any) -> bytes:
 
 
 class File:
-    """Blocks one after the other, then the index."""
+    """Writes blocks one after the other, then the index."""
 
     def __init__(self) -> None:
         self.data = bytearray(struct.pack(">6siq", b"JEPSEN", 1, 0))
@@ -158,7 +158,7 @@ class File:
 
 
 def jepsen_file(ops: list[dict[str, Any]], *, chunk: int = 100, **test: Any) -> bytes:
-    """The history in streams of `chunk` operations under a big vector, the test map in two partial maps."""
+    """Return a file with the history in streams of `chunk` operations and the test map in two partial maps."""
     file = File()
     chunks = [(start, file.block(4, fressian(*ops[start : start + chunk]))) for start in range(0, len(ops), chunk)]
     vector = struct.pack(">q", len(ops)) + b"".join(struct.pack(">qi", *each) for each in chunks)

@@ -1,4 +1,4 @@
-"""Runs of Jepsen's workloads, made up, and printed as Clojure prints them."""
+"""Synthetic runs of Jepsen's workloads, printed as Clojure prints them."""
 
 import random
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ FROM_THE_START: dict[str, Any] = {"seek-to-beginning?": True}
 
 
 def print_edn(value: Any) -> str:
-    """A value as `edn.parse` returns it, printed."""
+    """Print a value of `edn.parse` as EDN."""
     if value is None or isinstance(value, bool):
         return {None: "nil", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -35,7 +35,7 @@ def lines(ops: Iterable[Op]) -> bytes:
 
 
 class Run:
-    """Operations one after the other: `run.op(process, f, invoked, told)`; `kind` is how it ended, None for never."""
+    """A sequence of operations; `kind` is the type of the completion, None for an operation without one."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -45,24 +45,24 @@ class Run:
         head = {":index": index, ":time": index * 1000, ":type": f":{kind}", ":process": process, ":f": f":{f}"}
         self.ops.append(head | {":value": value} | {f":{name}": each for name, each in extra.items()})
 
-    def op(self, process: int, f: str, invoked: Any, told: Any, kind: str | None = "ok", **extra: Any) -> None:
+    def op(self, process: int, f: str, invoked: Any, completed: Any, kind: str | None = "ok", **extra: Any) -> None:
         self.add(process, "invoke", f, invoked)
         if kind:
-            self.add(process, kind, f, told, **extra)
+            self.add(process, kind, f, completed, **extra)
 
     def send(self, process: int, key: Any, value: Any, offset: int | None, kind: str | None = "ok") -> None:
         self.op(process, "send", [[":send", key, value]], [[":send", key, [offset, value]]], kind)
 
     def poll(self, process: int, key: Any, *records: tuple[int, Any], kind: str = "ok", **extra: Any) -> None:
-        told = [MAP, key, [list(record) for record in records]] if records else [MAP]
-        self.op(process, "poll", [[":poll"]], [[":poll", told]], kind, **extra)
+        completed = [MAP, key, [list(record) for record in records]] if records else [MAP]
+        self.op(process, "poll", [[":poll"]], [[":poll", completed]], kind, **extra)
 
     def assign(self, process: int, *keys: Any, how: str = "assign", **extra: Any) -> None:
         self.op(process, how, list(keys), list(keys), **extra)
 
 
 def healthy(operations: int, *, keys: int = 4, seed: int = 0) -> Run:
-    """Producers and consumers of some partitions, overlapping, with a nemesis, and nothing wrong."""
+    """Return a run of concurrent producers and consumers and a nemesis, without anomalies."""
     chance = random.Random(seed)
     run = Run()
     logs: list[list[int]] = [[] for _ in range(keys)]

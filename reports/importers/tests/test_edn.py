@@ -1,4 +1,4 @@
-"""EDN in and out: the quick way and the tokenizer read the same, and what is broken is quarantined with its line."""
+"""EDN: the fast parser and the tokenizer agree, and invalid lines are quarantined with their number."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def values(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(values(st.one_of(SCALARS, STRINGS)))
-def test_what_is_printed_is_read(value: Any) -> None:
+def test_printed_values_are_parsed_back(value: Any) -> None:
     assert parse(print_edn(value)) == value
 
 
@@ -68,7 +68,7 @@ def test_forms_that_need_the_tokenizer(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "{:a 1", "]", "{:a 1]", '"open', "1 2", "12x"])
-def test_what_is_no_form(text: str) -> None:
+def test_invalid_forms_are_refused(text: str) -> None:
     with pytest.raises(EdnError):
         parse(text)
 
@@ -95,7 +95,7 @@ ONE, TWO = [MAP, ":a", 1], [MAP, ":a", [MAP]]
         "{:a 1}\r\n{:a {}}",
     ],
 )
-def test_maps_stand_one_a_line_in_a_vector_or_over_many_lines(tmp_path: Path, text: str) -> None:
+def test_maps_may_be_one_per_line_in_a_vector_or_over_many_lines(tmp_path: Path, text: str) -> None:
     found, quarantine = read(tmp_path, text)
     assert found == [ONE, TWO]
     assert quarantine.count == 0
@@ -107,13 +107,13 @@ def test_a_string_may_hold_brackets_and_line_ends(tmp_path: Path) -> None:
     assert quarantine.count == 0
 
 
-def test_a_cut_line_costs_itself_only(tmp_path: Path) -> None:
+def test_a_truncated_line_loses_only_itself(tmp_path: Path) -> None:
     found, quarantine = read(tmp_path, "{:a 1}\n{:a {\n{:a {}}\n{:a 1")
     assert found == [ONE, TWO]
     assert [(bad.line, bad.matters) for bad in quarantine.lines] == [(2, True), (4, True)]
 
 
-def test_a_broken_line_is_named_and_one_of_the_nemesis_matters_not(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named_unless_it_is_of_the_nemesis(tmp_path: Path) -> None:
     found, quarantine = read(tmp_path, "{:a 1}\n{:a ]}\n{:process :nemesis, :a ]}\n{:a 1}\n")
     assert found == [ONE, ONE]
     assert [(bad.line, bad.matters) for bad in quarantine.lines] == [(2, True), (3, False)]

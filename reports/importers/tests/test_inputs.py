@@ -1,4 +1,4 @@
-"""Many histories at once, by folder, pattern and address; formats by content; what bad lines do to verdicts."""
+"""Several histories by folder, pattern and address; detection of formats; effects of invalid lines on verdicts."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def store(folder: Path, runs: int) -> Path:
-    """A Jepsen store: a folder for each run, with the same history twice, and a link to the latest."""
+    """Make a Jepsen store: a folder for each run, with the same history twice, and a link to the latest."""
     for number in range(runs):
         here = folder / "kafka" / f"2026-{number:03}"
         here.mkdir(parents=True)
@@ -52,11 +52,11 @@ def test_a_store_of_runs_is_audited_run_by_run(tmp_path: Path) -> None:
     assert "12 histories: 10 valid, 2 unknown" in text
     assert "the format is unknown" in text
     code, text = run(str(folder), *CONFIG, "--json")
-    told = json.loads(text)
-    assert (told["verdict"], len(told["histories"])) == ("unknown", 12)
+    summary = json.loads(text)
+    assert (summary["verdict"], len(summary["histories"])) == ("unknown", 12)
 
 
-def test_a_pattern_names_what_it_matches_and_a_folder_without_histories_is_an_error(tmp_path: Path) -> None:
+def test_a_pattern_opens_its_matches_and_a_folder_without_histories_is_an_error(tmp_path: Path) -> None:
     folder = store(tmp_path, 3)
     assert len(histories(f"{folder}/kafka/2026-00[01]")) == 2
     assert len(histories(f"{folder}/**/history.edn")) == 3
@@ -106,7 +106,7 @@ def test_a_format_may_be_named_and_an_unknown_one_is_an_error(tmp_path: Path) ->
         (b"\xff\xfe\x00", "no event"),
     ],
 )
-def test_a_line_that_cannot_stand_in_a_history_makes_it_unknown(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_an_invalid_line_makes_the_verdict_unknown(tmp_path: Path, line: bytes, reason: str) -> None:
     history = healthy_of_ours()
     path = history.write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + (line % len(history.events) if b"%d" in line else line) + b"\n")
@@ -117,7 +117,7 @@ def test_a_line_that_cannot_stand_in_a_history_makes_it_unknown(tmp_path: Path, 
     assert reason in bad[0]["reason"]
 
 
-def test_a_broken_line_of_the_nemesis_matters_not(tmp_path: Path) -> None:
+def test_an_invalid_line_of_the_nemesis_does_not_affect_the_verdict(tmp_path: Path) -> None:
     history = healthy_of_ours()
     path = history.write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b'{"process":"nemesis","type":"info","f":"kill"\n')

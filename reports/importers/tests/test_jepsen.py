@@ -1,4 +1,4 @@
-"""Jepsen's histories to events and verdicts: the Kafka workload and what it may hold, registers, sets, counters."""
+"""Jepsen's histories give events and verdicts: the Kafka workload, registers, sets and counters."""
 
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,16 @@ def test_a_lost_write_is_found(tmp_path: Path) -> None:
     assert violations(result)["lost-write"] == 1
 
 
-def test_a_transaction_is_as_many_operations_as_it_has_sends_and_one_poll(tmp_path: Path) -> None:
+def test_a_transaction_gives_one_operation_per_send_and_one_poll(tmp_path: Path) -> None:
     run = Run()
     invoked = [[":send", 3, 1], [":poll"], [":send", "x", 2], [":poll"]]
-    told = [
+    completed = [
         [":send", 3, [7, 1]],
         [":poll", [MAP, 4, [[0, 9]]]],
         [":send", "x", [None, 2]],
         [":poll", [MAP, 4, [[2, 8]]]],
     ]
-    run.op(0, "txn", invoked, told)
+    run.op(0, "txn", invoked, completed)
     _, events = opened(tmp_path, run)
     assert {event.txn for event in events} == {"txn 1"}
     ends = {(event.f, event.topic, event.offset): event.value for event in events if event.type == "ok"}
@@ -78,14 +78,16 @@ def test_a_transaction_is_as_many_operations_as_it_has_sends_and_one_poll(tmp_pa
     ("kind", "offset", "outcome"),
     [("ok", 5, "ok"), ("info", 5, "ok"), ("info", None, "info"), ("fail", None, "fail"), ("fail", 5, "info")],
 )
-def test_a_partial_result_counts_for_what_it_says(tmp_path: Path, kind: str, offset: int | None, outcome: str) -> None:
+def test_the_outcome_of_a_send_follows_its_type_and_offset(
+    tmp_path: Path, kind: str, offset: int | None, outcome: str
+) -> None:
     run = Run()
     run.send(0, 0, 1, offset, kind)
     _, events = opened(tmp_path, run)
     assert [(event.type, event.offset) for event in events] == [("invoke", None), (outcome, offset)]
 
 
-def test_the_end_of_a_transaction_is_what_the_operation_ended_as(tmp_path: Path) -> None:
+def test_the_outcome_of_a_transaction_is_the_type_of_its_completion(tmp_path: Path) -> None:
     for kind in ("ok", "fail", "info"):
         run = Run()
         run.op(0, "txn", [[":send", 0, 1]], [[":send", 0, [3, 1]]], kind)
@@ -111,7 +113,7 @@ def going_back(how: str, **extra: Any) -> Run:
     return run
 
 
-def test_who_was_assigned_does_not_go_back_but_who_subscribed_may(tmp_path: Path) -> None:
+def test_only_a_subscribed_consumer_may_go_back(tmp_path: Path) -> None:
     assert "nonmonotonic-poll" in violations(audited(tmp_path, going_back("assign")))
     assert violations(audited(tmp_path, going_back("subscribe"))) == {}
     nothing_moved: dict[str, Any] = {"rebalance-log": []}
@@ -132,7 +134,7 @@ def test_within_a_rebalance_even_one_poll_may_go_back(tmp_path: Path) -> None:
         assert set(violations(audited(tmp_path, run))) == rules
 
 
-def test_crashes_debugging_and_the_nemesis_are_no_operations(tmp_path: Path) -> None:
+def test_crashes_debugging_and_the_nemesis_are_not_operations(tmp_path: Path) -> None:
     run = healthy(20)
     run.op(5, "crash", None, None, "info")
     run.op(6, "debug-topic-partitions", [0], [MAP, 0, [MAP, ":leader", "n1"]])
@@ -145,7 +147,7 @@ def test_crashes_debugging_and_the_nemesis_are_no_operations(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
+    ("corrupt", "reason"),
     [
         (lambda ops: [*ops[:8], ops[9], ops[8], *ops[10:]], "repeated or out of order"),
         (lambda ops: [*ops[:9], *ops[10:]], "1 operations are missing"),
@@ -154,9 +156,9 @@ def test_crashes_debugging_and_the_nemesis_are_no_operations(tmp_path: Path) -> 
         (lambda ops: [*ops, {":index": len(ops), ":type": ":what", ":process": 1, ":f": ":send"}], "without :type"),
     ],
 )
-def test_what_cannot_stand_where_it_stands_leaves_the_verdict_open(tmp_path: Path, spoil: Any, reason: str) -> None:
+def test_an_invalid_operation_makes_the_verdict_unknown(tmp_path: Path, corrupt: Any, reason: str) -> None:
     run = healthy(40)
-    run.ops = spoil(run.ops)
+    run.ops = corrupt(run.ops)
     if len(run.ops) == 1:
         with pytest.raises(UsageError, match=reason):
             audited(tmp_path, run)
@@ -167,7 +169,7 @@ def test_what_cannot_stand_where_it_stands_leaves_the_verdict_open(tmp_path: Pat
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, "x", 1.5, True])
-def test_an_offset_that_is_none_is_quarantined(tmp_path: Path, offset: Any) -> None:
+def test_an_invalid_offset_is_quarantined(tmp_path: Path, offset: Any) -> None:
     run = healthy(40)
     run.send(0, 0, 99_999, offset)
     run.poll(7, 0, (offset, 5))
@@ -194,7 +196,7 @@ def test_a_clock_that_goes_back_is_counted_and_the_index_decides(tmp_path: Path)
     assert (result.verdict, result.quarantine.clock_steps_back) == (Verdict.VALID, 1)
 
 
-def test_unread_lines_open_what_they_may_explain_and_nothing_else(tmp_path: Path) -> None:
+def test_quarantined_lines_make_only_explainable_findings_undecided(tmp_path: Path) -> None:
     run = going_back("assign")
     run.poll(6, 0, (0, "other"))
     path = write(tmp_path, run.ops)
@@ -210,10 +212,10 @@ def test_tabs_of_history_txt_and_of_maelstrom(tmp_path: Path) -> None:
     text += '3\t:info\t:poll\t[[:poll {"9" [[0 1]]}]]\t:net-timeout\n4\t:invoke\t:crash\t\n'
     (tmp_path / "history.txt").write_text(text)
     history = open_history(str(tmp_path / "history.txt"))
-    told = [(event.process, event.type, event.f) for event in history.events]
+    completed = [(event.process, event.type, event.f) for event in history.events]
     assert history.format == "jepsen-txt"
-    assert told[:2] == [(0, "invoke", "send"), (0, "ok", "send")]
-    assert told[-1] == (3, "info", "poll")
+    assert completed[:2] == [(0, "invoke", "send"), (0, "ok", "send")]
+    assert completed[-1] == (3, "info", "poll")
     assert [bad.line for bad in history.quarantine.lines] == [6]
 
 
@@ -231,9 +233,9 @@ OBJECTS: list[tuple[str, list[tuple[str, Any, Any]], list[tuple[str, Any, Any]]]
 ]
 
 
-@pytest.mark.parametrize(("workload", "ops", "told"), OBJECTS)
+@pytest.mark.parametrize(("workload", "ops", "expected"), OBJECTS)
 def test_registers_sets_and_counters(
-    tmp_path: Path, workload: str, ops: list[tuple[str, Any, Any]], told: list[tuple[str, Any, Any]]
+    tmp_path: Path, workload: str, ops: list[tuple[str, Any, Any]], expected: list[tuple[str, Any, Any]]
 ) -> None:
     run = Run()
     for f, invoked, completed in ops:
@@ -241,10 +243,10 @@ def test_registers_sets_and_counters(
     history, events = opened(tmp_path, run)
     assert history.config.workload == workload
     completions = [(event.f, event.key, event.value) for event in events if event.type == "ok"]
-    assert completions[: len(told)] == told
+    assert completions[: len(expected)] == expected
 
 
-def test_a_workload_that_is_not_known_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_workload_is_an_error(tmp_path: Path) -> None:
     run = Run()
     run.op(0, "txn", [[":append", 1, 2]], [[":append", 1, 2]])
     with pytest.raises(UsageError, match="no known workload"):
@@ -252,12 +254,10 @@ def test_a_workload_that_is_not_known_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offsets", "blamed"), [((0, 1), False), ((1, 0), True), ((3, 3), True)])
-def test_the_sends_of_one_operation_stand_in_its_order(
-    tmp_path: Path, offsets: tuple[int, int], *, blamed: bool
-) -> None:
+def test_the_sends_of_one_operation_are_ordered(tmp_path: Path, offsets: tuple[int, int], *, blamed: bool) -> None:
     run = Run()
-    told = [[":send", 0, [offset, value]] for value, offset in enumerate(offsets)]
-    run.op(0, "txn", [[":send", 0, 0], [":send", 0, 1]], told)
+    completed = [[":send", 0, [offset, value]] for value, offset in enumerate(offsets)]
+    run.op(0, "txn", [[":send", 0, 0], [":send", 0, 1]], completed)
     assert ("nonmonotonic-send" in violations(audited(tmp_path, run))) == blamed
 
 
@@ -265,9 +265,7 @@ def test_the_sends_of_one_operation_stand_in_its_order(
     ("error", "blamed"),
     [(None, True), (":invalid-record", True), ("not-leader-or-follower", False), ("request timed out", False)],
 )
-def test_a_failure_whose_error_leaves_the_outcome_open_is_none(
-    tmp_path: Path, error: str | None, *, blamed: bool
-) -> None:
+def test_a_failure_with_an_ambiguous_error_is_indeterminate(tmp_path: Path, error: str | None, *, blamed: bool) -> None:
     run = Run()
     run.op(0, "send", [[":send", 0, 1]], [[":send", 0, 1]], "fail", **({"error": error} if error else {}))
     run.assign(5, 0, **FROM_THE_START)

@@ -1,4 +1,4 @@
-"""`test.jepsen`, written by the documented format: the same events as from EDN; broken blocks are told."""
+"""`test.jepsen`, written in the documented format, gives the same events as EDN; invalid blocks are reported."""
 
 import contextlib
 import gzip
@@ -20,7 +20,7 @@ from highwater.spec.formats.history import Event
 
 
 @given(st.lists(values(st.one_of(SCALARS, STRINGS, st.floats(allow_nan=False))), min_size=1, max_size=5))
-def test_what_is_written_is_read(found: list[Any]) -> None:
+def test_fressian_values_round_trip(found: list[Any]) -> None:
     reader = Reader(fressian(*found))
     assert [reader.read() for _ in found] == found
     assert reader.at_end
@@ -29,7 +29,7 @@ def test_what_is_written_is_read(found: list[Any]) -> None:
 @given(st.binary(max_size=60))
 @example(b"\xcf")
 def test_bytes_are_read_to_their_end_or_refused(data: bytes) -> None:
-    """No other error, and no reading on past the end: a value takes a byte at least."""
+    """No other error is raised, and at most one value per byte is read."""
     reader, values_read = Reader(data), 0
     with contextlib.suppress(FressianError):
         while not reader.at_end:
@@ -38,19 +38,19 @@ def test_bytes_are_read_to_their_end_or_refused(data: bytes) -> None:
     assert values_read <= len(data)
 
 
-def test_a_footer_that_is_cut_short_is_refused() -> None:
+def test_a_truncated_footer_is_refused() -> None:
     with pytest.raises(FressianError, match="do not follow"):
         assert Reader(b"\xcf").at_end
 
 
-def test_long_strings_come_in_chunks_and_caches_outgrow_their_short_codes() -> None:
+def test_long_strings_have_chunks_and_caches_exceed_their_short_codes() -> None:
     found = ["x" * 200_000, [f":k{number}" for number in range(60)] * 2]
     reader = Reader(fressian(*found))
     assert [reader.read(), reader.read()] == found
 
 
-def test_what_the_fressian_of_clojure_wrote_is_read() -> None:
-    """Made by org.fressian 0.6.6 itself: WriteFressian.java, beside this file."""
+def test_a_file_written_by_org_fressian_is_read() -> None:
+    """The file was written by org.fressian 0.6.6; see WriteFressian.java in this folder."""
     reader = Reader(gzip.decompress((Path(__file__).parent / "fressian-0.6.6.bin.gz").read_bytes()))
     found = list[Any]()
     while not reader.at_end:
@@ -62,11 +62,11 @@ def test_what_the_fressian_of_clojure_wrote_is_read() -> None:
     assert found[27:34] == ["", "seven77", "eighteen", "π 😀", "x" * 70_000, True, None]
     assert found[34:39] == [[MAP, "a", [1, 2]], [SET, 7], [1, 2, 3], 2**70, list(range(1, 10))]
     assert found[39:79] == [f":k{number % 36}" for number in range(40)]
-    invoked, told = found[79:]
+    invoked, completed = found[79:]
     assert invoked == {
         ":index": 0, ":time": 1000, ":type": ":invoke", ":process": 3, ":f": ":send", ":value": ["send", 5, 17],
     }  # fmt: skip
-    assert (told[":time"], told[":type"], told[":value"]) == (123456789012, ":ok", ["send", 5, [99, 17]])
+    assert (completed[":time"], completed[":type"], completed[":value"]) == (123456789012, ":ok", ["send", 5, [99, 17]])
 
 
 def events_of(path: Path) -> list[Event]:
@@ -77,7 +77,7 @@ def events_of(path: Path) -> list[Event]:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_the_history_is_that_of_the_edn_beside_it(tmp_path: Path, chunk: int) -> None:
+def test_the_history_equals_that_of_the_edn_file(tmp_path: Path, chunk: int) -> None:
     run = healthy(60)
     run.op(0, "send", [[":send", "x", "π 😀"]], [[":send", "x", [1, "π 😀"]]], "info", error=[":timeout", 5000])
     (tmp_path / "history.edn").write_bytes(lines(run.ops))
@@ -93,7 +93,7 @@ def test_the_options_of_the_test_are_its_configuration(tmp_path: Path) -> None:
     assert (config.acks, config.idempotence, config.isolation) == ("all", True, "read_committed")
 
 
-def test_a_chunk_that_rotted_is_quarantined_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_corrupt_chunk_is_quarantined_and_the_rest_is_read(tmp_path: Path) -> None:
     run = healthy(60)
     data = bytearray(jepsen_file(run.ops, chunk=40))
     whole = len(run.ops)
@@ -107,11 +107,11 @@ def test_a_chunk_that_rotted_is_quarantined_and_the_rest_is_read(tmp_path: Path)
     assert any("40 operations are missing" in reason for reason in reasons)
 
 
-def test_a_file_whose_index_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_file_without_an_index_is_an_error(tmp_path: Path) -> None:
     data = jepsen_file(Run().ops)
     path = tmp_path / "test.jepsen"
     nothing = File()
-    for spoilt in (data[:18], data[:-1], data[:6] + b"\0\0\0\7" + data[10:], data[:30], nothing.finish(0)):
-        path.write_bytes(spoilt)
+    for corrupted in (data[:18], data[:-1], data[:6] + b"\0\0\0\7" + data[10:], data[:30], nothing.finish(0)):
+        path.write_bytes(corrupted)
         with pytest.raises(UsageError, match="its test map cannot be read"):
             open_history(str(path))

@@ -1,4 +1,4 @@
-"""Logs of Kafka's verifiable tools: real ones of Apache Kafka 4.3.1, and what they would tell of a broken one."""
+"""Logs of Kafka's verifiable tools: real ones of Apache Kafka 4.3.1, and changed ones with anomalies."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def audited(folder: Path) -> tuple[AuditResult, dict[str, int]]:
 
 
 def rewrite(path: Path, change: Any) -> None:
-    """Each line through `change`; None leaves it out."""
+    """Replace each line by the result of `change`; None removes it."""
     lines = [change(json.loads(line)) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines if line is not None))
 
@@ -41,19 +41,19 @@ def test_a_real_run_is_valid(folder: Path) -> None:
     assert result.operations >= 401
 
 
-def test_a_record_that_the_consumer_passed_over_is_lost(folder: Path) -> None:
+def test_a_record_that_the_consumer_skipped_is_lost(folder: Path) -> None:
     rewrite(folder / "consumer.log", lambda line: None if line.get("value") == "77" else line)
     assert audited(folder)[1]["lost-write"] == 1
 
 
-def test_a_record_that_nobody_wrote_is_a_phantom_only_where_all_sends_are_known(folder: Path) -> None:
+def test_a_record_without_a_send_is_a_phantom_only_if_all_sends_are_known(folder: Path) -> None:
     rewrite(folder / "producer.log", lambda line: None if line.get("value") == "77" else line)
     assert audited(folder)[1] == {"phantom-read": 1}
     rewrite(folder / "producer.log", lambda line: None if line["name"] == "tool_data" else line)
     assert audited(folder)[1] == {}
 
 
-def test_a_record_at_two_places_is_a_duplicate(folder: Path) -> None:
+def test_a_record_at_two_offsets_is_a_duplicate(folder: Path) -> None:
     def twice(line: Any) -> Any:
         return {**line, "value": "5"} if line.get("value") == "77" and line["name"] == "record_data" else line
 
@@ -61,21 +61,21 @@ def test_a_record_at_two_places_is_a_duplicate(folder: Path) -> None:
     assert {"duplicate", "inconsistent-offsets"} <= set(audited(folder)[1])
 
 
-def test_without_its_records_a_poll_is_known_by_its_ends(folder: Path) -> None:
+def test_a_poll_without_records_is_read_from_its_offset_range(folder: Path) -> None:
     rewrite(folder / "consumer.log", lambda line: None if line["name"] == "record_data" else line)
     result, found = audited(folder)
     assert (result.verdict, found) == ("valid", {})
     for change, verdict in ({"maxOffset": 300, "count": 301}, "valid"), ({"count": 300}, "unknown"):
 
-        def told(line: Any, change: Any = change) -> Any:
+        def changed(line: Any, change: Any = change) -> Any:
             parts = [{**part, **change} for part in line.get("partitions", [])]
             return {**line, "partitions": parts} if line["name"] == "records_consumed" else line
 
-        rewrite(folder / "consumer.log", told)
+        rewrite(folder / "consumer.log", changed)
         assert audited(folder)[0].verdict == verdict
 
 
-def test_a_send_that_failed_may_be_anywhere(folder: Path) -> None:
+def test_a_failed_send_may_have_any_offset(folder: Path) -> None:
     def failed(line: Any) -> Any:
         return {**line, "name": "producer_send_error", "partition": None} if line.get("value") == "77" else line
 
@@ -83,13 +83,13 @@ def test_a_send_that_failed_may_be_anywhere(folder: Path) -> None:
     assert audited(folder)[1] == {}
 
 
-def test_producers_with_the_same_values_cannot_be_told_apart(folder: Path) -> None:
+def test_producers_with_equal_values_are_refused(folder: Path) -> None:
     shutil.copy(folder / "producer.log", folder / "producer2.log")
     with pytest.raises(UsageError, match="--value-prefix"):
         open_history(str(folder))
 
 
-def test_a_cut_line_is_told_and_other_output_passed_over(folder: Path) -> None:
+def test_a_truncated_line_is_quarantined_and_other_output_ignored(folder: Path) -> None:
     path = folder / "consumer.log"
     path.write_text("WARN of log4j\n" + path.read_text() + '{"timestamp":1,"name":"record_da')
     result, found = audited(folder)

@@ -1,4 +1,4 @@
-"""A real browser, driven over its debugging pipe: pages are opened, keys pressed, and what is shown is asked for."""
+"""A browser controlled over its debugging pipe: opens pages, presses keys, and reads what is shown."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Each finding names its two witnesses with their times, and is drawn if it has a place."""
+"""Each finding names its two witnesses with their times, and has a picture if it has an offset."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def test_every_rule_has_a_conclusion() -> None:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
-    """What the page says of a history with one of each anomaly; 35 needs other settings than the rest."""
+    """Return the findings of a history with one of each anomaly but 35, which needs other settings."""
     path = tmp_path_factory.mktemp("all") / "history.ndjson"
     synth(path, operations=1_500, seed=5, planted={rule: 1 for rule in PLANTS if rule != 35})
     found = show_history(lambda: read_history(path)[1], audit(path))
@@ -34,7 +34,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in PLANTS if rule != 35])
-def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any], rule: int) -> None:
+def test_a_narrative_has_both_witnesses_in_order_of_time(shown: dict[int, Any], rule: int) -> None:
     ((narrative, picture),) = shown[rule]["narratives"]
     assert {step.role for step in narrative.steps} == {role for role in anomalies()[rule].witnesses if role}
     times = [step.start_s for step in narrative.steps]
@@ -47,7 +47,7 @@ def test_a_story_tells_both_witnesses_in_the_order_of_time(shown: dict[int, Any]
         assert rule in conclusions().beside or rule in {5, 11, 23}
 
 
-def test_a_register_has_its_story_too(tmp_path: Path) -> None:
+def test_a_register_has_a_narrative(tmp_path: Path) -> None:
     history = History(Config(workload="register"))
     for f, invoked, returned in (("write", 1, 1), ("write", 2, 2), ("read", None, 1)):
         history.begin(0, f, key=7, value=invoked)
@@ -73,7 +73,7 @@ def test_the_picture_of_a_lost_write_shows_the_gap(shown: dict[int, Any]) -> Non
     assert lost not in [cell["x"] for cell in read["cells"]]
 
 
-def test_a_poll_that_went_on_beyond_a_lost_record_is_shown_passing_it(tmp_path: Path) -> None:
+def test_the_picture_shows_a_poll_that_skips_a_lost_record(tmp_path: Path) -> None:
     history = History()
     for value in range(4):
         history.send(value, value)
@@ -89,11 +89,11 @@ def test_a_poll_that_went_on_beyond_a_lost_record_is_shown_passing_it(tmp_path: 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.0004, "0.4 ms"), (0.25, "250 ms"), (2.5, "2.50 s"), (4_000, "4,000 s")]
 )
-def test_a_duration_is_told_in_the_unit_that_reads_best(seconds: float, words: str) -> None:
+def test_a_duration_is_printed_in_a_fitting_unit(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
-def test_a_value_that_is_not_what_was_told_first_stands_out(shown: dict[int, Any]) -> None:
+def test_a_value_that_differs_from_the_first_is_marked(shown: dict[int, Any]) -> None:
     ((_, picture),) = shown[1]["narratives"]
     here = [cell for row in picture["rows"] for cell in row["cells"] if cell["x"] == picture["focus"]]
     assert len({cell["text"] for cell in here}) == 2

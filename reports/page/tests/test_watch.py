@@ -1,4 +1,4 @@
-"""What one pass over a history keeps: bounded, and never without the witnesses."""
+"""One pass over a history keeps a bounded sample that always includes the witnesses."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def watched(tmp_path: Path, history: History, limit: int = 1_000) -> tuple[Audit
 
 
 def sends(*times: tuple[float, float, str], key: tuple[str, int] = ("t", 0)) -> list[Event]:
-    """Events of sends, each (begin, end, outcome), by a process of its own."""
+    """Return events of sends, each (begin, end, outcome) by a separate process."""
     events = []
     for process, (begin, end, outcome) in enumerate(times):
         for at, kind in ((begin, "invoke"), (end, outcome)):
@@ -48,7 +48,7 @@ NOTHING_FOUND = audit(Path("examples/histories/kip101-apache-kafka-1.1.1.ndjson.
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 5_000), st.integers(1, 300))
-def test_a_sample_is_every_nth_and_never_more_than_its_limit(offered: int, limit: int) -> None:
+def test_a_sample_has_every_nth_item_and_at_most_its_limit(offered: int, limit: int) -> None:
     sample = Sample[int](limit)
     for item in range(offered):
         if sample.wants():
@@ -81,7 +81,7 @@ def test_a_thousand_processes_share_lanes(tmp_path: Path) -> None:
     assert sum(len(lane.processes) for lane in found.lanes.lanes) == 1_000
 
 
-def test_an_operation_that_never_returned_is_kept_as_one(tmp_path: Path) -> None:
+def test_an_operation_without_completion_is_kept(tmp_path: Path) -> None:
     history = healthy()
     history.begin(7, "send", value=99)
     _, found = watched(tmp_path, history)
@@ -98,7 +98,7 @@ def test_an_outage_lasts_from_the_last_success_to_the_next() -> None:
     assert (found.partition, found.gap.start_s, found.gap.end_s, found.gap.recovered) == ("t-0", 1, 8, True)
 
 
-def test_time_in_which_nobody_tried_is_no_outage() -> None:
+def test_time_without_attempts_is_not_an_outage() -> None:
     found = over(sends((0, 1, "ok"), (60, 60.2, "ok"))).longest()
     assert found is not None
     assert found.gap.seconds == pytest.approx(1)
@@ -119,7 +119,7 @@ def test_each_fault_has_the_longest_outage_that_overlaps_it() -> None:
     assert ([each.words for each in outage.windows], outage.gap.start_s, outage.gap.end_s) == (["broker 1 down"], 1, 4)
 
 
-def test_an_outage_around_two_faults_is_told_once() -> None:
+def test_an_outage_around_two_faults_is_reported_once() -> None:
     faults = [
         Event(index=90 + at, time_ns=at * S, process=NEMESIS, type="info", f="kill", node=str(at)) for at in (2, 3)
     ]
@@ -145,7 +145,7 @@ def test_a_quantile_is_exact_to_a_tenth(values: list[float], share: float) -> No
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 5)), max_size=40), st.floats(1, 1e6))
-def test_slots_count_everything_however_long_it_takes(pairs: list[tuple[float, float]], stretch: float) -> None:
+def test_slots_count_every_operation_for_any_duration(pairs: list[tuple[float, float]], stretch: float) -> None:
     events = sends(*((begin * stretch, (begin + length) * stretch, "ok") for begin, length in pairs))
     series = watch(events, Interests(NOTHING_FOUND), 10).series
     assert len(series.slots) <= SLOTS
@@ -154,7 +154,7 @@ def test_slots_count_everything_however_long_it_takes(pairs: list[tuple[float, f
 
 
 @pytest.mark.parametrize("end", [SLOTS * FIRST_WIDTH_S + part for part in (-0.005, 0.0, 0.005)])
-def test_slots_end_where_they_must(end: float) -> None:
+def test_an_event_at_the_end_of_the_slots_is_counted(end: float) -> None:
     series = watch(sends((0, 0.001, "ok"), (0, end, "ok")), Interests(NOTHING_FOUND), 10).series
     assert len(series.slots) <= SLOTS
     assert series.slots[0].sends.count == series.slots[-1].sends.count == 1
@@ -172,7 +172,7 @@ def test_lag_is_how_far_the_last_reader_is_behind_the_end(tmp_path: Path) -> Non
     assert watched(tmp_path, history)[1].series.slots[-1].lag == 0
 
 
-def test_who_is_in_sync_is_drawn_until_it_changes(tmp_path: Path) -> None:
+def test_the_isr_is_drawn_until_it_changes(tmp_path: Path) -> None:
     history = History()
     for brokers in ([1, 2, 3], [3, 2, 1], [1, 2], [1], []):
         history.begin(5, "in_sync")
@@ -187,7 +187,7 @@ def test_who_is_in_sync_is_drawn_until_it_changes(tmp_path: Path) -> None:
     assert row["terms"] == []
 
 
-def test_leaders_change_with_the_epoch_and_caches_tell_nothing_new(tmp_path: Path) -> None:
+def test_leaders_change_only_with_a_newer_epoch(tmp_path: Path) -> None:
     history = History()
     for leader, epoch in ((1, 0), (2, 1), (1, 0), (2, 1)):
         history.begin(5, "metadata")

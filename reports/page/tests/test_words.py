@@ -52,7 +52,7 @@ def test_the_verdict_in_a_sentence(tmp_path: Path, history: Any, changes: dict[s
     ],
     ids=["expected", "undecided", "not read", "violation"],
 )
-def test_what_counts_as_less_than_a_violation_says_why(
+def test_a_finding_below_a_violation_states_the_reason(
     tmp_path: Path, overrides: dict[str, Any], corrupted: bool, words: str | None
 ) -> None:
     path = broken().write(tmp_path / "history.ndjson")
@@ -62,7 +62,7 @@ def test_what_counts_as_less_than_a_violation_says_why(
     assert (words in page) if words else not any(reason in page for reason in reasons)
 
 
-def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path) -> None:
+def test_quarantined_lines_are_listed_with_their_number(tmp_path: Path) -> None:
     path = healthy().write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b"{garbage\n")
     result = audit(path)
@@ -72,7 +72,7 @@ def test_lines_that_could_not_be_used_are_told_with_their_number(tmp_path: Path)
     assert f'<td class="n">{len(path.read_bytes().splitlines())}</td>' in page
 
 
-def test_everything_that_a_finding_cites_has_its_sentence(tmp_path: Path) -> None:
+def test_every_clause_that_a_finding_cites_has_a_sentence(tmp_path: Path) -> None:
     result = audit(broken().write(tmp_path / "history.ndjson"))
     citations = cited(result.findings)
     assert [entry["id"] for entry in citations["clauses"]] == ["REP-2", "REP-24"]
@@ -106,14 +106,14 @@ def test_the_headline_is_the_longest_time_without_a_write(
     assert shown["unavailability"]["headline"] == headline
 
 
-def test_who_never_wrote_was_not_kept_from_it(tmp_path: Path) -> None:
+def test_a_history_without_sends_has_no_unavailability(tmp_path: Path) -> None:
     history = History()
     history.poll()
     shown = show_history(lambda: history.events[1:], audit(history.write(tmp_path / "history.ndjson")))
     assert shown["unavailability"]["headline"].startswith("The history has no sends")
 
 
-def test_a_history_without_times_is_told_in_its_order(tmp_path: Path) -> None:
+def test_a_history_without_times_is_shown_in_its_order(tmp_path: Path) -> None:
     history = broken()
     history.events = [msgspec.structs.replace(event, time_ns=0) for event in history.events]
     path = history.write(tmp_path / "history.ndjson")
