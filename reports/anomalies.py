@@ -1,6 +1,7 @@
 """The catalogue of anomalies (`spec/anomalies.toml`), and the severity of a finding under a configuration."""
 
 import tomllib
+from collections.abc import Collection
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guards: tuple[str, ...]
     expected_when: tuple[str, ...]
     needs: tuple[str, ...]
+    data: tuple[str, ...]
     witnesses: tuple[str, str]
 
     def judge(self, config: Config) -> Severity:
@@ -39,11 +41,17 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return Severity.INFORMATION
         if self.allowed_by(config):
             return Severity.EXPECTED
-        return Severity.UNDECIDED if self.missing_settings(config) else Severity.VIOLATION
+        undecided = self.severity is Severity.UNDECIDED or self.missing_settings(config)
+        return Severity.UNDECIDED if undecided else Severity.VIOLATION
 
     def allowed_by(self, config: Config) -> list[str]:
         """Return the settings under which a correct Kafka shows this anomaly too."""
         return [condition for condition in self.expected_when if _holds(condition, config)]
+
+    def missing_data(self, data: Collection[str], config: Config) -> list[str]:
+        """Return what a history with these kinds of data lacks for this rule to find anything."""
+        settings = {f"the setting {key}" for key, value in msgspec.structs.asdict(config).items() if value is not None}
+        return [name for name in self.data if not set(name.split(" or ")) & (set(data) | settings)]
 
     def missing_settings(self, config: Config) -> list[str]:
         """Return the settings that decide the severity but are not in the configuration."""

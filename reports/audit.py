@@ -1,8 +1,10 @@
 """Audit a history: read it, check every partition and the run, and describe findings with two witnesses."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +21,24 @@ from highwater.reports.execution.reading import read
 from highwater.reports.execution.spark import Spark
 from highwater.reports.importers.formats import open_history
 from highwater.reports.ingest.history import Ingested
+from highwater.reports.ingest.incarnations import incarnation_of
+from highwater.reports.ingest.inventory import WITHOUT_OFFSET
 from highwater.reports.objects import audit_objects
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import check_run
 from highwater.reports.rules.step_findings import StepFinding
 from highwater.reports.tables import Step
-from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
+from highwater.reports.verdicts import (
+    WITNESSES_SHOWN,
+    AuditResult,
+    Coverage,
+    Evidence,
+    Finding,
+    RuleRow,
+    RuleVerdict,
+    Witness,
+)
 from highwater.spec.formats.history import kinds_of_faults
 
 PLACES_SHOWN: Final = 4
@@ -37,6 +50,7 @@ KIND_WORDS = {
     Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
 }  # fmt: skip
+COUNTED: Final = ("acknowledged", "refused", "unknown", "reads", "records_read")
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
 
 
@@ -76,7 +90,17 @@ def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path |
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
     """Audit a history that was read, in a local pool unless another engine is given."""
     with resume_checkpoints(engine or Pool(), history) as map_partitions:
-        findings_by_partition, step_findings = check_run(map_partitions, history.tables, Promise.of(history.config))
+        findings_by_partition, step_findings = check_run(
+            map_partitions,
+            history.tables,
+            Promise.of(history.config),
+            without_offset=WITHOUT_OFFSET in history.inventory.data,
+        )
+    deleted = _deleted_partitions(history)
+    findings_by_partition = [
+        (key, replace(f, information=True) if f.rule == Rule.UNSEEN and key in deleted else f)
+        for key, f in findings_by_partition
+    ]
     findings = []
     for rule, anomaly in anomalies().items():
         for severity in Severity:
@@ -89,9 +113,10 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
             if parts or steps:
                 findings.append(_finding(anomaly, severity, parts, steps, history))
     findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
-    rules = [_rule_row(anomaly, findings) for anomaly in anomalies().values()]
+    rules = [_rule_row(anomaly, findings, history) for anomaly in anomalies().values()]
     return AuditResult(
         verdict=_verdict(rules, history),
+        coverage=_coverage(rules, history),
         operations=history.operations,
         history=name,
         format=history.format,
@@ -103,12 +128,39 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
     )
 
 
-def _verdict(rules: list[dict[str, Any]], history: Ingested) -> Verdict:
-    """Return the worst verdict of the rules; never VALID without operations or with a quarantined line that matters."""
-    verdicts = [Verdict(row["verdict"]) for row in rules]
-    if not history.operations or history.quarantine.mattering:
+def _deleted_partitions(history: Ingested) -> set[str]:
+    """Return the partitions of topics that were deleted: their unread records are gone with them."""
+    deletions = Counter(step.subject for step in history.tables.of("delete_topic") if step.status is not Status.FAIL)
+    if not deletions:
+        return set()
+    found = {key: incarnation_of(key) for key in history.partitions}
+    return {key for key, (topic, life) in found.items() if life < deletions[topic]}
+
+
+VERDICT_OF_RULE: Final = {
+    RuleVerdict.HELD: Verdict.VALID, RuleVerdict.NOT_JUDGED: Verdict.VALID, RuleVerdict.VIOLATED: Verdict.INVALID,
+    RuleVerdict.UNDECIDED: Verdict.UNKNOWN,
+}  # fmt: skip
+
+
+def _verdict(rules: list[RuleRow], history: Ingested) -> Verdict:
+    """Return the worst verdict of the rules; never VALID if no rule was judged or a quarantined line matters."""
+    verdicts = [VERDICT_OF_RULE[row.verdict] for row in rules]
+    if all(row.verdict is RuleVerdict.NOT_JUDGED for row in rules) or history.quarantine.mattering:
         verdicts.append(Verdict.UNKNOWN)
     return worst(verdicts)
+
+
+def _coverage(rules: list[RuleRow], history: Ingested) -> Coverage:
+    found = {row.rule: sum(row.counts.values()) for row in rules}
+    counted = {name: getattr(history.inventory, name) for name in COUNTED}
+    return Coverage(
+        **counted,
+        lost=found[Rule.LOST_WRITE],
+        unread=found[Rule.UNSEEN],
+        partitions=len(history.partitions),
+        rules_judged=sum(row.verdict is not RuleVerdict.NOT_JUDGED for row in rules),
+    )
 
 
 def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: Ingested) -> Severity:
@@ -118,19 +170,30 @@ def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: In
     return severity
 
 
-VERDICT_OF_SEVERITY = {Severity.VIOLATION: Verdict.INVALID, Severity.UNDECIDED: Verdict.UNKNOWN}
+def _rule_row(anomaly: Anomaly, findings: list[Finding], history: Ingested) -> RuleRow:
+    mine = {finding.severity: finding.count for finding in findings if finding.rule == anomaly.rule}
+    unseen = sum(f.count for f in findings if f.rule == Rule.UNSEEN and f.severity is Severity.UNDECIDED)
+    verdict, why = RuleVerdict.HELD, ""
+    if anomaly.rule is Rule.LOST_WRITE and unseen and Severity.VIOLATION not in mine:
+        verdict, why = RuleVerdict.UNDECIDED, f"{unseen:,} acknowledged records were never read"
+    elif Severity.VIOLATION in mine:
+        verdict = RuleVerdict.VIOLATED
+    elif Severity.UNDECIDED in mine:
+        verdict, why = RuleVerdict.UNDECIDED, _what_decides(anomaly, history)
+    elif not mine and (missing := anomaly.missing_data(history.inventory.data, history.config)):
+        verdict, why = RuleVerdict.NOT_JUDGED, f"the history lacks {', '.join(missing)}"
+    return RuleRow(
+        rule=anomaly.rule, name=anomaly.name, sentence=anomaly.sentence, verdict=verdict, why=why, counts=mine
+    )
 
 
-def _rule_row(anomaly: Anomaly, findings: list[Finding]) -> dict[str, Any]:
-    mine = [finding for finding in findings if finding.rule == anomaly.rule]
-    verdict = worst([VERDICT_OF_SEVERITY.get(finding.severity, Verdict.VALID) for finding in mine])
-    return {
-        "rule": anomaly.rule,
-        "name": anomaly.name,
-        "sentence": anomaly.sentence,
-        "verdict": verdict,
-        "counts": {finding.severity: finding.count for finding in mine},
-    }
+def _what_decides(anomaly: Anomaly, history: Ingested) -> str:
+    """Return what the user can do to decide a rule."""
+    if missing := anomaly.missing_settings(history.config):
+        return " ".join(f"--config {key}=..." for key in missing) + " decides"
+    if history.quarantine.leaves_open(anomaly.rule):
+        return "lines that could not be used may explain it"
+    return "reads of these partitions to their end, after the last send, would decide"
 
 
 def _finding(

@@ -176,13 +176,23 @@ def show(result: Any) -> None:
     from highwater.reports.page.conclusions import conclusions
 
     console = Console(highlight=False)
-    table = Table(box=None, title=f"{result.history}: {result.verdict}", title_justify="left")
+    console.print(f"{result.history}: {result.verdict}", markup=False)
+    table = Table(box=None)
     for column in ("rule", "anomaly", "verdict", "found"):
         table.add_column(column)
+    not_judged: dict[str, list[str]] = {}
     for row in result.rules:
-        counts = ", ".join(f"{count} {severity}" for severity, count in row["counts"].items())
-        table.add_row(str(row["rule"]), row["name"], row["verdict"], counts)
+        if row.verdict == "not judged":
+            not_judged.setdefault(row.why, []).append(row.name)
+            continue
+        counts = ", ".join(f"{count} {severity}" for severity, count in row.counts.items())
+        table.add_row(str(row.rule), row.name, row.verdict, f"{counts}: {row.why}" if row.why else counts)
     console.print(table)
+    console.print()
+    for why, names in not_judged.items():
+        console.print(f"Not judged, since {why}: {', '.join(names)}.")
+    if result.coverage is not None:
+        console.print("\n" + "\n".join(result.coverage.lines(result.faults)))
     for finding in result.findings:
         if finding.severity == "information":
             continue
@@ -198,7 +208,8 @@ def show(result: Any) -> None:
         console.print(f"\n{quarantine.count:,} lines could not be used, {quarantine.mattering:,} of which may matter:")
         for bad in quarantine.lines[:5]:
             console.print(f"  line {bad.line}: {bad.reason}", markup=False)
-    console.print(f"\n{result.operations:,} operations audited: {result.verdict}")
+    judged = f"{sum(row.verdict != 'not judged' for row in result.rules)} of {len(result.rules)} rules judged"
+    console.print(f"\n{result.operations:,} operations audited, {judged}: {result.verdict}")
 
 
 def report_command(

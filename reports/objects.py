@@ -15,7 +15,7 @@ from highwater.reports.columns import UNKNOWN
 from highwater.reports.importers.formats import History
 from highwater.reports.ingest.builder import text_of
 from highwater.reports.rules.rule import Rule
-from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, Witness
+from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, RuleRow, RuleVerdict, Witness
 from highwater.spec.formats.history import Config, Event
 
 STATES: Final = 200_000
@@ -218,6 +218,11 @@ CHECKERS: Final[dict[str, Callable[[list[Op]], ObjectVerdict]]] = {
 NAMES: Final = {"register": "not-linearizable", "set": "set-lost-or-invented", "counter": "counter-out-of-bounds"}
 
 
+RULE_VERDICTS: Final = {
+    Verdict.VALID: RuleVerdict.HELD, Verdict.INVALID: RuleVerdict.VIOLATED, Verdict.UNKNOWN: RuleVerdict.UNDECIDED,
+}  # fmt: skip
+
+
 def audit_objects(history: History, where: str) -> AuditResult:
     """Audit each object by itself; an unknown verdict or a quarantined line that matters makes the result unknown."""
     workload = history.config.workload
@@ -238,13 +243,10 @@ def audit_objects(history: History, where: str) -> AuditResult:
         witnesses=[_evidence(key, broken[key]) for key in list(broken)[:WITNESSES_SHOWN]],
     )
     counts = {Severity.VIOLATION: len(broken)} if broken else {}
-    row = {
-        "rule": Rule.NOT_LINEARIZABLE,
-        "name": NAMES[workload],
-        "sentence": sentence,
-        "verdict": worst(verdicts),
-        "counts": counts,
-    }
+    row = RuleRow(
+        rule=Rule.NOT_LINEARIZABLE, name=NAMES[workload], sentence=sentence, verdict=RULE_VERDICTS[worst(verdicts)],
+        why="" if judged else "the history has no operation on an object", counts=counts,
+    )  # fmt: skip
     return AuditResult(
         verdict=worst(verdicts),
         operations=sum(verdict.operations for verdict in judged.values()),

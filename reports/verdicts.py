@@ -1,7 +1,8 @@
 """The result of an audit, as `--json` prints it."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -43,6 +44,58 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: list[Evidence]
 
 
+class RuleVerdict(StrEnum):
+    """Verdict on one rule: `NOT_JUDGED` if the history lacks the data without which the rule finds nothing."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    UNDECIDED = "undecided"
+    NOT_JUDGED = "not judged"
+
+
+class RuleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of an audit: `why` says what would decide it, or which data are missing; `counts` are by severity."""
+
+    rule: int
+    name: str
+    sentence: str
+    verdict: RuleVerdict
+    why: str
+    counts: dict[Severity, int]
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict covers. Sends are counted by outcome; `lost` and `unread` are acknowledged ones.
+
+    A send of unknown outcome that a reader proved is among `lost` and `unread` too.
+    """
+
+    acknowledged: int = 0
+    lost: int = 0
+    unread: int = 0
+    refused: int = 0
+    unknown: int = 0
+    reads: int = 0
+    records_read: int = 0
+    partitions: int = 0
+    rules_judged: int = 0
+
+    def lines(self, faults: list[str]) -> list[str]:
+        """Return the coverage as sentences for the console and the page."""
+        unread = f"{self.unread:,} never read" if self.unread else "none unread"
+        lines = [
+            f"Acknowledged sends: {self.acknowledged:,}, of which {self.lost:,} lost and {unread}. Refused: "
+            f"{self.refused:,}. Unknown outcome: {self.unknown:,}.",
+            f"Reads: {self.reads:,}, with {self.records_read:,} records. Partitions: {self.partitions:,}.",
+        ]
+        if not faults or not self.acknowledged:
+            missing = " and ".join(
+                [*(["no fault"] if not faults else []), *(["no acknowledged send"] if not self.acknowledged else [])]
+            )
+            lines.append(f"Little was at stake: this history has {missing}.")
+        return lines
+
+
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     operations: int
@@ -50,7 +103,9 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     config: Config
     quarantine: Quarantine
-    rules: list[dict[str, Any]]
+    coverage: Coverage | None = None
+    """None for the objects of a register, set or counter."""
+    rules: list[RuleRow]
     findings: list[Finding]
     faults: list[str] = []
     """Kinds of the injected faults."""

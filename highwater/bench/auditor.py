@@ -245,8 +245,9 @@ def write_dataset(folder: Path, pieces: Iterable[dict[str, Operations]], count: 
         for parts in pieces:
             writer.add(parts, [])
         manifest = Manifest(
-            source=("bench", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count, faults=[]
-        )
+            source=("bench", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count,
+            inventory=writer.inventory, faults=[],
+        )  # fmt: skip
         writer.close(manifest, ([], np.zeros(0, np.int64), np.zeros(0, np.int64)), [], lambda _: None)
 
 

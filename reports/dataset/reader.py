@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from highwater.errors import UsageError
 from highwater.reports.columns import (
+    NOTHING,
     OPTIONAL,
     RECORDS,
     STORED,
@@ -107,6 +108,13 @@ class Partitions(Partitioned):
             )
         for number in list(columns):
             part = self.parts[wanted[number]]
+            held = len(columns[number]["invoked"]), len(columns[number]["record_offset"])
+            if held != (part.rows, part.records):
+                what = (
+                    f"damaged: it holds {held[0]:,} of {part.rows:,} operations of {part.key}, "
+                    f"with {held[1]:,} of {part.records:,} records"
+                )
+                raise UsageError(what, where=str(bucket_file(self.folder, bucket)), hint="read the history again")
             yield part.key, self._complete(part, Operations(**columns.pop(number)))
 
     @contextmanager
@@ -186,7 +194,7 @@ def columns_with_values(metadata: Any) -> list[str]:
 
 def _runs(numbers: Ints, wanted: Collection[int]) -> dict[int, list[tuple[int, int]]]:
     """Return (start, length) runs of each wanted partition; in a row group the rows of a partition are adjacent."""
-    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]])[: len(numbers)])
     runs: dict[int, list[tuple[int, int]]] = {number: [] for number in wanted}
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=True):
         if numbers[start] in runs:
@@ -198,7 +206,7 @@ def _ints(slices: list[Any]) -> Ints:
     """Concatenate slices of a column into one array; lists are flattened."""
     chunks = [chunk for part in slices for chunk in part.chunks]
     flat = [chunk.flatten() if pa.types.is_list(chunk.type) else chunk for chunk in chunks]
-    return np.concatenate([part.to_numpy() for part in flat])
+    return np.concatenate([part.to_numpy() for part in flat]) if flat else NOTHING
 
 
 def _operations(table: Any) -> Operations:
@@ -288,6 +296,12 @@ def read_dataset(folder: Path) -> Ingested:
     """Return the history of a dataset; UsageError if the folder is not a dataset or is damaged."""
     manifest = read_manifest(folder)
     partitions = Partitions(folder)
+    for bucket, keys in partitions.buckets().items():
+        due = sum(partitions.parts[key].rows for key in keys)
+        with partitions.bucket(bucket) as file:
+            if file.metadata.num_rows != due:
+                what = f"damaged: it holds {file.metadata.num_rows:,} of {due:,} operations"
+                raise UsageError(what, where=str(bucket_file(folder, bucket)), hint="read the history again")
     return Ingested(
         manifest.config,
         partitions,
@@ -296,6 +310,7 @@ def read_dataset(folder: Path) -> Ingested:
         manifest.faults,
         manifest.operations,
         partitions.rows,
+        manifest.inventory,
         manifest.format,
         manifest.quarantine,
     )

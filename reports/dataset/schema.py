@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from highwater.reports.columns import NARROW, RECORDS, STORED
 from highwater.reports.importers.quarantine import Quarantine
+from highwater.reports.ingest.inventory import Inventory
 from highwater.spec.formats.history import Config, Event
 
-VERSION: Final = 2
+VERSION: Final = 3
 MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 
@@ -78,4 +79,5 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     quarantine: Quarantine
     operations: int
+    inventory: Inventory
     faults: list[Event]

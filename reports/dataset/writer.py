@@ -21,6 +21,7 @@ from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
 from highwater.reports.importers.formats import History
 from highwater.reports.ingest.events import Ingest
 from highwater.reports.ingest.incarnations import FormerPartition
+from highwater.reports.ingest.inventory import Inventory
 from highwater.reports.tables import Step
 
 WAITING_BYTES: Final = 96 << 20
@@ -45,6 +46,7 @@ class Writer:
         self._folder = folder
         self._hidden = folder.with_name(f".{folder.name}.partial")
         self._buckets: dict[int, Any] = {}
+        self.inventory = Inventory()
         self._waiting: dict[int, list[Any]] = {}
         self._steps: Any = None
         self._numbers: dict[str, int] = {}
@@ -74,7 +76,9 @@ class Writer:
 
     def add(self, partitions: Mapping[str, Operations], steps: list[Step]) -> None:
         """Append rows and steps that follow those of all earlier calls."""
+        self.inventory.add_steps({step.f for step in steps})
         for key, ops in partitions.items():
+            self.inventory.add(ops)
             number = self._number(key)
             self._rows[number] += len(ops)
             self._records[number] += len(ops.record_offset)
@@ -119,6 +123,7 @@ class Writer:
             config=history.config,
             quarantine=history.quarantine,
             operations=reading.operations,
+            inventory=self.inventory,
             faults=reading.faults,
         )
         fate, ended = reading.tables.transactions.columns()

@@ -42,6 +42,10 @@ class EdnError(ValueError):
     """The text is not an EDN form."""
 
 
+DEPTH: Final = 200
+"""Nested forms that are read: `repr` and the decoders are recursive, and histories need about five."""
+
+
 def parse(text: str) -> Any:
     """Parse exactly one form of any kind. Raises EdnError."""
     stack: list[list[Any]] = [[]]
@@ -56,6 +60,8 @@ def parse(text: str) -> Any:
         position = match.end()
         kind, token = match.lastgroup, match[match.lastgroup or 0]
         if kind == "open":
+            if len(stack) > DEPTH:
+                raise EdnError(f"column {position}: nested more than {DEPTH} deep")
             stack.append([token] if token in {MAP, SET} else [])
             closers.append({"[": "]", "(": ")"}.get(token, "}"))
         elif kind == "close":
@@ -134,7 +140,7 @@ class Batch:
     def _plain(self, lines: Sequence[bytes], numbers: Sequence[int]) -> Iterator[Any]:
         try:
             found = _decode_json(self._as_json(b"\n".join(lines)))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             found = []
         if len(found) == len(lines):
             for self._quarantine.line, form in zip(numbers, found, strict=True):

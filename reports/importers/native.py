@@ -2,20 +2,20 @@
 
 import io
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from highwater.reports.importers.jepsen_shape import Marked
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.importers.sources import blocks
-from highwater.spec.formats.history import Config, Event
+from highwater.spec.formats.history import NEMESIS, OPERATIONS, Config, Event
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True):
-    """An event whose numbers fit into the columns of a dataset."""
+class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An event whose numbers fit into the columns of a dataset; a misspelt field makes the line unusable."""
 
     index: Annotated[int, msgspec.Meta(ge=0, le=2**61)]
     time_ns: _Number
@@ -34,13 +34,17 @@ class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True):
     positions: dict[str, Marked] | None = None
 
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding a line may raise; RecursionError if it is nested too deeply."""
+
+
 def recognises(head: bytes) -> bool:
     """Return whether one of the first 20 lines is an event."""
     decoder = msgspec.json.Decoder(Event)
     for line in head.splitlines()[:20]:
         try:
             decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             continue
         return True
     return False
@@ -92,6 +96,9 @@ def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
                     continue
                 quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
             due = index + 1
+            if event.f not in OPERATIONS and event.process != NEMESIS:
+                quarantine.add(f"f {event.f!r} is no operation; docs/audit/formats.md lists them")
+                continue
             yield event
 
 
@@ -101,7 +108,7 @@ def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:
     for block in found:
         try:
             events = decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             events = []
         if len(events) == block.count(b"\n") + (not block.endswith(b"\n")):
             yield events
@@ -109,7 +116,7 @@ def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:
         for line in io.BytesIO(block):
             try:
                 yield [decoder.decode(line)]
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 yield _NoEvent(line, str(error))
 
 

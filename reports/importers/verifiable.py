@@ -36,7 +36,7 @@ def recognises(head: bytes) -> bool:
     for line in head.splitlines()[:50]:
         try:
             found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(found, dict) and found.get("name") in NAMES and "timestamp" in found:
             return True
@@ -70,7 +70,7 @@ def _lines(path: str, quarantine: Quarantine) -> Iterator[Line]:
             continue
         try:
             found = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             quarantine.add(f"{os.path.basename(path)}: {error}")  # noqa: PTH119
             continue
         if isinstance(found, dict) and found.get("name") in NAMES:

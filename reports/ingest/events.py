@@ -17,6 +17,7 @@ from highwater.reports.columns import (
 from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
 from highwater.reports.ingest.history import Ingested, InMemoryPartitions, Key, status_of
 from highwater.reports.ingest.incarnations import FormerPartition, TopicIncarnations, key_of, prepend_former_sends
+from highwater.reports.ingest.inventory import Inventory
 from highwater.reports.ingest.steps import Run, Steps
 from highwater.reports.tables import Tables
 from highwater.spec.formats.history import NEMESIS, Config, Event
@@ -352,7 +353,11 @@ class Ingest:
         self.finish()
         partitions = InMemoryPartitions(self.build())
         rows = sum(len(ops) for ops in partitions.values())
-        return Ingested(config, partitions, self.tables, self.values, self.faults, self.operations, rows)
+        inventory = Inventory()
+        for ops in partitions.values():
+            inventory.add(ops)
+        inventory.add_steps(self.tables.steps)
+        return Ingested(config, partitions, self.tables, self.values, self.faults, self.operations, rows, inventory)
 
     def drain(self) -> dict[Key, Operations]:
         """Return the rows read since the last call; fates of transactions are not yet filled in."""

@@ -8,6 +8,7 @@ from typing import Final
 from highwater.reports.columns import Operations, Status, single_row
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.builder import Values
+from highwater.reports.ingest.inventory import Inventory
 from highwater.reports.tables import Tables
 from highwater.spec.formats.history import Config, Event
 
@@ -37,6 +38,7 @@ class Ingested:
     faults: list[Event]
     operations: int
     rows: int
+    inventory: Inventory
     format: str = "ndjson"
     quarantine: Quarantine = field(default_factory=Quarantine)
 

@@ -83,6 +83,12 @@ def key_of(topic: str, partition: int, life: int) -> str:
     return f"{topic}-{partition}{MADE_AGAIN}{life})" if life else f"{topic}-{partition}"
 
 
+def incarnation_of(key: str) -> tuple[str, int]:
+    """Return the topic and the incarnation, from 0, of a partition's key; the reverse of `key_of`."""
+    first, _, life = key.removesuffix(")").partition(MADE_AGAIN)
+    return first.rpartition("-")[0], int(life or 0)
+
+
 def prepend_former_sends(former: Operations, ops: Operations, deleted: int) -> Operations:
     """Return `ops` after the acknowledged sends of the deleted topic, as `Kind.FORMER`: they must not be read here."""
     gone = (former.kind == Kind.SEND) & (former.status == Status.OK) & (former.returned < deleted)

@@ -7,7 +7,7 @@ from highwater.reports.anomalies import Anomaly, Severity, anomalies
 from highwater.reports.page.lanes import Window
 from highwater.reports.page.narrative import duration
 from highwater.reports.page.outages import FAULTS_SHOWN, SHORTEST_S, SHOWN, Outage, Outages
-from highwater.reports.verdicts import AuditResult, Finding
+from highwater.reports.verdicts import AuditResult, Finding, RuleVerdict
 from highwater.spec.clauses import load_clauses
 from highwater.spec.guards import load_guards
 
@@ -22,7 +22,8 @@ MEANING = {
 
 def verdict_words(result: AuditResult) -> str:
     """Return the verdict in one or two sentences."""
-    rules = f"{len(result.rules)} rules" if len(result.rules) > 1 else "one rule"
+    judged = sum(row.verdict is not RuleVerdict.NOT_JUDGED for row in result.rules)
+    rules = f"{judged} of {len(result.rules)} rules" if len(result.rules) > 1 else "one rule"
     scope = f"{result.operations:,} operations were checked against {rules}"
     if result.verdict is Verdict.INVALID:
         return f"A promise was broken: {_named(result, Severity.VIOLATION)}. {scope}."
@@ -31,7 +32,7 @@ def verdict_words(result: AuditResult) -> str:
         if open_:
             return f"Undecided: {open_} may be violations; the history lacks what decides. {scope}."
         why = "the search for a linearization took too long"
-        if not result.operations:
+        if not judged:
             why = "it holds no operation to check"
         elif result.quarantine.mattering:
             why = f"{lines(result.quarantine.mattering)} that may matter could not be used"
@@ -52,7 +53,8 @@ def because(severity: Severity, anomaly: Anomaly, result: AuditResult) -> str | 
             f"give {options}."
         )
     if severity is Severity.UNDECIDED:
-        return "Whether this is a violation is undecided: lines that could not be read may explain it."
+        row = next(row for row in result.rules if row.rule == anomaly.rule)
+        return f"Whether this is a violation is undecided: {row.why}."
     return None
 
 

@@ -114,9 +114,7 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     covered &= ~np.isin(missing, view.stuck[1])  # the end is stuck before them: rule stuck reports it
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
-        RuleFindings(
-            Rule.UNSEEN, missing[~covered], no_second_witness(missing[~covered]), offset[~covered], information=True
-        ),
+        RuleFindings(Rule.UNSEEN, missing[~covered], no_second_witness(missing[~covered]), offset[~covered]),
     )
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, Fate, Ints, Status
+from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules import committed, cycles, groups, run
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
-from highwater.reports.rules.findings import Promise, RuleFindings
+from highwater.reports.rules.findings import Promise, RuleFindings, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
@@ -27,11 +27,21 @@ class PartitionMap(Protocol):
     def __call__(self, work: PartitionTask[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...
 
 
-def check_run(map_partitions: PartitionMap, tables: Tables, promise: Promise) -> tuple[ByPartition, list[StepFinding]]:
-    """Return the findings by partition, with candidates decided, and the findings in the tables of the run."""
+def check_run(
+    map_partitions: PartitionMap, tables: Tables, promise: Promise, *, without_offset: bool = True
+) -> tuple[ByPartition, list[StepFinding]]:
+    """Return the findings by partition, with candidates decided, and the findings in the tables of the run.
+
+    `without_offset` is False if every acknowledged send has an offset, which saves a pass over all partitions.
+    """
     findings = [(key, finding) for key, mine in map_partitions(FirstPass()) for finding in mine]
     plain = [(key, finding) for key, finding in findings if finding.rule not in CANDIDATES | {Rule.LOST_WRITE}]
-    return [*plain, *_torn(map_partitions, findings), *_circles(map_partitions, tables, findings)], [
+    findings_of_several = (
+        *_torn(map_partitions, findings),
+        *_circles(map_partitions, tables, findings),
+        *(_unseen_without_offset(map_partitions) if without_offset and not promise.compaction else ()),
+    )
+    return [*plain, *findings_of_several], [
         *groups.committed_offsets(tables),
         *_ahead(map_partitions, tables),
         *groups.zombie_commits(tables),
@@ -90,6 +100,44 @@ def _all_of(parts: list[Ints]) -> Ints:
 
 def _visible(txns: Ints, _: str, view: View) -> Ints:
     return committed.visible(view, txns)[0] if view.has_transactions else txns[:0]
+
+
+# -- unseen ----------------------------------------------------------------------------------------------------
+
+
+def _unseen_without_offset(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
+    """Find unseen among acknowledged sends without an offset, which belong to no span of a divided partition."""
+    sent = {
+        key: found for key, found in map_partitions(ColumnTask(_acknowledged_without_offset, COLUMNS)) if found[0].size
+    }
+    if not sent:
+        return
+    for key, read in map_partitions(SpanTask(_values_read, _all_of), sent):
+        rows, values = sent[key]
+        unseen = rows[~np.isin(values, read)]
+        if len(unseen):
+            none = no_second_witness(unseen)
+            yield key, RuleFindings(Rule.UNSEEN, unseen, none, none)
+
+
+COLUMNS: Final = ("offset", "value", "txn")
+
+
+def _acknowledged_without_offset(_: str, view: View) -> tuple[Ints, Ints]:
+    """Return rows and values of acknowledged sends without an offset, outside transactions that did not commit."""
+    ops = view.ops
+    mine = (ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN) & (ops.value != TOMBSTONE)
+    if view.has_transactions:
+        mine &= (ops.txn == UNKNOWN) | (ops.fate == Fate.COMMITTED)
+    rows = np.flatnonzero(mine)
+    return view.to_partition_rows(rows), ops.value[rows]
+
+
+def _values_read(_: str, view: View) -> Ints:
+    """Return values of sends without an offset that are in a successful read."""
+    ops, sends = view.ops, view.sends
+    values: Ints = ops.value[sends[view.read_somewhere[sends] & (ops.offset[sends] == UNKNOWN)]]
+    return values
 
 
 # -- G1c -----------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def test_an_unknown_send_that_was_read_counts_as_written() -> None:
 def test_an_unread_record_is_not_lost() -> None:
     h = healthy()
     h.send(4, 3)
-    assert [(found.rule, found.information) for found in h.found()] == [(5, True)]
+    assert [(found.rule, found.information) for found in h.found()] == [(5, False)]
 
 
 def test_polls_may_restart_after_a_reassignment_or_seek() -> None:

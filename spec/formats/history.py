@@ -74,13 +74,20 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Final, Literal, cast
 
 import msgspec
 
 from highwater.errors import UsageError
 
 NEMESIS = "nemesis"
+OPERATIONS: Final = frozenset({
+    "send", "poll", "fetch", "list_offsets", "log_dump", "delete_records", "assign", "seek", "reset", "revoke", "lost",
+    "crash", "subscribe", "init_producer", "begin_txn", "send_offsets", "end_txn", "commit", "committed", "sync",
+    "group", "delete_offsets", "metadata", "in_sync", "create_topic", "delete_topic",
+    "read", "write", "cas", "add", "header",
+})  # fmt: skip
+"""The values of `f` in the tables above; an event of a client with another one is unusable."""
 Records = list[tuple[int, Any]]
 
 

@@ -64,7 +64,9 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
     await_isr(cluster, topic, 2)
     whole = [*VALUES, b"later"]
     produce_acknowledged(cluster, topic, b"later")
-    cluster.eventually("all records at the new replica", lambda: replica_shows(cluster, topic, new, whole), FAILOVER_S)
+    cluster.eventually(
+        "all records at the new replica", lambda: replica_shows(cluster, topic, new, whole), CONTROLLER_TIMEOUT_S
+    )
     _await_no_log(cluster, topic, old)
 
 

@@ -47,7 +47,7 @@ def test_the_verdict_in_a_sentence(tmp_path: Path, history: Any, changes: dict[s
     [
         ({"acks": "1"}, False, "A correct Kafka may show this with acks=1."),
         ({"acks": None}, False, "depends on acks, which the history does not state; give --config acks=…."),
-        ({}, True, "lines that could not be read may explain it."),
+        ({}, True, "lines that could not be used may explain it."),
         ({}, False, None),
     ],
     ids=["expected", "undecided", "not read", "violation"],

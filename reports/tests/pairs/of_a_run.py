@@ -26,6 +26,7 @@ def three_transactions_read_in_a_circle(h: History) -> None:
 @near_miss(21)
 def three_transactions_read_in_a_chain(h: History) -> None:
     _reads_of_one_another(h, (2, 1), (3, 2))
+    h.fetch(1, (1, 1), (2, 2), (3, 3), end=4)
 
 
 def _reads_of_one_another(h: History, *pairs: tuple[int, int]) -> None:

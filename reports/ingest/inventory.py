@@ -1,0 +1,75 @@
+"""Count what a history contains while it is read, so that a verdict can say what it covered."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from highwater.reports.columns import UNKNOWN, Began, Kind, Operations, Status
+
+
+def _has(column: str) -> Callable[[Operations], bool]:
+    return lambda ops: bool(np.any(getattr(ops, column) != UNKNOWN))
+
+
+def _count(ops: Operations, kind: Kind, *statuses: Status) -> int:
+    return int(np.count_nonzero((ops.kind == kind) & np.isin(ops.status, statuses)))
+
+
+WITHOUT_OFFSET: Final = "acknowledged sends without an offset"
+IN_OPERATIONS: Final[dict[str, Callable[[Operations], bool]]] = {
+    "acknowledged sends": lambda ops: _count(ops, Kind.SEND, Status.OK) > 0,
+    WITHOUT_OFFSET: lambda ops: bool(
+        np.any((ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN))
+    ),
+    "refused sends": lambda ops: _count(ops, Kind.SEND, Status.FAIL) > 0,
+    "reads": lambda ops: bool(np.any((ops.kind == Kind.READ) & (ops.status == Status.OK))),
+    "high watermarks": _has("high_watermark"),
+    "last stable offsets": _has("last_stable_offset"),
+    "log start offsets": _has("log_start_offset"),
+    "transactions": _has("txn"),
+    "sequences": _has("sequence"),
+    "keys": _has("key"),
+    "resumed group members": lambda ops: bool(np.any(ops.began == Began.RESUMED)),
+    "replica dumps": lambda ops: _count(ops, Kind.DUMP, Status.OK) > 0,
+}
+"""Data that some rules need, by the name that a verdict prints; each is looked for in the operations of a partition."""
+IN_STEPS: Final = {
+    "commit": "offset commits",
+    "committed": "fetched committed offsets",
+    "send_offsets": "transactional offset commits",
+    "sync": "assignments",
+    "assign": "assignments",
+    "group": "descriptions of groups",
+    "metadata": "metadata",
+    "init_producer": "producer ids",
+    "delete_topic": "deleted topics",
+}
+"""The same in the steps of a run, by the step's `f`."""
+DATA: Final = {*IN_OPERATIONS, *IN_STEPS.values()}
+
+
+class Inventory(msgspec.Struct, kw_only=True):
+    """Counts of a history: sends by outcome, successful reads and their records, and the kinds of data in it."""
+
+    acknowledged: int = 0
+    refused: int = 0
+    unknown: int = 0
+    reads: int = 0
+    records_read: int = 0
+    data: set[str] = msgspec.field(default_factory=set)
+
+    def add(self, ops: Operations) -> None:
+        """Count the operations of a partition; each operation must be passed once."""
+        self.acknowledged += _count(ops, Kind.SEND, Status.OK)
+        self.refused += _count(ops, Kind.SEND, Status.FAIL)
+        self.unknown += _count(ops, Kind.SEND, Status.INFO)
+        read = (ops.kind == Kind.READ) & (ops.status == Status.OK)
+        self.reads += int(np.count_nonzero(read))
+        self.records_read += int(ops.record_count[read].sum())
+        self.data |= {name for name, has in IN_OPERATIONS.items() if name not in self.data and has(ops)}
+
+    def add_steps(self, names: Iterable[str]) -> None:
+        """Note the kinds of steps of the run, by their `f`."""
+        self.data |= {IN_STEPS[name] for name in names if name in IN_STEPS}
