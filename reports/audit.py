@@ -137,6 +137,14 @@ def _deleted_partitions(history: Ingested) -> set[str]:
     return {key for key, (topic, life) in found.items() if life < deletions[topic]}
 
 
+def _is_explained(anomaly: Anomaly, history: Ingested) -> bool:
+    """Return whether the settings that allow an anomaly allow it here: some of them do so only when a broker fails."""
+    allowed = set(anomaly.allowed_by(history.config))
+    return not allowed <= ALLOW_AROUND_FAULTS or bool(kinds_of_faults(history.faults))
+
+
+ALLOW_AROUND_FAULTS: Final = {"acks=1", "unclean_election=true"}
+"""Settings that allow a loss when a leader fails; without a failure Kafka loses nothing under them."""
 VERDICT_OF_RULE: Final = {
     RuleVerdict.HELD: Verdict.VALID, RuleVerdict.NOT_JUDGED: Verdict.VALID, RuleVerdict.VIOLATED: Verdict.INVALID,
     RuleVerdict.UNDECIDED: Verdict.UNKNOWN,
@@ -165,6 +173,8 @@ def _coverage(rules: list[RuleRow], history: Ingested) -> Coverage:
 
 def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: Ingested) -> Severity:
     severity = Severity.INFORMATION if finding.information else anomaly.judge(history.config)
+    if severity is Severity.EXPECTED and not _is_explained(anomaly, history):
+        return Severity.UNDECIDED
     if severity is Severity.VIOLATION and history.quarantine.leaves_open(anomaly.rule):
         return Severity.UNDECIDED
     return severity
@@ -191,6 +201,9 @@ def _what_decides(anomaly: Anomaly, history: Ingested) -> str:
     """Return what the user can do to decide a rule."""
     if missing := anomaly.missing_settings(history.config):
         return " ".join(f"--config {key}=..." for key in missing) + " decides"
+    if anomaly.judge(history.config) is Severity.EXPECTED:
+        allowed = " and ".join(anomaly.allowed_by(history.config))
+        return f"{allowed} allows it around a fault, and this history records none"
     if history.quarantine.leaves_open(anomaly.rule):
         return "lines that could not be used may explain it"
     return "reads of these partitions to their end, after the last send, would decide"

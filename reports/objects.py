@@ -11,9 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from highwater.errors import UsageError, Verdict, worst
 from highwater.reports.anomalies import Severity
-from highwater.reports.columns import UNKNOWN
+from highwater.reports.columns import UNKNOWN, Status
 from highwater.reports.importers.formats import History
 from highwater.reports.ingest.builder import text_of
+from highwater.reports.ingest.history import status_of
 from highwater.reports.rules.rule import Rule
 from highwater.reports.verdicts import WITNESSES_SHOWN, AuditResult, Evidence, Finding, RuleRow, RuleVerdict, Witness
 from highwater.spec.formats.history import Config, Event
@@ -51,8 +52,9 @@ def objects(events: Iterable[Event]) -> dict[str, list[Op]]:
     operations: dict[str, list[Op]] = {}
 
     def close(invoke: Event, done: Event | None) -> None:
-        unknown = done is None or done.type == "info"
-        if (done is not None and done.type == "fail") or (unknown and invoke.f == "read"):
+        status = status_of(invoke, done)  # a write that failed with a timeout may have happened
+        unknown = status is Status.INFO
+        if status is Status.FAIL or (unknown and invoke.f == "read"):
             return
         value = invoke.value if invoke.f != "read" or done is None else done.value
         end = NEVER if done is None or unknown else done.index
@@ -228,27 +230,27 @@ def audit_objects(history: History, where: str) -> AuditResult:
     workload = history.config.workload
     judged = judge(history.config, history.events)
     broken = {key: verdict for key, verdict in judged.items() if verdict.verdict is Verdict.INVALID}
-    verdicts = [verdict.verdict for verdict in judged.values()]
-    if not judged or history.quarantine.mattering:
-        verdicts.append(Verdict.UNKNOWN)
+    severity, verdict = Severity.VIOLATION, worst([verdict.verdict for verdict in judged.values()])
+    if not judged or history.quarantine.mattering:  # an unreadable line may be the write that explains a read
+        severity, verdict = Severity.UNDECIDED, Verdict.UNKNOWN
     sentence = f"No {workload} gives all these answers."
     finding = Finding(
         rule=Rule.NOT_LINEARIZABLE,
         name=NAMES[workload],
-        severity=Severity.VIOLATION,
+        severity=severity,
         sentence=sentence,
         expected=False,
         count=len(broken),
         rows=len(broken),
         witnesses=[_evidence(key, broken[key]) for key in list(broken)[:WITNESSES_SHOWN]],
     )
-    counts = {Severity.VIOLATION: len(broken)} if broken else {}
+    counts = {severity: len(broken)} if broken else {}
     row = RuleRow(
-        rule=Rule.NOT_LINEARIZABLE, name=NAMES[workload], sentence=sentence, verdict=RULE_VERDICTS[worst(verdicts)],
+        rule=Rule.NOT_LINEARIZABLE, name=NAMES[workload], sentence=sentence, verdict=RULE_VERDICTS[verdict],
         why="" if judged else "the history has no operation on an object", counts=counts,
     )  # fmt: skip
     return AuditResult(
-        verdict=worst(verdicts),
+        verdict=verdict,
         operations=sum(verdict.operations for verdict in judged.values()),
         history=where,
         format=history.format,

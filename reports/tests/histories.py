@@ -56,6 +56,9 @@ class History:
     def assign(self, process: int = 50, position: int | None = None) -> None:
         self._add(process, "info", "assign", value=["t-0"], position=position)
 
+    def kill(self, node: str = "1") -> None:
+        self._add(NEMESIS, "info", "kill", node=node)
+
     def phase(self, name: str) -> None:
         self._add(NEMESIS, "info", "phase", value=name)
 

@@ -20,6 +20,7 @@ def broken(config: Config = PROMISED) -> History:
     history = healthy()
     history.events[0] = History(config).events[0]
     lost(history)
+    history.kill()
     return history
 
 

@@ -93,8 +93,24 @@ def test_an_unread_record_decides_nothing_if_the_settings_allow_its_loss(
     h.send(2, 1)
     h.fetch(0, (0, 1), end=1)
     path = h.write(tmp_path / "history.ndjson")
+    assert audit(path, overrides=setting).verdict == "unknown"  # without a fault these settings lose nothing
+    h.kill()
+    path = h.write(tmp_path / "history.ndjson")
     assert audit(path).verdict == "unknown"
     assert audit(path, overrides=setting).verdict == "valid"
+
+
+@pytest.mark.parametrize("setting", [{"acks": "1"}, {"unclean_election": True}])
+def test_a_loss_that_no_fault_explains_is_undecided(tmp_path: Path, setting: dict[str, Any]) -> None:
+    h = History()
+    for value in range(3):
+        h.send(value, value)
+    h.fetch(0, (0, 0), (2, 2), end=3)
+    result = audit(h.write(tmp_path / "history.ndjson"), overrides=setting)
+    (finding,) = [finding for finding in result.findings if finding.rule == Rule.LOST_WRITE]
+    assert (result.verdict, finding.severity) == ("unknown", "undecided")
+    why = next(row.why for row in result.rules if row.rule == Rule.LOST_WRITE)
+    assert why.endswith("allows it around a fault, and this history records none")
 
 
 def test_a_rule_whose_data_the_history_lacks_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,9 +109,19 @@ def test_a_counter_is_between_certain_and_possible_additions(value: int, verdict
 
 
 def write(path: Path, *events: tuple[int, str, str, object]) -> Path:
+    """Write a register's history of (process, type, f, value); a failed event carries the error timed-out."""
     lines = [header(Config(workload="register"))]
     lines += [
-        Event(index=n, time_ns=n, process=process, type=kind, f=f, value=value, key="x")  # type: ignore[arg-type]
+        Event(
+            index=n,
+            time_ns=n,
+            process=process,
+            type=kind,  # type: ignore[arg-type]
+            f=f,
+            value=value,
+            key="x",
+            error="timed-out" if kind == "fail" else None,
+        )
         for n, (process, kind, f, value) in enumerate(events, 1)
     ]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
@@ -128,3 +138,17 @@ def test_a_register_in_a_file_is_audited(tmp_path: Path) -> None:
     (finding,) = result.findings
     assert finding.name == "not-linearizable"
     assert [len(witness.operations) for witness in finding.witnesses] == [2]
+
+
+def test_a_write_that_failed_with_a_timeout_may_have_happened(tmp_path: Path) -> None:
+    failed = (0, "invoke", "write", 1), (0, "fail", "write", 1)
+    read = (1, "invoke", "read", None), (1, "ok", "read", 1)
+    assert audit(write(tmp_path / "history", *failed, *read)).verdict is Verdict.VALID
+
+
+def test_an_unreadable_line_may_explain_a_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "history", (1, "invoke", "read", None), (1, "ok", "read", 1))
+    assert audit(path).verdict is Verdict.INVALID
+    path.write_bytes(path.read_bytes() + b'{"index":3,"process":0,"f":"wri\n')
+    result = audit(path)
+    assert (result.verdict, [finding.severity for finding in result.findings]) == (Verdict.UNKNOWN, ["undecided"])

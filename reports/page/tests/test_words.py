@@ -24,6 +24,7 @@ def verdict_of(tmp_path: Path, history: History, config: Config = PROMISED) -> s
 def broken() -> History:
     history = healthy()
     lost(history)
+    history.kill()
     return history
 
 
