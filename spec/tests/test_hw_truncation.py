@@ -35,6 +35,7 @@ def test_the_rule_holds_at_a_small_bound_and_no_action_is_idle(tmp_path: Path) -
     assert len(found.coverage) >= 14
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_the_rule_breaks_as_expected(
     guard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
