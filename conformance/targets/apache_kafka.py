@@ -51,6 +51,7 @@ QUICK_KRAFT: Final[Mapping[str, object]] = {
     "controller.quorum.fetch.timeout.ms": 1000,
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.election.backoff.max.ms": 200,
+    "controller.socket.timeout.ms": 5000,  # until a broker gives up on a paused controller
 }
 QUICK_ZOOKEEPER: Final[Mapping[str, object]] = {"zookeeper.session.timeout.ms": 4500, "delete.topic.enable": "true"}
 REPLICATED: Final = (

@@ -30,7 +30,7 @@ from highwater.reference.wire.messages.replicas import (
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 CONTROLLER_TIMEOUT_S = 60.0
-"""Longer than a broker waits for a paused controller before it finds the next (controller.socket.timeout.ms: 30 s).
+"""Longer than a broker waits for a paused controller before it finds the next: controller.socket.timeout.ms, 30 s.
 
 With KRaft, Metadata names any broker as the controller, so the paused one may be the active controller.
 """
