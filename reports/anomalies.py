@@ -34,6 +34,7 @@ class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: tuple[str, ...]
     data: tuple[str, ...]
     witnesses: tuple[str, str]
+    decided_by: str = "reads of these partitions to their end, after the last send,"
 
     def judge(self, config: Config) -> Severity:
         """Return the severity of a finding in a history with this configuration."""

@@ -24,7 +24,7 @@ from highwater.reports.ingest.history import Ingested
 from highwater.reports.ingest.incarnations import incarnation_of
 from highwater.reports.ingest.inventory import WITHOUT_OFFSET
 from highwater.reports.objects import audit_objects
-from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings
+from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import check_run
 from highwater.reports.rules.step_findings import StepFinding
@@ -98,7 +98,7 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
         )
     deleted = _deleted_partitions(history)
     findings_by_partition = [
-        (key, replace(f, information=True) if f.rule == Rule.UNSEEN and key in deleted else f)
+        (key, replace(f, weight=Weight.INFORMATION) if f.rule == Rule.UNSEEN and key in deleted else f)
         for key, f in findings_by_partition
     ]
     findings = []
@@ -172,7 +172,11 @@ def _coverage(rules: list[RuleRow], history: Ingested) -> Coverage:
 
 
 def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: Ingested) -> Severity:
-    severity = Severity.INFORMATION if finding.information else anomaly.judge(history.config)
+    severity = anomaly.judge(history.config)
+    if finding.weight is Weight.INFORMATION:
+        return Severity.INFORMATION
+    if finding.weight is Weight.UNDECIDED and severity is Severity.VIOLATION:
+        return Severity.UNDECIDED
     if severity is Severity.EXPECTED and not _is_explained(anomaly, history):
         return Severity.UNDECIDED
     if severity is Severity.VIOLATION and history.quarantine.leaves_open(anomaly.rule):
@@ -206,7 +210,7 @@ def _what_decides(anomaly: Anomaly, history: Ingested) -> str:
         return f"{allowed} allows it around a fault, and this history records none"
     if history.quarantine.leaves_open(anomaly.rule):
         return "lines that could not be used may explain it"
-    return "reads of these partitions to their end, after the last send, would decide"
+    return f"{anomaly.decided_by} would decide"
 
 
 def _finding(

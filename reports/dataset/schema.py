@@ -12,7 +12,7 @@ from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.inventory import Inventory
 from highwater.spec.formats.history import Config, Event
 
-VERSION: Final = 3
+VERSION: Final = 4
 MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 
@@ -54,7 +54,7 @@ STEPS: Final = _schema(
 )  # fmt: skip
 FINDINGS: Final = _schema(
     ("place", pa.int64()), ("rule", pa.int64()), ("first", pa.int64()), ("second", pa.int64()), ("offset", pa.int64()),
-    ("information", pa.bool_()),
+    ("weight", pa.int64()),
 )  # fmt: skip
 """Findings in one partition: `first` and `second` are row numbers, `place` numbers the `RuleFindings`."""
 

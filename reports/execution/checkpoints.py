@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.dataset.schema import FINDINGS
 from highwater.reports.rules.division import FirstPass, PartitionTask, Slices
-from highwater.reports.rules.findings import Promise, RuleFindings
+from highwater.reports.rules.findings import Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import PartitionMap
 from highwater.reports.rules.view import View
@@ -72,7 +72,7 @@ def _table(findings: list[RuleFindings]) -> pa.Table:
     columns = {
         "place": np.repeat(np.arange(len(findings)), sizes),
         "rule": np.repeat([finding.rule for finding in findings], sizes),
-        "information": np.repeat([finding.information for finding in findings], sizes).astype(bool),
+        "weight": np.repeat([finding.weight for finding in findings], sizes),
     } | {name: np.concatenate([*(getattr(finding, name) for finding in findings), []]) for name in COLUMNS}
     return pa.table(
         {name: pa.array(columns[name], FINDINGS.field(name).type) for name in FINDINGS.names}, schema=FINDINGS
@@ -85,13 +85,13 @@ def _read(path: Path) -> list[RuleFindings] | None:
         table = pq.read_table(path, schema=FINDINGS)
     except (OSError, pa.ArrowException):
         return None
-    place, rule, information, first, second, offset = (
-        table[name].to_numpy() for name in ("place", "rule", "information", *COLUMNS)
+    place, rule, weight, first, second, offset = (
+        table[name].to_numpy() for name in ("place", "rule", "weight", *COLUMNS)
     )
     starts = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place)).tolist()
     return [
         RuleFindings(
-            Rule(rule[start]), first[start:end], second[start:end], offset[start:end], bool(information[start])
+            Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start])
         )
         for start, end in pairwise(starts)
     ]

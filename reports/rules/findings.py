@@ -1,6 +1,7 @@
 """Findings of a rule, what a configuration promises, and the sweep that the real-time rules share."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -13,29 +14,38 @@ Mask = npt.NDArray[np.bool_]
 NO_ROW = -1
 
 
+class Weight(IntEnum):
+    """What findings mean in a history whose settings exclude the anomaly (docs/audit/rules.md)."""
+
+    VIOLATION = 0
+    UNDECIDED = 1  # something that the history does not state may explain them
+    INFORMATION = 2  # a correct Kafka may show them too
+
+
 @dataclass(frozen=True, slots=True)
 class RuleFindings:
-    """Findings of one rule as columns of equal length: rows of two witnesses (`NO_ROW` if absent) and an offset.
-
-    `information` marks findings that a correct Kafka may show too, such as a high watermark that lags in a new epoch.
-    """
+    """Findings of one rule and weight as columns of equal length: rows of two witnesses (or `NO_ROW`) and an offset."""
 
     rule: Rule
     first: Ints
     second: Ints
     offset: Ints
-    information: bool = False
+    weight: Weight = Weight.VIOLATION
+
+    @property
+    def information(self) -> bool:
+        return self.weight is Weight.INFORMATION
 
     def where(self, chosen: "Mask | Ints") -> "RuleFindings":
-        return RuleFindings(self.rule, self.first[chosen], self.second[chosen], self.offset[chosen], self.information)
+        return RuleFindings(self.rule, self.first[chosen], self.second[chosen], self.offset[chosen], self.weight)
 
 
 def concatenate_findings(parts: list[RuleFindings]) -> RuleFindings:
-    """Concatenate findings of the same rule and severity."""
+    """Concatenate findings of the same rule and weight."""
     first, second, offset = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "second", "offset")
     )
-    return RuleFindings(parts[0].rule, first, second, offset, parts[0].information)
+    return RuleFindings(parts[0].rule, first, second, offset, parts[0].weight)
 
 
 def no_findings(rule: Rule) -> RuleFindings:
@@ -52,7 +62,8 @@ class Promise:
     """The settings that decide whether a rule applies. Times are in ms; -1 means unknown or without limit."""
 
     acks_all: bool = True
-    unclean_election: bool = False
+    unclean_election: bool = False  # allowed, or unknown
+    unclean_known: bool = True
     retention: bool = False
     compaction: bool = False
     retention_ms: int = -1
@@ -69,6 +80,7 @@ class Promise:
         return cls(
             acks_all=config.acks == "all",
             unclean_election=config.unclean_election is not False,
+            unclean_known=config.unclean_election is not None,
             retention=config.retention is True,
             compaction=config.compaction is True,
             retention_ms=or_none(config.retention_ms),

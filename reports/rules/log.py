@@ -3,7 +3,15 @@
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules.findings import Bounds, RuleFindings, first_of_each, no_findings, no_second_witness, sweep
+from highwater.reports.rules.findings import (
+    Bounds,
+    RuleFindings,
+    Weight,
+    first_of_each,
+    no_findings,
+    no_second_witness,
+    sweep,
+)
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
@@ -51,7 +59,7 @@ def duplicates(view: View) -> tuple[RuleFindings, RuleFindings]:
             observations.row[a[excused]],
             observations.row[b[excused]],
             observations.offset[b[excused]],
-            information=True,
+            weight=Weight.INFORMATION,
         ),
     )
 

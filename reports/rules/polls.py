@@ -10,6 +10,7 @@ from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
     RuleFindings,
+    Weight,
     concatenate_findings,
     distinct,
     first_of_each,
@@ -123,7 +124,7 @@ def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
     first, second = (np.flatnonzero(mask)[first_of_each(gaps.offset[mask])] for mask in (same, other))
     return (
         RuleFindings(Rule.RESURRECTED_RECORD, by_same[first], gaps.row[first], gaps.offset[first]),
-        RuleFindings(Rule.RESURRECTED_RECORD, by_any[second], gaps.row[second], gaps.offset[second], information=True),
+        RuleFindings(Rule.RESURRECTED_RECORD, by_any[second], gaps.row[second], gaps.offset[second], weight=Weight.INFORMATION),
     )
 
 
@@ -161,7 +162,7 @@ def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings, RuleFind
         RuleFindings(
             Rule.INT_NONMONOTONIC_POLL, inside[once], inside[once], ops.record_offset[view.offset_decreases + 1][once]
         ),
-        RuleFindings(Rule.ABORT_REWIND, rows[rewound], before[rewound], reading.first[rewound], information=True),
+        RuleFindings(Rule.ABORT_REWIND, rows[rewound], before[rewound], reading.first[rewound], weight=Weight.INFORMATION),
     )
 
 
@@ -177,7 +178,7 @@ def sends_between(view: View) -> RuleFindings:
     offsets = ops.offset[rows]
     between = np.searchsorted(offsets, ops.offset[b], "left") - np.searchsorted(offsets, ops.offset[a], "right")
     skip = (ops.txn[a] == ops.txn[b]) & (between > 0)
-    return RuleFindings(Rule.INT_SEND_SKIP, b[skip], a[skip], ops.offset[b[skip]], information=True)
+    return RuleFindings(Rule.INT_SEND_SKIP, b[skip], a[skip], ops.offset[b[skip]], weight=Weight.INFORMATION)
 
 
 @dataclass(frozen=True, slots=True)

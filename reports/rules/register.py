@@ -15,6 +15,7 @@ from highwater.reports.rules.findings import (
     Bounds,
     Mask,
     RuleFindings,
+    Weight,
     distinct,
     first_of_each,
     no_findings,
@@ -110,7 +111,7 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
     other = ~np.isin(over_all, first)
     return (
         RuleFindings(rule, first, second, z),
-        RuleFindings(rule, over_all[other], witness[other], end[other], information=True),
+        RuleFindings(rule, over_all[other], witness[other], end[other], weight=Weight.INFORMATION),
     )
 
 

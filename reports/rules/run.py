@@ -10,7 +10,7 @@ import numpy as np
 from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules import committed, cycles, groups, run
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
-from highwater.reports.rules.findings import Promise, RuleFindings, no_second_witness
+from highwater.reports.rules.findings import Promise, RuleFindings, Weight, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
@@ -153,7 +153,9 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
     keys = list(edges)
     wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
     known = set[int]()
-    for chosen, information in ((wr, False), (cycles.join([wr, _committed(ww, tables)]), True)):
+    for chosen, weight in (
+        (wr, Weight.VIOLATION), (cycles.join([wr, _committed(ww, tables)]), Weight.INFORMATION)
+    ):
         for circle in cycles.circles(chosen):
             nodes = set(chosen.source[circle].tolist())
             if not nodes & known:
@@ -162,7 +164,7 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
                 yield (
                     keys[int(chosen.part[place[0]])],
                     RuleFindings(
-                        Rule.G1C, chosen.first[place], chosen.second[place], chosen.offset[place], information
+                        Rule.G1C, chosen.first[place], chosen.second[place], chosen.offset[place], weight
                     ),
                 )
 

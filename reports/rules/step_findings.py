@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from highwater.reports.rules.findings import Bounds, sweep
+from highwater.reports.rules.findings import Bounds, Weight, sweep
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tables import Step
 
@@ -21,6 +21,10 @@ class StepFinding(NamedTuple):
     first: Step
     second: Step
     information: bool = False
+
+    @property
+    def weight(self) -> Weight:
+        return Weight.INFORMATION if self.information else Weight.VIOLATION
 
 
 def epoch_decreases(lower: list[Step], upper: list[Step]) -> Iterable[tuple[Step, Step]]:
