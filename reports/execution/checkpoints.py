@@ -90,9 +90,7 @@ def _read(path: Path) -> list[RuleFindings] | None:
     )
     starts = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place)).tolist()
     return [
-        RuleFindings(
-            Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start])
-        )
+        RuleFindings(Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start]))
         for start, end in pairwise(starts)
     ]
 

@@ -284,7 +284,7 @@ class Ingest:
         last, process, numbers = done or invoke, invoke.process, self._numbers
         offset, end, start = last.offset, last.high_watermark, last.log_start_offset
         if kind is DELETE:
-            offset = invoke.offset if invoke.offset is not None else NOT_RETURNED
+            offset = invoke.offset if invoke.offset is not None and invoke.offset >= 0 else UNKNOWN
         elif status is not OK or offset is None or offset < 0:
             offset = UNKNOWN
         epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch

@@ -13,11 +13,12 @@ from highwater.reports.rules.view import View
 
 
 def aborted_reads(view: View) -> RuleFindings:
-    """Find aborted-read: a successful read_committed read returned a value whose send failed or was aborted."""
+    """Find aborted-read: a successful read_committed read returned a value whose transaction was aborted."""
     ops = view.ops
-    if not view.has_transactions and not np.any(ops.status[view.sends] == Status.FAIL):
+    if not view.has_transactions:
         return no_findings(Rule.ABORTED_READ)
-    bad = np.flatnonzero(view.committed_read & (view.writer != NO_ROW) & view.rejected[view.writer])
+    aborted = ops.fate == Fate.ABORTED
+    bad = np.flatnonzero(view.committed_read & (view.writer != NO_ROW) & aborted[view.writer])
     bad = bad[first_of_each(view.writer[bad])]
     return RuleFindings(Rule.ABORTED_READ, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
 
@@ -117,7 +118,7 @@ def passed_over(view: View) -> RuleFindings:
         return no_findings(Rule.TORN_TRANSACTION)
     rows = sends[
         (ops.txn[sends] != UNKNOWN) & (ops.fate[sends] != Fate.ABORTED) & ~view.in_committed_read[sends]
-        & (view.send_offset >= max(view.log_start, 0))
+        & (view.send_offset >= 0)
     ]  # fmt: skip
     offset = view.send_offset[np.searchsorted(sends, rows)]
     covered, by = view.cover_of(ops.isolation[view.covered[0]] == Isolation.READ_COMMITTED).look_up(offset)

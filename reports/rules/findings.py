@@ -48,8 +48,8 @@ def concatenate_findings(parts: list[RuleFindings]) -> RuleFindings:
     return RuleFindings(parts[0].rule, first, second, offset, parts[0].weight)
 
 
-def no_findings(rule: Rule) -> RuleFindings:
-    return RuleFindings(rule, NOTHING, NOTHING, NOTHING)
+def no_findings(rule: Rule, weight: Weight = Weight.VIOLATION) -> RuleFindings:
+    return RuleFindings(rule, NOTHING, NOTHING, NOTHING, weight)
 
 
 def no_second_witness(rows: Ints) -> Ints:

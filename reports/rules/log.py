@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules.findings import (
+    NO_ROW,
     Bounds,
     RuleFindings,
     Weight,
@@ -34,11 +35,12 @@ def inconsistent_offsets(view: View) -> RuleFindings:
     )
 
 
-def duplicates(view: View) -> tuple[RuleFindings, RuleFindings]:
+def duplicates(view: View) -> tuple[RuleFindings, ...]:
     """Find duplicate: a value at two offsets. Only a tombstone may be written twice.
 
-    The second result is information: a client that gives up on a record continues under a new producer epoch and may
-    resend its open records of any partition (KIP-360; librdkafka issue 4953); the broker cannot detect that.
+    A client that gives up on a record continues under a new producer epoch and may resend its open records of any
+    partition (KIP-360; librdkafka issue 4953), which the broker cannot detect: the finding is information if the
+    history shows the new epoch, undecided if there may be one.
     """
     observations = view.observations
     a, b = _neighbours(observations.value, observations.offset)
@@ -46,34 +48,34 @@ def duplicates(view: View) -> tuple[RuleFindings, RuleFindings]:
     a, b = a[once], b[once]
     first = first_of_each(observations.value[a])
     a, b = a[first], b[first]
-    excused = np.isin(observations.value[a], np.concatenate([_sent_under_two_epochs(view), _retried_after_abort(view)]))
-    return (
-        RuleFindings(
-            Rule.DUPLICATE,
-            observations.row[a[~excused]],
-            observations.row[b[~excused]],
-            observations.offset[b[~excused]],
-        ),
-        RuleFindings(
-            Rule.DUPLICATE,
-            observations.row[a[excused]],
-            observations.row[b[excused]],
-            observations.offset[b[excused]],
-            weight=Weight.INFORMATION,
-        ),
+    value, offset = observations.value[a], observations.offset[b]
+    allowed = np.isin(value, np.concatenate([_sent_under_two_epochs(view), _retried_after_abort(view)]))
+    unsure = np.isin(value, _perhaps_under_two_epochs(view)) & ~allowed
+    weights = {Weight.VIOLATION: ~allowed & ~unsure, Weight.UNDECIDED: unsure, Weight.INFORMATION: allowed}
+    return tuple(
+        RuleFindings(Rule.DUPLICATE, observations.row[a[mask]], observations.row[b[mask]], offset[mask], weight)
+        for weight, mask in weights.items()
     )
 
 
 def _sent_under_two_epochs(view: View) -> Ints:
-    """Return values that a client sent, or may have sent, under more than one producer epoch."""
+    """Return values that were sent under more than one producer epoch."""
     ops, sends = view.ops, view.sends
-    unsure: Ints = ops.value[sends[ops.gave_up[sends] == 1]]
     if not ops.has_values("producer"):
-        return unsure
+        return NOTHING
     known = sends[ops.producer[sends] != UNKNOWN]
     known = known[np.argsort(ops.value[known], kind="stable")]
     again, other = ops.value[known[1:]] == ops.value[known[:-1]], ops.producer[known[1:]] != ops.producer[known[:-1]]
-    return np.concatenate([unsure, ops.value[known[1:][again & other]]])
+    values: Ints = ops.value[known[1:][again & other]]
+    return values
+
+
+def _perhaps_under_two_epochs(view: View) -> Ints:
+    """Return values whose client gave up on a record meanwhile, unless it continued under the same producer epoch."""
+    ops, sends = view.ops, view.sends
+    during = sends[ops.gave_up[sends] == 1]
+    values: Ints = ops.value[during[~view.producers.used_after(ops.producer[during], ops.returned[during])]]
+    return values
 
 
 def _retried_after_abort(view: View) -> Ints:
@@ -81,6 +83,23 @@ def _retried_after_abort(view: View) -> Ints:
     again = view.resent_sends
     values: Ints = view.ops.value[again[view.ops.fate[again] == Fate.ABORTED]]
     return values
+
+
+def phantom_tombstones(view: View) -> RuleFindings:
+    """Find phantom-read (of a tombstone): no tombstone was acknowledged at the offset.
+
+    With sends of tombstones whose offset is unknown these are candidates: `merge_findings` keeps them if there are more
+    than such sends.
+    """
+    ops = view.ops
+    read = np.flatnonzero(view.read_value & (ops.record_value == TOMBSTONE))
+    if not len(read):
+        return no_findings(Rule.PHANTOM_READ)
+    acknowledged = ops.offset[view.acked[ops.value[view.acked] == TOMBSTONE]]
+    strange = read[~np.isin(ops.record_offset[read], acknowledged)]
+    strange = strange[first_of_each(ops.record_offset[strange])]
+    row, weight = view.record_row[strange], Weight.UNDECIDED if view.unplaced_tombstones else Weight.VIOLATION
+    return RuleFindings(Rule.PHANTOM_READ, row, no_second_witness(row), ops.record_offset[strange], weight)
 
 
 def phantom_reads(view: View) -> tuple[RuleFindings, RuleFindings]:
@@ -97,6 +116,15 @@ def phantom_reads(view: View) -> tuple[RuleFindings, RuleFindings]:
         RuleFindings(Rule.PHANTOM_READ, row[~reborn], no_second_witness(row[~reborn]), offset[~reborn]),
         RuleFindings(Rule.TOPIC_REBORN, row[reborn], former[slot[reborn]], offset[reborn]),
     )
+
+
+def rejected_records(view: View) -> RuleFindings:
+    """Find rejected-record-read: a value was read though all its sends failed; one finding for each send."""
+    ops, writer = view.ops, view.writer
+    rejected = (ops.status == Status.FAIL) & (ops.txn == UNKNOWN)
+    bad = np.flatnonzero(view.read_value & (writer != NO_ROW) & rejected[writer])
+    bad = bad[first_of_each(writer[bad])]
+    return RuleFindings(Rule.REJECTED_RECORD_READ, view.record_row[bad], writer[bad], ops.record_offset[bad])
 
 
 # -- lost, unseen, torn ------------------------------------------------------------------------------
@@ -116,13 +144,13 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     if not len(missing):
         return no_findings(Rule.LOST_WRITE), no_findings(Rule.UNSEEN)
     offset = np.where(dead[committed], ops.offset[missing], view.last_offset_of(ops.value[missing]))
-    due = (offset != UNKNOWN) & (offset >= view.log_start)
-    missing, offset = _latest_of_key(view, missing[due], offset[due])
+    missing, offset = _latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
     covered, by = view.cover.look_up(offset)
     covered &= ~np.isin(missing, view.stuck[1])  # the end is stuck before them: rule stuck reports it
+    unseen = ~covered & (offset >= view.log_starts.highest)
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
-        RuleFindings(Rule.UNSEEN, missing[~covered], no_second_witness(missing[~covered]), offset[~covered]),
+        RuleFindings(Rule.UNSEEN, missing[unseen], no_second_witness(missing[unseen]), offset[unseen]),
     )
 
 

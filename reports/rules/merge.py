@@ -7,20 +7,21 @@ sorts, so that the order and the witnesses are the same for any division.
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from highwater.reports.columns import NOTHING
 from highwater.reports.rules.cycles import spans
-from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, concatenate_findings, first_of_each
+from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, Weight, concatenate_findings, first_of_each
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 SMALLEST_OFFSET_PER_ROW: Final = {Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Rule.DOUBLE_PROCESSING, Rule.SILENT_RESET}
 """Rules that report only the smallest offset of each first row."""
-SHARED_RULES: Final = {Rule.NONMONOTONIC_SEND, Rule.FUTURE_READ}
-"""Rules with two families; if both blame a row, the finding of the first family is kept."""
+SHARED_RULES: Final = {Rule.NONMONOTONIC_SEND, Rule.FUTURE_READ, Rule.READ_BEYOND_END}
+"""Rules that find anomalies in several ways; of those that blame a row, the one of the largest severity is kept."""
 
 
 class FamilyFindings(NamedTuple):
@@ -39,13 +40,21 @@ class FamilyFindings(NamedTuple):
         return self._replace(findings=named)
 
 
-def merge_findings(pieces: Iterable[FamilyFindings]) -> list[RuleFindings]:
-    """Return the findings of a partition: concatenated by family, sorted, without repetitions."""
+def merge_findings(pieces: Iterable[FamilyFindings], unplaced_tombstones: int) -> list[RuleFindings]:
+    """Return the findings of a partition: concatenated by family, sorted, without repetitions.
+
+    Phantom tombstones are dropped if as many tombstones were sent without a known offset.
+    """
     ordered = sorted(pieces, key=itemgetter(0, 1))
     findings = [_sort_findings([piece.findings for piece in mine]) for _, mine in groupby(ordered, itemgetter(0, 1))]
     for rule in SHARED_RULES:
         findings = _merge_shared_rule(rule, findings)
+    findings = [part for part in findings if not _is_explained(part, unplaced_tombstones)]
     return [finding for finding in _drop_repeated_inversions(findings) if len(finding.first)]
+
+
+def _is_explained(part: RuleFindings, unplaced_tombstones: int) -> bool:
+    return part.rule is Rule.PHANTOM_READ and part.weight is Weight.UNDECIDED and len(part.first) <= unplaced_tombstones
 
 
 def _sort_findings(parts: list[RuleFindings]) -> RuleFindings:
@@ -59,13 +68,18 @@ def _sort_findings(parts: list[RuleFindings]) -> RuleFindings:
 
 
 def _merge_shared_rule(rule: Rule, findings: list[RuleFindings]) -> list[RuleFindings]:
-    """Combine the findings of `rule` from both families; each first row is reported once."""
-    mine = [part for part in findings if part.rule == rule]
+    """Report each first row of a rule once: in the part with the largest severity, of these in the first."""
+    mine = sorted((part for part in findings if part.rule == rule), key=attrgetter("weight"))
     if len(mine) < 2:
         return findings
-    both = concatenate_findings(mine)
-    merged = both.where(first_of_each(both.first))
-    return [merged if part is mine[0] else part for part in findings if part.rule != rule or part is mine[0]]
+    kept, blamed = list[RuleFindings](), NOTHING
+    for part in mine:
+        once = part.where(first_of_each(part.first))
+        kept.append(once.where(~np.isin(once.first, blamed)))
+        blamed = np.concatenate([blamed, once.first])
+    place = next(place for place, part in enumerate(findings) if part.rule == rule)
+    others = [part for part in findings if part.rule != rule]
+    return [*others[:place], *kept, *others[place:]]
 
 
 def _drop_repeated_inversions(findings: list[RuleFindings]) -> list[RuleFindings]:

@@ -63,11 +63,13 @@ def stable_offset_lags(ops: Operations) -> Mask:
 CALLS: Final = ("producer", "sequence")
 READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
 STUCK: Final = ("returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
-JUMPS: Final = (*READS, "group", "began")
+JUMPS: Final = (*READS, "log_start_offset", "group", "began")
 FAMILIES: Final = (
     Family(log.inconsistent_offsets, Cut.OFFSETS),
     Family(log.duplicates, Cut.OFFSETS),
     Family(log.phantom_reads, Cut.OFFSETS),
+    Family(log.phantom_tombstones, Cut.OFFSETS),
+    Family(log.rejected_records, Cut.OFFSETS),
     Family(log.lost_and_unseen, Cut.OFFSETS),
     Family(log.producer_reorders, Cut.WHOLE, ("offset", *CALLS), CALLS, acknowledged),
     Family(log.nonmonotonic_sends, Cut.ROWS),
@@ -81,11 +83,13 @@ FAMILIES: Final = (
     Family(register.stale_reads, Cut.TIME),
     Family(
         register.stale_stable_ends, Cut.WHOLE,
-        (*READS, "offset", "last_stable_offset", "leader_epoch", "txn"), ("last_stable_offset", "txn"),
+        (*READS, "offset", "last_stable_offset", "leader_epoch", "node", "txn"), ("last_stable_offset", "txn"),
     ),
     Family(register.future_reads, Cut.OFFSETS),
     Family(register.future_ends, Cut.TIME),
     Family(register.regressions, Cut.TIME),
+    Family(register.beyond_ends, Cut.TIME),
+    Family(register.stable_offsets_beyond_ends, Cut.TIME),
     Family(committed.aborted_reads, Cut.OFFSETS),
     Family(committed.own_reads, Cut.OFFSETS),
     Family(
@@ -119,7 +123,7 @@ def check(ops: Operations, promise: Promise) -> list[RuleFindings]:
 
 
 def check_view(view: View) -> list[RuleFindings]:
-    return merge_findings(run_families(view, *Cut)) if len(view.ops) else []
+    return merge_findings(run_families(view, *Cut), view.unplaced_tombstones) if len(view.ops) else []
 
 
 def run_families(view: View, *cuts: Cut) -> Iterator[FamilyFindings]:

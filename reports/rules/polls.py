@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints
+from highwater.reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints, Kind, Status
 from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
@@ -29,18 +29,19 @@ class Gaps:
     row: Ints
     offset: Ints
     inside: Mask  # between two records of that read
+    open: Mask  # perhaps below the log start
 
     def where(self, mask: Mask) -> "Gaps":
-        return Gaps(self.slot[mask], self.row[mask], self.offset[mask], self.inside[mask])
+        return Gaps(self.slot[mask], self.row[mask], self.offset[mask], self.inside[mask], self.open[mask])
 
 
 def _gaps(view: View) -> Gaps:
     """Return the gaps: reads with fewer records than are known between their begin and their last record."""
     ops, reading, known = view.ops, view.reading, view.durable_offsets
-    begins = np.where((reading.begins == UNKNOWN) | view.promise.retention, reading.first, reading.begins)
-    begins = np.maximum(begins, view.log_start)
+    certain, possible = view.possible_starts
+    begins = np.maximum(view.begins_at, certain)
     due = np.searchsorted(known, reading.last, "right") - np.searchsorted(known, begins, "left")
-    held = np.concatenate([[0], np.cumsum(view.durable & (ops.record_offset >= view.log_start))])
+    held = np.concatenate([[0], np.cumsum(view.durable)])
     have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
     slots: list[Ints] = []
     offsets: list[Ints] = []
@@ -52,9 +53,9 @@ def _gaps(view: View) -> Gaps:
         slots.append(np.full(len(missing), slot))
         offsets.append(missing)
     if not slots:
-        return Gaps(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
+        return Gaps(NOTHING, NOTHING, NOTHING, np.zeros(0, bool), np.zeros(0, bool))
     of, offset = np.concatenate(slots), np.concatenate(offsets)
-    return Gaps(of, reading.row[of], offset, offset > reading.first[of])
+    return Gaps(of, reading.row[of], offset, offset > reading.first[of], offset < possible[of])
 
 
 def passed_over(view: View) -> tuple[RuleFindings, ...]:
@@ -62,33 +63,30 @@ def passed_over(view: View) -> tuple[RuleFindings, ...]:
     gaps = _gaps(view)
     if not len(gaps.row):
         return ()
-    ops, reading = view.ops, view.reading
     if view.promise.compaction:
         return _back_again(view, gaps)
+    ops, before = view.ops, view.reading.before[gaps.slot]
     earlier, later = _reads_before_and_after(view, gaps)
-    # A client may lose its position; a read from a given position, or in the quiet phase, shows the log itself.
+    # A client may lose its position; a read from a given position, or in the final phase, shows the log itself.
     full = (ops.position[gaps.row] != UNKNOWN) | (ops.quiet[gaps.row] == 1)
     gone = full & (later == NO_ROW) & (earlier != NO_ROW)
-    other = np.where(later != NO_ROW, later, earlier)[~gone]
-    here = gaps.where(~gone)
-    before = reading.before[here.slot]
-    first = first_of_each(gaps.offset[gone])
-    outside, inside = (first_of_each(here.row[mask]) for mask in (~here.inside, here.inside))
-    return (
-        RuleFindings(Rule.TRUNCATED_AFTER_READ, gaps.row[gone][first], earlier[gone][first], gaps.offset[gone][first]),
-        RuleFindings(
-            Rule.POLL_SKIP,
-            here.row[~here.inside][outside],
-            before[~here.inside][outside],
-            here.offset[~here.inside][outside],
-        ),
-        RuleFindings(
-            Rule.INT_NONMONOTONIC_POLL,
-            here.row[here.inside][inside],
-            other[here.inside][inside],
-            here.offset[here.inside][inside],
-        ),
+    other = np.where(later != NO_ROW, later, earlier)
+    return tuple(
+        finding
+        for weight, mask in ((Weight.VIOLATION, ~gaps.open), (Weight.UNDECIDED, gaps.open))
+        for finding in (
+            _once(Rule.TRUNCATED_AFTER_READ, gaps.offset, gaps, earlier, gone & mask, weight),
+            _once(Rule.POLL_SKIP, gaps.row, gaps, before, ~gone & ~gaps.inside & mask, weight),
+            _once(Rule.INT_NONMONOTONIC_POLL, gaps.row, gaps, other, ~gone & gaps.inside & mask, weight),
+        )
     )
+
+
+def _once(rule: Rule, culprit: Ints, gaps: Gaps, second: Ints, chosen: Mask, weight: Weight) -> RuleFindings:
+    """Return one finding for each culprit among the chosen gaps."""
+    here = np.flatnonzero(chosen)
+    here = here[first_of_each(culprit[here])]
+    return RuleFindings(rule, gaps.row[here], second[here], gaps.offset[here], weight)
 
 
 def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
@@ -124,7 +122,9 @@ def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
     first, second = (np.flatnonzero(mask)[first_of_each(gaps.offset[mask])] for mask in (same, other))
     return (
         RuleFindings(Rule.RESURRECTED_RECORD, by_same[first], gaps.row[first], gaps.offset[first]),
-        RuleFindings(Rule.RESURRECTED_RECORD, by_any[second], gaps.row[second], gaps.offset[second], weight=Weight.INFORMATION),
+        RuleFindings(
+            Rule.RESURRECTED_RECORD, by_any[second], gaps.row[second], gaps.offset[second], weight=Weight.INFORMATION
+        ),
     )
 
 
@@ -162,7 +162,9 @@ def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings, RuleFind
         RuleFindings(
             Rule.INT_NONMONOTONIC_POLL, inside[once], inside[once], ops.record_offset[view.offset_decreases + 1][once]
         ),
-        RuleFindings(Rule.ABORT_REWIND, rows[rewound], before[rewound], reading.first[rewound], weight=Weight.INFORMATION),
+        RuleFindings(
+            Rule.ABORT_REWIND, rows[rewound], before[rewound], reading.first[rewound], weight=Weight.INFORMATION
+        ),
     )
 
 
@@ -188,6 +190,8 @@ class Jumps:
     row: Ints
     furthest: Ints
     due: Ints  # position that the group had reached
+    certain: Ints  # log start during the read, at least
+    possible: Ints  # and at most
     first: Ints  # first offset of the read
     who: Ints  # the group, or -2 - process without a group
 
@@ -196,7 +200,7 @@ class Jumps:
         return replace(self, row=view.to_partition_rows(self.row), furthest=view.to_partition_rows(self.furthest))
 
 
-NO_JUMPS: Final = Jumps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+NO_JUMPS: Final = Jumps(*[NOTHING] * 7)
 
 
 def find_jumps(view: View) -> Jumps:
@@ -204,25 +208,24 @@ def find_jumps(view: View) -> Jumps:
     ops, reading = view.ops, view.reading
     if not ops.has_values("began"):
         return NO_JUMPS
-    reader = _readers(view)
+    reader = _readers(view)[reading.row]
     resumed = (reading.before == NO_ROW) & (ops.began[reading.row] == Began.RESUMED)
     order = np.argsort(reader, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(reader[order])) + 1)
     parts = [_jumps(view, mine, resumed) for mine in groups if np.any(resumed[mine])]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [NOTHING] * 4
-    row, furthest, due, first = columns
-    by_row = np.argsort(reading.row)
-    return Jumps(row, furthest, due, first, reader[by_row[np.searchsorted(reading.row[by_row], row)]])
+    slot, furthest, due = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [NOTHING] * 3
+    certain, possible = view.possible_starts
+    return Jumps(reading.row[slot], furthest, due, certain[slot], possible[slot], reading.first[slot], reader[slot])
 
 
 def _readers(view: View) -> Ints:
-    """Return for each read in `view.reading` its group, or -2 - process without a group."""
-    group, process = view.ops.group[view.reading.row], view.ops.process[view.reading.row]
+    """Return for each row its group, or -2 - process without a group."""
+    group, process = view.ops.group, view.ops.process
     return np.where(group == UNKNOWN, -2 - process.astype(np.int64), group)
 
 
-def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the columns row, furthest, due and first for the reads of one group."""
+def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
+    """Return for the reads of one group that jumped: the slot in `reading`, the row furthest before, its end."""
     ops, reading = view.ops, view.reading
     ordered = mine[np.argsort(ops.returned[reading.row[mine]], kind="stable")]
     furthest, reached_by = running_maximum(reading.last[ordered] + 1)
@@ -230,21 +233,25 @@ def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints, Int
     slot = np.searchsorted(ops.returned[reading.row[ordered]], ops.invoked[reading.row[resuming]]) - 1
     jumps = (slot >= 0) & (furthest[slot] < reading.first[resuming])
     resuming, slot = resuming[jumps], slot[jumps]
-    return reading.row[resuming], reading.row[ordered[reached_by[slot]]], furthest[slot], reading.first[resuming]
+    return resuming, reading.row[ordered[reached_by[slot]]], furthest[slot]
 
 
-def silent_resets(view: View) -> RuleFindings:
+def silent_resets(view: View) -> tuple[RuleFindings, ...]:
     """Find silent-reset: a reader resumed beyond its group's position and skipped records that the group never read."""
-    ops, reading = view.ops, view.reading
+    ops = view.ops
     jumps: Jumps = find_jumps(view) if view.jumps is None else view.jumps
-    parts = [no_findings(Rule.SILENT_RESET)]
+    parts = {weight: [no_findings(Rule.SILENT_RESET, weight)] for weight in (Weight.VIOLATION, Weight.UNDECIDED)}
+    received = (ops.kind == Kind.READ) & (ops.status == Status.OK)
     for reader in distinct(jumps.who):
-        read_by = np.zeros(len(ops), bool)
-        read_by[reading.row[_readers(view) == reader]] = True
-        unseen = np.setdiff1d(view.durable_offsets, ops.record_offset[read_by[view.record_row]])
+        by_reader = received & (_readers(view) == reader)
+        unseen = np.setdiff1d(view.durable_offsets, ops.record_offset[by_reader[view.record_row]])
         mine = np.flatnonzero(jumps.who == reader)
-        slot = np.searchsorted(unseen, np.maximum(jumps.due[mine], view.log_start))
-        jumped = slot < np.searchsorted(unseen, jumps.first[mine])
-        mine = mine[jumped]
-        parts.append(RuleFindings(Rule.SILENT_RESET, jumps.row[mine], jumps.furthest[mine], unseen[slot[jumped]]))
-    return concatenate_findings(parts)
+        for weight, low, high in (
+            (Weight.VIOLATION, jumps.possible, jumps.first),
+            (Weight.UNDECIDED, jumps.certain, jumps.possible),
+        ):
+            slot = np.searchsorted(unseen, np.maximum(jumps.due, low)[mine])
+            jumped = slot < np.searchsorted(unseen, high[mine])
+            found, at = mine[jumped], unseen[slot[jumped]]
+            parts[weight].append(RuleFindings(Rule.SILENT_RESET, jumps.row[found], jumps.furthest[found], at, weight))
+    return tuple(map(concatenate_findings, parts.values()))

@@ -19,6 +19,7 @@ from highwater.reports.rules.findings import (
     distinct,
     first_of_each,
     no_findings,
+    no_second_witness,
     sweep,
 )
 from highwater.reports.rules.log import send_bounds
@@ -40,16 +41,17 @@ def future_reads(view: View) -> RuleFindings:
 
 def future_ends(view: View) -> RuleFindings:
     """Find future-read: an operation reported an end beyond a record's offset before its send was invoked."""
-    if view.promise.unclean_election:
+    promise = view.promise
+    if promise.unclean_election and promise.unclean_known:
         return no_findings(Rule.FUTURE_READ)
-    return RuleFindings(Rule.FUTURE_READ, *sweep(_ends(view) + _stable_ends(view) + _read_to(view), send_bounds(view)))
+    weight = Weight.VIOLATION if promise.unclean_known else Weight.UNDECIDED
+    ends = _ends(view) + _stable_ends(view) + _read_to(view)
+    return RuleFindings(Rule.FUTURE_READ, *sweep(ends, send_bounds(view)), weight)
 
 
 def _reports(view: View, column: Ints) -> Ints:
-    """Return rows of reads and ListOffsets with a value in `column`; a dump reports the end of one replica only."""
-    ops = view.ops
-    reader = (ops.kind == Kind.READ) | (ops.kind == Kind.LIST_OFFSETS)
-    return np.flatnonzero(reader & (ops.status == Status.OK) & (column != UNKNOWN))
+    """Return rows of successful reads and ListOffsets with a value in `column`."""
+    return np.flatnonzero(view.reports & (column != UNKNOWN))
 
 
 def _ends(view: View) -> Bounds:
@@ -79,40 +81,58 @@ def _as_upper(view: View, bounds: Bounds) -> Bounds:
     return Bounds(view.ops.invoked[bounds.row], bounds.z, bounds.row)
 
 
-def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
-    """Yield the bounds of each known leader epoch; a new leader's high watermark may lag (KIP-207)."""
-    epoch = view.ops.leader_epoch
-    known = distinct(epoch[upper.row][epoch[upper.row] != UNKNOWN])
-    if len(known) == 1:
-        yield lower.where(epoch[lower.row] == known[0]), upper.where(epoch[upper.row] == known[0])
-        return
-    low, up = (bounds.where(np.argsort(epoch[bounds.row], kind="stable")) for bounds in (lower, upper))  # type: ignore[arg-type]
-    low_epochs, up_epochs = epoch[low.row], epoch[up.row]
-    for leader_epoch in known:
-        yield _slice(low, low_epochs, leader_epoch), _slice(up, up_epochs, leader_epoch)
+def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, ...]:
+    """Return smaller ends by weight: a violation within a leader epoch, information between two.
 
-
-def _slice(bounds: Bounds, epochs: Ints, epoch: int) -> Bounds:
-    first, end = np.searchsorted(epochs, [epoch, epoch + 1])
-    return Bounds(bounds.time[first:end], bounds.z[first:end], bounds.row[first:end])
-
-
-def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, RuleFindings]:
-    """Return the violations within an epoch, and as information those that only show across epochs.
-
-    A violation within an epoch shows in the sweep over all epochs too, so a healthy partition is swept once.
+    A new leader's high watermark may lag (KIP-207). An end is undecided if both may be of one epoch. All of them show
+    in a sweep over all epochs, so a healthy partition is swept once.
     """
-    over_all, witness, end = sweep(lower, upper)
+    over_all, witness, z = sweep(lower, upper)
     if not len(over_all):
-        return no_findings(rule), no_findings(rule)
+        return tuple(no_findings(rule, weight) for weight in Weight)
     suspects = upper.where(np.isin(upper.row, over_all))
-    parts = [sweep(low, up) for low, up in _by_epoch(view, lower, suspects)]
-    first, second, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
-    other = ~np.isin(over_all, first)
+    suspects = suspects.where(~_by_follower(view, suspects.row))
+    within = _sweeps(_by_epoch(view, lower, suspects))
+    undecided = _sweeps(_perhaps_within(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
+    across = ~np.isin(over_all, np.concatenate([within[0], undecided[0]]))
     return (
-        RuleFindings(rule, first, second, z),
-        RuleFindings(rule, over_all[other], witness[other], end[other], weight=Weight.INFORMATION),
+        RuleFindings(rule, *within),
+        RuleFindings(rule, *undecided, Weight.UNDECIDED),
+        RuleFindings(rule, over_all[across], witness[across], z[across], Weight.INFORMATION),
     )
+
+
+def _by_follower(view: View, rows: Ints) -> Mask:
+    """Return which replies are those of followers (KIP-392), which may lag: they state a node, but no leader epoch."""
+    ops = view.ops
+    unstated = (ops.kind[rows] == Kind.READ) & (ops.node[rows] != UNKNOWN) & (ops.leader_epoch[rows] == UNKNOWN)
+    mask: Mask = unstated & (len(view.epochs.epoch) > 0)
+    return mask
+
+
+def _sweeps(pairs: Iterator[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:
+    """Sweep all pairs of bounds, and keep the first result for each upper row."""
+    parts = [sweep(low, up) for low, up in pairs]
+    upper, lower, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    first = first_of_each(upper)
+    return upper[first], lower[first], z[first]
+
+
+def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield the bounds of each leader epoch, of operations that are known to be in it."""
+    (low, low_end), (up, up_end) = (view.epochs.of_rows(view.ops, bounds.row) for bounds in (lower, upper))
+    low, up = np.where(low == low_end, low, UNKNOWN), np.where(up == up_end, up, UNKNOWN)
+    for epoch in distinct(up[up != UNKNOWN]):
+        yield lower.where(low == epoch), upper.where(up == epoch)
+
+
+def _perhaps_within(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield the bounds of operations that may be in one leader epoch."""
+    if not len(upper.row):
+        return
+    (low, low_end), (up, up_end) = (view.epochs.of_rows(view.ops, bounds.row) for bounds in (lower, upper))
+    for first, last in np.unique(np.stack([low, low_end]), axis=1).T:
+        yield lower.where((low == first) & (low_end == last)), upper.where((up <= last) & (up_end >= first))
 
 
 def stale_reads(view: View) -> tuple[RuleFindings, ...]:
@@ -131,7 +151,7 @@ def stale_reads(view: View) -> tuple[RuleFindings, ...]:
 def stale_stable_ends(view: View) -> tuple[RuleFindings, ...]:
     """Find stale-read in last stable offsets: without an open transaction they equal the high watermark."""
     if not view.ops.has_values("last_stable_offset"):
-        return no_findings(Rule.STALE_READ), no_findings(Rule.STALE_READ)
+        return ()
     stable = _stable_ends(view)
     return _split(
         Rule.STALE_READ, view, _proven(view), _as_upper(view, stable.where(_not_first_of_a_transaction(view, stable.z)))
@@ -168,8 +188,8 @@ def regressions(view: View) -> tuple[RuleFindings, ...]:
     """Find high-watermark-regression. ListOffsets waits for the epoch's start (KIP-207), so it may not fall at all."""
     ops = view.ops
     ends = _ends(view)
-    within, across = _split(Rule.HIGH_WATERMARK_REGRESSION, view, ends, _as_upper(view, ends))
-    findings = within, _fell_from_epoch_to_epoch(view, _listing(view, ends)), across
+    fallen = _fell_from_epoch_to_epoch(view, _listing(view, ends))
+    findings = fallen, *_split(Rule.HIGH_WATERMARK_REGRESSION, view, ends, _as_upper(view, ends))
     if not ops.has_values("last_stable_offset"):
         return findings
     stable = _stable_ends(view)
@@ -192,3 +212,49 @@ def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> RuleFindings:
     ]
     first, second, end = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
     return RuleFindings(Rule.HIGH_WATERMARK_REGRESSION, first, second, end)
+
+
+def beyond_ends(view: View) -> tuple[RuleFindings, ...]:
+    """Find read-beyond-end: the last record is at or above the high watermark, or last stable offset, of its reply.
+
+    A leader reads the ends before the records (Partition.readRecords), so both may have advanced in between.
+    """
+    ops = view.ops
+    high = _beyond(view, ops.high_watermark, np.ones(len(ops), bool))
+    findings = _weighted(Rule.READ_BEYOND_END, _high_watermark_proofs(view), high)
+    if not ops.has_values("last_stable_offset"):
+        return findings
+    stable = _beyond(view, ops.last_stable_offset, ops.isolation == Isolation.READ_COMMITTED)
+    proofs = _read_to(view)
+    proofs = proofs.where(ops.isolation[proofs.row] == Isolation.READ_COMMITTED) + _stable_ends(view)
+    return (*findings, *_weighted(Rule.READ_BEYOND_END, proofs, stable))
+
+
+def _beyond(view: View, end: Ints, rows: Mask) -> Bounds:
+    """Return the last record of each reply in which it is at or above `end`, when the reply was requested."""
+    reading = view.reading
+    row, last = reading.row, reading.last
+    beyond = rows[row] & (end[row] != UNKNOWN) & (last >= end[row])
+    return Bounds(view.ops.invoked[row], last, row).where(beyond)
+
+
+def _high_watermark_proofs(view: View) -> Bounds:
+    return _proven(view) + _ends(view)
+
+
+def _weighted(rule: Rule, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, RuleFindings]:
+    """Return a violation for each upper bound that an earlier operation disproves, and undecided the others."""
+    proven = RuleFindings(rule, *sweep(lower, upper))
+    other = upper.where(~np.isin(upper.row, proven.first))
+    return proven, RuleFindings(rule, other.row, no_second_witness(other.row), other.z, Weight.UNDECIDED)
+
+
+def stable_offsets_beyond_ends(view: View) -> tuple[RuleFindings, ...]:
+    """Find stable-offset-beyond-end: the last stable offset is above the high watermark of the same reply."""
+    ops = view.ops
+    if not ops.has_values("last_stable_offset"):
+        return ()
+    both = view.reports & (ops.high_watermark != UNKNOWN)
+    rows = np.flatnonzero(both & (ops.last_stable_offset > ops.high_watermark))
+    upper = Bounds(ops.invoked[rows], ops.last_stable_offset[rows] - 1, rows)
+    return _weighted(Rule.STABLE_OFFSET_BEYOND_END, _high_watermark_proofs(view), upper)

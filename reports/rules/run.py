@@ -153,9 +153,7 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
     keys = list(edges)
     wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
     known = set[int]()
-    for chosen, weight in (
-        (wr, Weight.VIOLATION), (cycles.join([wr, _committed(ww, tables)]), Weight.INFORMATION)
-    ):
+    for chosen, weight in ((wr, Weight.VIOLATION), (cycles.join([wr, _committed(ww, tables)]), Weight.INFORMATION)):
         for circle in cycles.circles(chosen):
             nodes = set(chosen.source[circle].tolist())
             if not nodes & known:
@@ -163,9 +161,7 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
                 place = circle[:1]
                 yield (
                     keys[int(chosen.part[place[0]])],
-                    RuleFindings(
-                        Rule.G1C, chosen.first[place], chosen.second[place], chosen.offset[place], weight
-                    ),
+                    RuleFindings(Rule.G1C, chosen.first[place], chosen.second[place], chosen.offset[place], weight),
                 )
 
 

@@ -21,11 +21,7 @@ def early_retention(view: View) -> RuleFindings:
     reporting, below = reporting[below >= 0], below[below >= 0]
     age_ms = promise.started_ms + ops.at_ms[reporting] - youngest[below]
     early = (age_ms < promise.retention_ms) | (not promise.retention)
-    deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
-    most, _ = running_maximum(ops.offset[deletions])
-    slot = np.searchsorted(ops.invoked[deletions], ops.returned[reporting]) - 1
-    excused = (most[slot] if len(deletions) else np.full(len(reporting), UNKNOWN)) >= ops.log_start_offset[reporting]
-    early &= ~((slot >= 0) & excused)
+    early &= view.log_starts.requested.before(ops.returned[reporting]) < ops.log_start_offset[reporting]
     reporting, below = reporting[early], below[early]
     once = first_of_each(ops.log_start_offset[reporting])
     return RuleFindings(
@@ -126,9 +122,11 @@ def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints
     `offset` is strictly increasing; `row` is the first dump that contains it.
     """
     ops = view.ops
-    begin = max(int(ops.position[dump]), view.log_start if view.promise.retention else 0)
-    due = slice(*np.searchsorted(offset, [begin, ops.high_watermark[dump]]))
     held = ops.record_offset[view.record_start[dump] :][: ops.record_count[dump]]
+    begin = int(ops.position[dump])  # its log start
+    if begin == UNKNOWN:
+        begin = int(held.min(initial=ops.high_watermark[dump]))
+    due = slice(*np.searchsorted(offset, [begin, ops.high_watermark[dump]]))
     missing = ~np.isin(offset[due], held)
     return np.full(int(missing.sum()), dump), row[due][missing], offset[due][missing]
 

@@ -19,7 +19,7 @@ rows that follow all columns (`SpanView`); rules may compare and translate them,
 by one thread and is not sent between processes.
 
 Invariants, asserted where they are cheap: all row columns have one length; `record_count` adds up to the number of
-records; `span` is not empty; `sends`, `acked` and `empty_reads` are increasing; `reading` is sorted by process and run,
+records; `span` is not empty; `sends`, `acked` and `end_proofs` are increasing; `reading` is sorted by process and run,
 and in a whole partition `before` is smaller than the read's own row; starts and ends in `cover` do not decrease;
 `durable_offsets` is strictly increasing.
 
@@ -48,6 +48,15 @@ from highwater.reports.columns import (
     with_isolation,
 )
 from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
+from highwater.reports.rules.summary import (
+    Epochs,
+    LogStarts,
+    Producers,
+    Summary,
+    Timeline,
+    log_starts,
+    unplaced_tombstones,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +284,45 @@ class View:
         """Offsets of durable records, strictly increasing."""
         return distinct(self.ops.record_offset[self.durable])
 
+    # -- facts about the whole partition -------------------------------------------------------------
+
     @cached_property
-    def log_start(self) -> int:
-        """Largest log start that was reported or requested by DeleteRecords: records below it may be missing."""
+    def log_starts(self) -> LogStarts:
+        """Evidence of the log start: records below it may be missing."""
+        return log_starts(self.ops, self._proved_ends)
+
+    def _proved_ends(self) -> Timeline:
+        """Return the log ends that acknowledgements, reads and reported high watermarks prove."""
+        ops, acked, reading = self.ops, self.acked if self.promise.acks_all else NOTHING, self.reading
+        reporting = np.flatnonzero(self.reports & (ops.high_watermark != UNKNOWN))
+        rows = np.concatenate([acked, reading.row, reporting])
+        ends = np.concatenate([ops.offset[acked] + 1, reading.last + 1, ops.high_watermark[reporting]])
+        return Timeline.of(ops.returned[rows], ends)
+
+    @cached_property
+    def epochs(self) -> Epochs:
+        return Epochs.of(self.ops)
+
+    @cached_property
+    def producers(self) -> Producers:
+        return Producers.of(self.ops)
+
+    @cached_property
+    def unplaced_tombstones(self) -> int:
+        return unplaced_tombstones(self.ops)
+
+    def summary(self) -> Summary:
+        """Return the facts about these operations, to merge them with those of other chunks of the partition."""
+        return Summary(self.log_starts, self.epochs, self.producers, self.unplaced_tombstones)
+
+    # -- positions of readers ------------------------------------------------------------------------
+
+    @cached_property
+    def reports(self) -> Mask:
+        """Mask by row: a successful read or ListOffsets; a dump reports the ends of one replica only."""
         ops = self.ops
-        requested = ops.offset[(ops.kind == Kind.DELETE) & (ops.status != Status.FAIL)]
-        reported = ops.log_start_offset if ops.has_values("log_start_offset") else NOTHING
-        return max(int(reported.max(initial=0)), int(requested.max(initial=0)))
+        mask: Mask = ((ops.kind == Kind.READ) | (ops.kind == Kind.LIST_OFFSETS)) & (ops.status == Status.OK)
+        return mask
 
     @cached_property
     def reading(self) -> Reading:
@@ -303,12 +344,12 @@ class View:
         return Reading(rows, begins, first, last, before, start)
 
     @cached_property
-    def empty_reads(self) -> Ints:
-        """Rows of successful reads from a known position that returned no record, increasing."""
+    def end_proofs(self) -> Ints:
+        """Rows, increasing, that may prove an end: empty reads at a known position, ListOffsets of the final phase."""
         ops = self.ops
-        rows = np.flatnonzero((ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count == 0))
-        empty: Ints = rows[ops.position[rows] != UNKNOWN]
-        return empty
+        empty = (ops.kind == Kind.READ) & (ops.record_count == 0) & (ops.position != UNKNOWN)
+        listed = (ops.kind == Kind.LIST_OFFSETS) & (ops.high_watermark != UNKNOWN) & (ops.quiet == 1)
+        return np.flatnonzero((ops.status == Status.OK) & (empty | listed))
 
     @cached_property
     def offset_decreases(self) -> Ints:
@@ -333,18 +374,39 @@ class View:
 
     @cached_property
     def covered(self) -> tuple[Ints, Ints, Ints]:
-        """Rows of reads, and the range [start, end) of offsets whose content each read proves.
+        """Rows of reads, then of `end_proofs`, and the range [start, end) of offsets whose content each proves.
 
-        A read in the quiet phase (no faults, no writers) that reached the reported end proves all offsets beyond.
+        In the final phase (no faults, no writers) a read that reached the reported end proves all offsets beyond, and
+        so does an empty read without a reported end, which ingest keeps only at the end of a process.
         """
-        ops, reading = self.ops, self.reading
-        unknown = (reading.begins == UNKNOWN) | self.promise.retention  # a read below the log start is moved up to it
-        start = np.where(unknown, reading.first, reading.begins)
-        rows = np.concatenate([reading.row, self.empty_reads])
-        start = np.concatenate([start, ops.position[self.empty_reads]])
-        end = np.concatenate([reading.last + 1, ops.position[self.empty_reads]])
-        reached = (ops.quiet[rows] == 1) & (ops.high_watermark[rows] != UNKNOWN) & (end >= ops.high_watermark[rows])
-        return rows, start, np.where(reached, NEVER, end)
+        ops, reading, others = self.ops, self.reading, self.end_proofs
+        start = np.maximum(self.begins_at, self.possible_starts[1])
+        place = np.where(ops.kind[others] == Kind.LIST_OFFSETS, ops.high_watermark[others], ops.position[others])
+        rows = np.concatenate([reading.row, others])
+        end = np.concatenate([reading.last + 1, place])
+        reported = ops.high_watermark[rows]
+        reached = np.where(reported == UNKNOWN, ops.record_count[rows] == 0, end >= reported)
+        reached &= ops.quiet[rows] == 1
+        return rows, np.concatenate([start, place]), np.where(reached, NEVER, end)
+
+    @cached_property
+    def begins_at(self) -> Ints:
+        """Offset at which each read in `reading` began; its first record if that is unknown."""
+        return np.where(self.reading.begins == UNKNOWN, self.reading.first, self.reading.begins)
+
+    @cached_property
+    def possible_starts(self) -> tuple[Ints, Ints]:
+        """Log start for each read in `reading`: at least, and at most; both at most the first record of the read."""
+        ops, rows = self.ops, self.reading.row
+        own = ops.log_start_offset[rows]
+        certain = self.log_starts.certain(ops.invoked[rows])
+        possible = self.log_starts.possible(ops.invoked[rows], ops.returned[rows])
+        if self.promise.retention:
+            possible = np.full(len(rows), NEVER)
+        first = self.reading.first
+        certain, possible = (np.minimum(np.where(own == UNKNOWN, s, own), first) for s in (certain, possible))
+        assert np.all(certain <= possible), "a log start is certain but not possible"
+        return certain, possible
 
     @cached_property
     def cover(self) -> Cover:

@@ -75,7 +75,7 @@ def resent_after_a_rejection(h: History) -> None:
     h.poll((0, 1))
 
 
-@scenario(17)
+@scenario(41)
 def rejected_each_time_and_read(h: History) -> None:
     h.send(1, kind="fail")
     h.send(1, kind="fail")

@@ -9,6 +9,7 @@ from highwater.reports.columns import NEVER, NOTHING, Ints
 from highwater.reports.execution.division.chunks import Rows, concatenate_rows
 from highwater.reports.execution.division.survey import Survey, carry_over, passed, select_carried
 from highwater.reports.rules.findings import Promise, distinct
+from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import View
 
 FIRST, LAST = View.span
@@ -23,7 +24,6 @@ class Span:
     values: Ints
     """Values in the span that have observations elsewhere too."""
     neighbour: Rows
-    log_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +49,22 @@ def span_bounds(samples: list[Ints], samples_per_span: int) -> Ints:
     return distinct(offsets[::samples_per_span][1:])
 
 
-def plan(surveys: list[Survey], bounds: Ints, promise: Promise) -> Plan | None:
+def plan(surveys: list[Survey], bounds: Ints, promise: Promise, summary: Summary) -> Plan | None:
     """Return the plan; None if the operations are not in completion order."""
     if not all(survey.sorted_by_return for survey in surveys) or _overlap(surveys):
         return None
     starts = _starts(surveys)
     outside_window = _rows_outside_window(surveys, starts)
     known, so_far = [], surveys[0].carry_over.pick(NOTHING)
-    for survey, others in zip(surveys, outside_window, strict=True):
-        known.append(select_carried(so_far, survey, others, promise))
-        so_far = carry_over(concatenate_rows([so_far, survey.carry_over]), promise)
+    for survey in surveys:
+        known.append(select_carried(so_far, survey, promise, summary))
+        so_far = carry_over(concatenate_rows([so_far, survey.carry_over]), promise, summary)
     windows = list(pairwise([*starts, LAST]))
     times = [
         Time(n, *parts)
         for n, parts in enumerate(zip(known, outside_window, windows, [s.rows for s in surveys], strict=True))
     ]
-    return Plan(_spans(surveys, known, bounds, promise), times)
+    return Plan(_spans(surveys, known, bounds, promise, summary), times)
 
 
 def _overlap(surveys: list[Survey]) -> bool:
@@ -88,11 +88,10 @@ def _rows_outside_window(surveys: list[Survey], starts: list[int]) -> list[Rows]
 # -- spans -------------------------------------------------------------------------------------------
 
 
-def _spans(surveys: list[Survey], known: list[Rows], bounds: Ints, promise: Promise) -> list[Span]:
+def _spans(surveys: list[Survey], known: list[Rows], bounds: Ints, promise: Promise, summary: Summary) -> list[Span]:
     firsts, lasts = [FIRST, *bounds.tolist()], [*(bounds - 1).tolist(), LAST]
-    extents = [_extent(survey, before, promise) for survey, before in zip(surveys, known, strict=True)]
+    extents = [_extent(survey, before, promise, summary) for survey, before in zip(surveys, known, strict=True)]
     value, span, chunk = _values_in_several_spans(surveys)
-    log_start = max(survey.log_start for survey in surveys)
     neighbours = _neighbours(concatenate_rows([survey.neighbours for survey in surveys]), firsts)
     spans = []
     for number, (first, last, neighbour) in enumerate(zip(firsts, lasts, neighbours, strict=True)):
@@ -100,14 +99,14 @@ def _spans(surveys: list[Survey], known: list[Rows], bounds: Ints, promise: Prom
         near = {place for place, (low, high) in enumerate(extents) if low <= last and high >= first}
         places = sorted(near | set(chunk[np.isin(value, mine)].tolist()))
         if places:
-            spans.append(Span((first, last), [(place, known[place]) for place in places], mine, neighbour, log_start))
+            spans.append(Span((first, last), [(place, known[place]) for place in places], mine, neighbour))
     return spans
 
 
-def _extent(survey: Survey, known: Rows, promise: Promise) -> tuple[int, int]:
+def _extent(survey: Survey, known: Rows, promise: Promise, summary: Summary) -> tuple[int, int]:
     """Return the offset range of a chunk, extended by what its first reads passed since the carried-over reads."""
     both = concatenate_rows([known, survey.first_reads])
-    view = View(both.ops, promise)
+    view = View(both.ops, promise, **summary.facts())
     rows, first, _ = passed(view)
     mine = first[rows >= len(known)]
     return min(survey.offsets[0], int(mine.min(initial=NEVER))), survey.offsets[1]

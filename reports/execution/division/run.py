@@ -3,7 +3,8 @@
 Theory of operation. The input is the operations of one partition in completion order, cut into consecutive chunks
 (`Chunks`) that a worker can load alone. The driver holds only a `Plan`, `Facts` and findings; rows stay with the
 workers, which open the dataset by name. `DividedPartition.of` makes three passes over the chunks: it samples offsets to
-derive the `bounds` of spans (int64, strictly increasing first offsets of all spans but the first); it surveys each
+derive the `bounds` of spans and the
+`Summary` (int64, strictly increasing first offsets of all spans but the first); it surveys each
 chunk (`survey`); it reads some columns of all rows for `Facts`, which no slice can derive alone. `plan` combines the
 surveys into slices. `check` then runs the rules on them; steps 2 and 3 need the `Values` that step 1 returns:
 
@@ -42,7 +43,7 @@ from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN
 from highwater.reports.execution.division.chunks import Chunks
 from highwater.reports.execution.division.plan import Plan, Span, Time, plan, span_bounds
 from highwater.reports.execution.division.spans import Facts, span_view
-from highwater.reports.execution.division.survey import sample_offsets, survey
+from highwater.reports.execution.division.survey import sample, survey
 from highwater.reports.execution.division.times import Values, columns_view, time_view
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
@@ -58,6 +59,7 @@ from highwater.reports.rules.partition import (
 )
 from highwater.reports.rules.polls import NO_JUMPS, find_jumps
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import View
 
 T = TypeVar("T")
@@ -83,7 +85,8 @@ class DividedPartition:
     def of(
         cls, chunks: Chunks, promise: Promise, run_tasks: TaskRunner = map, size: int | None = None
     ) -> "DividedPartition | None":
-        """Survey a partition; None if it cannot be divided: it is compacted, or its rows are not in completion order.
+        """Survey a partition; None if it cannot be divided: it is compacted, its rows are not in completion
+        order, or a deletion is to a high watermark that is not stated.
 
         `size` is the number of offsets per span, `SPAN` by default.
         """
@@ -92,15 +95,19 @@ class DividedPartition:
         places = range(len(chunks))
         size = size or SPAN
         every = max(1, size // SAMPLE)
-        bounds = span_bounds(list(run_tasks(partial(sample_offsets, chunks, every=every), places)), size // every)
-        surveys = list(run_tasks(partial(survey, chunks, bounds=bounds, promise=promise), places))
+        samples = list(run_tasks(partial(sample, chunks, every=every, promise=promise), places))
+        summaries = [summary for _, summary in samples if summary is not None]
+        if len(summaries) < len(samples):
+            return None
+        summary, bounds = Summary.merge(summaries), span_bounds([offsets for offsets, _ in samples], size // every)
+        surveys = list(run_tasks(partial(survey, chunks, bounds=bounds, promise=promise, summary=summary), places))
         assert np.all(bounds[1:] > bounds[:-1]), "bounds of spans do not increase"
         assert len(surveys) == len(chunks), (len(surveys), len(chunks))
         assert all(a.rows[1] == b.rows[0] for a, b in pairwise(surveys)), "surveys leave out rows"
-        slice_plan = plan(surveys, bounds, promise)
+        slice_plan = plan(surveys, bounds, promise, summary)
         if slice_plan is None:
             return None
-        (facts,) = run_tasks(partial(_facts, chunks), [promise])
+        (facts,) = run_tasks(partial(_facts, chunks, summary=summary), [promise])
         assert len(slice_plan.times) == len(chunks), (len(slice_plan.times), len(chunks))
         assert all(a.span[1] < b.span[0] for a, b in pairwise(slice_plan.spans)), "spans overlap"
         return cls(chunks, promise, slice_plan, facts)
@@ -113,15 +120,17 @@ class DividedPartition:
             parts.append(values)
         values = _concatenate_values(parts)
         times = [(time, values.of(*time.rows, time.outside_window.number)) for time in self.plan.times]
-        for mine in run_tasks(partial(_check_time, self.chunks, self.promise), times):
+        for mine in run_tasks(partial(_check_time, self.chunks, self.facts.summary, self.promise), times):
             findings += mine
         for number in range(len(FAMILIES)):
             if _applies(number, self.chunks):  # one by one: these tasks need the most memory
-                for mine in run_tasks(partial(_check_columns, self.chunks, values, self.promise), [number]):
+                for mine in run_tasks(
+                    partial(_check_columns, self.chunks, values, self.facts.summary, self.promise), [number]
+                ):
                     findings += mine
         end = self.plan.times[-1].rows[1]
         assert all(_holds_rows_below(end, family.findings) for family in findings), "a finding outside the partition"
-        return merge_findings(findings)
+        return merge_findings(findings, self.facts.summary.unplaced_tombstones)
 
     def map_spans(self, work: Callable[[View], T], run_tasks: TaskRunner = map) -> Iterable[T]:
         """Yield the result of `work` for each span."""
@@ -129,7 +138,9 @@ class DividedPartition:
 
     def run_on_columns(self, work: Callable[[View], T], names: Sequence[str], run_tasks: TaskRunner = map) -> T:
         """Return the result of `work` on all operations, of which it sees these columns."""
-        results: list[T] = list(run_tasks(partial(_work_on_columns, work, self.chunks, self.promise), [tuple(names)]))
+        results: list[T] = list(
+            run_tasks(partial(_work_on_columns, work, self.chunks, self.facts.summary, self.promise), [tuple(names)])
+        )
         return results[0]
 
 
@@ -143,16 +154,16 @@ def _holds_rows_below(end: int, findings: RuleFindings) -> bool:
 # -- tasks -------------------------------------------------------------------------------------------
 
 
-def _facts(chunks: Chunks, promise: Promise) -> Facts:
+def _facts(chunks: Chunks, promise: Promise, summary: Summary) -> Facts:
     """Return what a span view must know of the whole partition."""
     stuck, jumps = (NOTHING, NOTHING), NO_JUMPS
     if promise.patience_ms >= 0 and chunks.has_values("calm_ms"):
-        view = columns_view(chunks, STUCK, NO_VALUES, promise, sends_and_quiet_rows)
+        view = columns_view(chunks, STUCK, NO_VALUES, promise, summary, sends_and_quiet_rows)
         stuck = view.to_partition_rows(view.stuck[0]), view.to_partition_rows(view.stuck[1])
     if chunks.has_values("began"):
-        view = columns_view(chunks, JUMPS, NO_VALUES, promise, reads_with_records)
+        view = columns_view(chunks, JUMPS, NO_VALUES, promise, summary, reads_with_records)
         jumps = find_jumps(view).to_partition_rows(view)
-    return Facts(stuck, jumps)
+    return Facts(stuck, jumps, summary)
 
 
 def _check_span(chunks: Chunks, facts: Facts, promise: Promise, span: Span) -> tuple[list[FamilyFindings], Values]:
@@ -186,8 +197,8 @@ def _concatenate_values(parts: list[Values]) -> Values:
     return Values(sends, offsets[once], *early)
 
 
-def _check_time(chunks: Chunks, promise: Promise, task: tuple[Time, Values]) -> list[FamilyFindings]:
-    view = time_view(chunks, *task, promise)
+def _check_time(chunks: Chunks, summary: Summary, promise: Promise, task: tuple[Time, Values]) -> list[FamilyFindings]:
+    view = time_view(chunks, *task, promise, summary)
     judged = {Cut.ROWS: view.own, Cut.TIME: view.invoked_here}
     return [
         piece.to_partition_rows(view, mask[piece.findings.first])
@@ -202,9 +213,11 @@ def _applies(number: int, chunks: Chunks) -> bool:
     return family.cut is Cut.WHOLE and chunks.has_values(*family.required_columns)
 
 
-def _check_columns(chunks: Chunks, values: Values, promise: Promise, number: int) -> list[FamilyFindings]:
+def _check_columns(
+    chunks: Chunks, values: Values, summary: Summary, promise: Promise, number: int
+) -> list[FamilyFindings]:
     family = FAMILIES[number]
-    view = columns_view(chunks, family.columns, values, promise, family.rows)
+    view = columns_view(chunks, family.columns, values, promise, summary, family.rows)
     return [piece.to_partition_rows(view) for piece in run_family(number, view)]
 
 
@@ -212,5 +225,7 @@ def _work_on_span(work: Callable[[View], T], chunks: Chunks, facts: Facts, promi
     return work(span_view(chunks, span, facts, promise))
 
 
-def _work_on_columns(work: Callable[[View], T], chunks: Chunks, promise: Promise, names: tuple[str, ...]) -> T:
-    return work(columns_view(chunks, names, NO_VALUES, promise))
+def _work_on_columns(
+    work: Callable[[View], T], chunks: Chunks, summary: Summary, promise: Promise, names: tuple[str, ...]
+) -> T:
+    return work(columns_view(chunks, names, NO_VALUES, promise, summary))

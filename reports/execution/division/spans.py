@@ -11,6 +11,7 @@ from highwater.reports.execution.division.plan import Span
 from highwater.reports.execution.division.survey import SENDS, passed
 from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
 from highwater.reports.rules.polls import Jumps
+from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import Reading, View
 
 
@@ -20,6 +21,7 @@ class Facts:
 
     stuck: tuple[Ints, Ints]
     jumps: Jumps
+    summary: Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class _Part:
     first: Ints
     last: Ints
     before: Ints
-    empty_reads: Ints
+    end_proofs: Ints
     unordered_reads: Ints
 
 
@@ -46,7 +48,7 @@ class SpanView(View):
 
 
 def span_view(chunks: Chunks, span: Span, facts: Facts, promise: Promise) -> SpanView:
-    parts = [_part(chunks.read(chunk), known, span, promise) for chunk, known in span.chunks]
+    parts = [_part(chunks.read(chunk), known, span, promise, facts.summary) for chunk, known in span.chunks]
     rows = concatenate_rows([*(part.rows for part in parts), _marked(span.neighbour)])
     starts = np.cumsum([0, *(len(part.rows) for part in parts)])[:-1].tolist()
 
@@ -71,16 +73,15 @@ def span_view(chunks: Chunks, span: Span, facts: Facts, promise: Promise) -> Spa
         "number": np.concatenate([rows.number, named]),
         "span": span.span,
         "neighbour": np.arange(len(rows) - len(span.neighbour), len(rows)),
-        "log_start": span.log_start,
-        "empty_reads": local("empty_reads"),
+        "end_proofs": local("end_proofs"),
         "unordered_reads": local("unordered_reads"),
         "stuck": (facts.stuck[0][:0], np.flatnonzero(np.isin(rows.number, facts.stuck[1]))),
-        "jumps": Jumps(place(jumps.row), place(jumps.furthest), jumps.due, jumps.first, jumps.who),
+        "jumps": replace(jumps, row=place(jumps.row), furthest=place(jumps.furthest)),
         "reading": Reading(
             read, column("begins")[order], column("first")[order], column("last")[order], place(before), start[read]
         ),
     }
-    return SpanView(ops, promise, **known)
+    return SpanView(ops, promise, **facts.summary.facts(), **known)
 
 
 def _marked(rows: Rows) -> Rows:
@@ -88,16 +89,16 @@ def _marked(rows: Rows) -> Rows:
     return Rows(replace(rows.ops, kind=np.full(len(rows), UNKNOWN)), rows.number)
 
 
-def _part(own: Rows, known: Rows, span: Span, promise: Promise) -> _Part:
+def _part(own: Rows, known: Rows, span: Span, promise: Promise, summary: Summary) -> _Part:
     both = concatenate_rows([known, own])
-    view = View(both.ops, promise)
+    view = View(both.ops, promise, **summary.facts())
     ops, mine = view.ops, len(known)
     in_slice = _within(ops.record_offset, span) | (view.read_value & np.isin(ops.record_value, span.values))
     in_slice &= view.record_row >= mine
     rows, first, last = passed(view)
     near = (rows >= mine) & (first <= span.span[1]) & (last >= span.span[0])
     reads = near[: len(view.reading.row)]
-    empty_reads = rows[len(reads) :][near[len(reads) :]]
+    end_proofs = rows[len(reads) :][near[len(reads) :]]
     chosen = np.zeros(len(ops), bool)
     chosen[view.record_row[in_slice]] = True
     chosen[rows[near]] = True
@@ -107,7 +108,7 @@ def _part(own: Rows, known: Rows, span: Span, promise: Promise) -> _Part:
     chosen[:mine] = False
     here = np.flatnonzero(chosen)
     before = view.reading.before[reads]
-    slot = {"read": view.reading.row[reads], "empty_reads": empty_reads}
+    slot = {"read": view.reading.row[reads], "end_proofs": end_proofs}
     slot["unordered_reads"] = view.unordered_reads[np.isin(view.unordered_reads, here)]
     return _Part(
         rows=Rows(take_rows(ops, here, in_slice), both.number[here]),

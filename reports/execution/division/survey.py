@@ -10,6 +10,7 @@ from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Ints, Kind, Sta
 from highwater.reports.execution.division.chunks import Chunks, Rows
 from highwater.reports.rules.findings import NO_ROW, Bounds, Promise, distinct, first_of_each
 from highwater.reports.rules.register import lower_bounds
+from highwater.reports.rules.summary import Summary, unresolved
 from highwater.reports.rules.view import View
 
 SENDS: Final = (Kind.SEND, Kind.FORMER)
@@ -24,28 +25,30 @@ class Survey:
     last: int
     sorted_by_return: bool
     offsets: tuple[int, int]
-    log_start: int
     carry_over: Rows
     first_reads: Rows  # first read of each process and run; where it began depends on earlier chunks
     senders: Ints  # processes
-    epochs: Ints
     outside_window: Rows  # rows invoked before the first return in the chunk, or after the last
     neighbours: Rows  # last acknowledged send of a transaction in each span
     values: Ints
     spans: Ints  # span of each of `values`; -1: sent without an acknowledged offset
 
 
-def sample_offsets(chunks: Chunks, chunk: int, every: int) -> Ints:
-    """Return every `every`-th acknowledged or read offset of a chunk."""
+def sample(chunks: Chunks, chunk: int, every: int, promise: Promise) -> tuple[Ints, Summary | None]:
+    """Return every `every`-th acknowledged or read offset of a chunk, and its summary.
+
+    The summary is None if it depends on other chunks: DeleteRecords(-1) deletes to an end that they may have proved.
+    """
     ops = chunks.read(chunk).ops
     sent = ops.offset[(ops.kind == Kind.SEND) & (ops.offset != UNKNOWN)]
-    return np.concatenate([sent, ops.record_offset])[::every]
+    offsets = np.concatenate([sent, ops.record_offset])[::every]
+    return offsets, None if np.any(unresolved(ops)) else View(ops, promise).summary()
 
 
-def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey:
+def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise, summary: Summary) -> Survey:
     """Survey a chunk. `bounds` are the first offsets of all spans but the first."""
     rows = chunks.read(chunk)
-    view = View(rows.ops, promise)
+    view = View(rows.ops, promise, **summary.facts())
     ops, reading = view.ops, view.reading
     returned = ops.returned[ops.returned < NEVER]
     first, last = int(returned.min(initial=NEVER)), int(returned.max(initial=-1))
@@ -57,11 +60,9 @@ def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey
         last=last,
         sorted_by_return=bool(np.all(np.diff(returned) >= 0)),
         offsets=_extent(view),
-        log_start=view.log_start,
-        carry_over=carry_over(ends, promise),
+        carry_over=carry_over(ends, promise, summary),
         first_reads=ends.pick(distinct(reading.row[reading.before == NO_ROW])),
         senders=distinct(ops.process[view.acked]),
-        epochs=distinct(ops.leader_epoch),
         outside_window=ends.pick(np.flatnonzero((ops.invoked < first) | (ops.invoked > last))),
         neighbours=ends.pick(_neighbours(view, bounds)),
         values=values,
@@ -69,28 +70,31 @@ def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise) -> Survey
     )
 
 
-def carry_over(rows: Rows, promise: Promise) -> Rows:
+def carry_over(rows: Rows, promise: Promise, summary: Summary) -> Rows:
     """Return the rows that later chunks may need. Associative: it may be applied to the results of parts."""
-    view = View(rows.ops, promise)
+    view = View(rows.ops, promise, **summary.facts())
     ops, reading = view.ops, view.reading
     last_read = np.append(reading.before[1:] == NO_ROW, True)[: len(reading.row)]
-    largest = [_largest(bounds, ops.leader_epoch[bounds.row]) for bounds in lower_bounds(view)]
+    largest = [_largest(bounds, _epochs(view, bounds)) for bounds in lower_bounds(view)]
     return rows.pick(distinct(np.concatenate([reading.row[last_read], _last_sent(view), *largest])))
 
 
-def select_carried(rows: Rows, survey: Survey, outside_window: Rows, promise: Promise) -> Rows:
+def _epochs(view: View, bounds: Bounds) -> Ints:
+    """Return a number for the leader epochs in which each operation can have been served."""
+    first, last = view.epochs.of_rows(view.ops, bounds.row)
+    number: Ints = np.unique(np.stack([first, last]), axis=1, return_inverse=True)[1].reshape(-1)
+    return number
+
+
+def select_carried(rows: Rows, survey: Survey, promise: Promise, summary: Summary) -> Rows:
     """Return the carried-over rows that concern a chunk, or rows invoked in its window."""
-    view = View(rows.ops, promise)
+    view = View(rows.ops, promise, **summary.facts())
     ops, read, sent = view.ops, view.reading.row, _last_sent(view)
-    epochs = np.union1d(survey.epochs, outside_window.ops.leader_epoch)
     goes_on = np.isin(
         _runs(ops.process[read], ops.run[read]), _runs(survey.first_reads.ops.process, survey.first_reads.ops.run)
     )
     chosen = [read[goes_on], sent[np.isin(ops.process[sent], survey.senders)]]
-    for bounds in lower_bounds(view):
-        epoch = ops.leader_epoch[bounds.row]
-        largest = _largest(bounds, epoch)
-        chosen += [largest[np.isin(ops.leader_epoch[largest], epochs)], _largest(bounds, np.zeros_like(epoch))]
+    chosen += [_largest(bounds, _epochs(view, bounds)) for bounds in lower_bounds(view)]
     listing = (ops.kind == Kind.LIST_OFFSETS) & (ops.status == Status.OK)
     return rows.pick(distinct(np.concatenate([*chosen, np.flatnonzero(listing)])))
 
@@ -138,7 +142,7 @@ def passed(view: View) -> tuple[Ints, Ints, Ints]:
     """Return rows of reads, and the first and last offset that each covers or has a record at."""
     rows, start, end = view.covered
     reads = len(view.reading.row)
-    first = np.concatenate([np.minimum(start[:reads], view.reading.first), start[reads:]])
+    first = np.concatenate([np.minimum(view.begins_at, view.reading.first), start[reads:]])
     return rows, first, np.where(end == NEVER, NEVER, end - 1)
 
 

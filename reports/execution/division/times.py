@@ -10,6 +10,7 @@ from highwater.reports.columns import NOTHING, UNKNOWN, Ints
 from highwater.reports.execution.division.chunks import Chunks, RowFilter, Rows, concatenate_rows
 from highwater.reports.execution.division.plan import Time
 from highwater.reports.rules.findings import NO_ROW, Mask, Promise
+from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import View, sort_by_read
 
 
@@ -33,8 +34,8 @@ class Values:
 class Slice(View):
     """A view of some rows of a partition that uses results of the spans."""
 
-    def __init__(self, rows: Rows, promise: Promise, values: Values) -> None:
-        super().__init__(rows.ops, promise)
+    def __init__(self, rows: Rows, promise: Promise, values: Values, summary: Summary) -> None:
+        super().__init__(rows.ops, promise, **summary.facts())
         self.number, self._values = rows.number, values
 
     def to_partition_rows(self, rows: Ints) -> Ints:
@@ -64,13 +65,13 @@ class TimeView(Slice):
     invoked_here: Mask
 
 
-def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise) -> TimeView:
+def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise, summary: Summary) -> TimeView:
     own = chunks.read(time.chunk)
     number = time.outside_window.number
     before = (number < own.number[0]) & ~np.isin(number, time.carry_over.number)
     before, behind = (time.outside_window.pick(np.flatnonzero(mask)) for mask in (before, number > own.number[-1]))
     rows = concatenate_rows([time.carry_over, before, own, behind])
-    view = TimeView(rows, promise, values)
+    view = TimeView(rows, promise, values, summary)
     first, end = time.window
     view.own = (rows.number >= own.number[0]) & (rows.number <= own.number[-1])
     view.invoked_here = (rows.ops.invoked >= first) & (rows.ops.invoked < end)
@@ -78,7 +79,8 @@ def time_view(chunks: Chunks, time: Time, values: Values, promise: Promise) -> T
 
 
 def columns_view(
-    chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise, chosen: RowFilter | None = None
-) -> Slice:
+    chunks: Chunks, names: tuple[str, ...], values: Values, promise: Promise, summary: Summary,
+    chosen: RowFilter | None = None,
+) -> Slice:  # fmt: skip
     """Return a view of all operations, or of the `chosen`, with these columns only."""
-    return Slice(chunks.columns(names, chosen), promise, values)
+    return Slice(chunks.columns(names, chosen), promise, values, summary)

@@ -1,0 +1,214 @@
+"""Small facts about all operations of a partition: log starts, leader epochs and producers by time.
+
+A slice of a divided partition cannot derive them alone, so the executors compute them per chunk and merge them.
+docs/audit/rules.md defines how the rules use them.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Ints, Kind, Operations, Status
+from highwater.reports.rules.findings import Mask, distinct, running_maximum
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A number that only grows, as steps: from event index `time` on it is at least `value`; both strictly increase."""
+
+    time: Ints
+    value: Ints
+
+    @classmethod
+    def of(cls, time: Ints, value: Ints) -> Self:
+        order = np.argsort(time, kind="stable")
+        most, reached = running_maximum(value[order])
+        steps = distinct(reached)
+        return cls(time[order][steps], most[steps])
+
+    @classmethod
+    def merge(cls, parts: "Iterable[Timeline]") -> Self:
+        parts = list(parts)
+        return cls.of(np.concatenate([p.time for p in parts]), np.concatenate([p.value for p in parts]))
+
+    def before(self, moment: Ints) -> Ints:
+        """Return the value just before each event index; 0 before the first step."""
+        return np.concatenate([[0], self.value])[np.searchsorted(self.time, moment, "left")]
+
+    @property
+    def last(self) -> int:
+        return int(self.value.max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class LogStarts:
+    """Evidence of the log start: reports, and deletions by the operations of clients."""
+
+    reported: Timeline  # by successful operations, when they returned
+    deleted: Timeline  # at least to here by successful deletions, when they returned
+    requested: Timeline  # at most to here by deletions that may have happened, when they were invoked
+
+    @classmethod
+    def merge(cls, parts: "Iterable[LogStarts]") -> Self:
+        parts = list(parts)
+        return cls(*(Timeline.merge(getattr(part, field.name) for part in parts) for field in fields(cls)))
+
+    @property
+    def unexplained(self) -> int:
+        """The largest log start that was reported without a deletion that may have caused it; 0 if there is none."""
+        explained = self.requested.before(self.reported.time) >= self.reported.value
+        return int(self.reported.value[~explained].max(initial=0))
+
+    @property
+    def highest(self) -> int:
+        """The largest log start that is certain at some time."""
+        return max(self.reported.last, self.deleted.last)
+
+    def certain(self, invoked: Ints) -> Ints:
+        """Return the log start that is proved before each of these event indices."""
+        return np.maximum(self.reported.before(invoked), self.deleted.before(invoked))
+
+    def possible(self, invoked: Ints, returned: Ints) -> Ints:
+        """Return the largest possible log start during each operation, without retention."""
+        requested = np.maximum(self.requested.before(returned), self.unexplained)
+        return np.maximum(requested, self.certain(invoked))
+
+
+def log_starts(ops: Operations, proved_ends: Callable[[], Timeline]) -> LogStarts:
+    """Return the log starts of a partition; `proved_ends` are the ends that operations proved when they returned."""
+    reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
+    deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
+    done = deletions[ops.status[deletions] == Status.OK]
+    return LogStarts(
+        reported=Timeline.of(ops.returned[reporting], ops.log_start_offset[reporting]),
+        deleted=Timeline.of(ops.returned[done], _deleted_to(ops, done, proved_ends)),
+        requested=Timeline.of(ops.invoked[deletions], _deletion_end(ops, deletions, NEVER)),
+    )
+
+
+def _deletion_end(ops: Operations, rows: Ints, otherwise: Ints | np.int64) -> Ints:
+    """Return the offset of each deletion; that of DeleteRecords(-1) is in its reply, or `otherwise` unknown."""
+    replied = np.where(ops.log_start_offset[rows] == UNKNOWN, otherwise, ops.log_start_offset[rows])
+    return np.where(ops.offset[rows] == UNKNOWN, replied, ops.offset[rows])
+
+
+def _deleted_to(ops: Operations, done: Ints, proved_ends: Callable[[], Timeline]) -> Ints:
+    """Return the smallest offset up to which each successful deletion deleted."""
+    if not np.any(unresolved(ops)):
+        return _deletion_end(ops, done, NEVER)
+    return _deletion_end(ops, done, proved_ends().before(ops.invoked[done]))
+
+
+def unresolved(ops: Operations) -> Mask:
+    """Mask successful deletions to the high watermark whose reply does not state the new log start."""
+    done = (ops.kind == Kind.DELETE) & (ops.status == Status.OK)
+    mask: Mask = done & (ops.offset == UNKNOWN) & (ops.log_start_offset == UNKNOWN)
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Leader epochs that successful operations stated, increasing: when the first of them returned, the last began."""
+
+    epoch: Ints
+    first_returned: Ints
+    last_invoked: Ints
+
+    @classmethod
+    def of(cls, ops: Operations) -> Self:
+        rows = np.flatnonzero((ops.leader_epoch != UNKNOWN) & (ops.status == Status.OK) & (ops.kind != Kind.FORMER))
+        return cls._reduced(ops.leader_epoch[rows], ops.returned[rows], ops.invoked[rows])
+
+    @classmethod
+    def merge(cls, parts: "Iterable[Epochs]") -> Self:
+        parts = list(parts)
+        return cls._reduced(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    @classmethod
+    def _reduced(cls, epoch: Ints, returned: Ints, invoked: Ints) -> Self:
+        known = distinct(epoch)
+        slot = np.searchsorted(known, epoch)
+        first, last = np.full(len(known), NEVER), np.full(len(known), UNKNOWN)
+        np.minimum.at(first, slot, returned)
+        np.maximum.at(last, slot, invoked)
+        return cls(known, first, last)
+
+    def of_rows(self, ops: Operations, rows: Ints) -> tuple[Ints, Ints]:
+        """Return the smallest and the largest leader epoch in which each operation can have been served."""
+        stated = ops.leader_epoch[rows]
+        if not len(self.epoch):
+            return stated, np.where(stated == UNKNOWN, NEVER, stated)
+        by_return = np.argsort(self.first_returned, kind="stable")
+        grown = np.concatenate([[UNKNOWN], np.maximum.accumulate(self.epoch[by_return])])
+        smallest = grown[np.searchsorted(self.first_returned[by_return], ops.invoked[rows], "left")]
+        by_invocation = np.argsort(self.last_invoked, kind="stable")
+        left = np.concatenate([np.minimum.accumulate(self.epoch[by_invocation][::-1])[::-1], [NEVER]])
+        largest = left[np.searchsorted(self.last_invoked[by_invocation], ops.returned[rows], "right")]
+        return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """Producer ids and epochs by number, increasing, with the invocation of the last send of each."""
+
+    producer: Ints
+    last_invoked: Ints
+
+    @classmethod
+    def of(cls, ops: Operations) -> Self:
+        rows = np.flatnonzero((ops.kind == Kind.SEND) & (ops.producer != UNKNOWN))
+        return cls._reduced(ops.producer[rows], ops.invoked[rows])
+
+    @classmethod
+    def merge(cls, parts: "Iterable[Producers]") -> Self:
+        parts = list(parts)
+        return cls._reduced(
+            np.concatenate([p.producer for p in parts]), np.concatenate([p.last_invoked for p in parts])
+        )
+
+    @classmethod
+    def _reduced(cls, producer: Ints, invoked: Ints) -> Self:
+        known = distinct(producer)
+        last = np.full(len(known), UNKNOWN)
+        np.maximum.at(last, np.searchsorted(known, producer), invoked)
+        return cls(known, last)
+
+    def used_after(self, producer: Ints, returned: Ints) -> Mask:
+        """Return for each send whether a send that began after it returned has the same producer id and epoch."""
+        if not len(self.producer):
+            return np.zeros(len(producer), bool)
+        slot = np.minimum(np.searchsorted(self.producer, producer), len(self.producer) - 1)
+        used: Mask = (self.producer[slot] == producer) & (self.last_invoked[slot] > returned)
+        return used
+
+
+def unplaced_tombstones(ops: Operations) -> int:
+    """Return how many tombstones may be in the log at an offset that is not known."""
+    sent = (ops.kind == Kind.SEND) & (ops.value == TOMBSTONE) & (ops.status != Status.FAIL)
+    return int(np.count_nonzero(sent & (ops.offset == UNKNOWN)))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The facts of a partition or of a chunk of it, and how to merge those of all chunks."""
+
+    log_starts: LogStarts
+    epochs: Epochs
+    producers: Producers
+    unplaced_tombstones: int
+
+    @classmethod
+    def merge(cls, parts: "Iterable[Summary]") -> Self:
+        parts = list(parts)
+        return cls(
+            LogStarts.merge(part.log_starts for part in parts),
+            Epochs.merge(part.epochs for part in parts),
+            Producers.merge(part.producers for part in parts),
+            sum(part.unplaced_tombstones for part in parts),
+        )
+
+    def facts(self) -> dict[str, object]:
+        """Return the attributes of a view that are known from the whole partition."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
