@@ -289,11 +289,13 @@ class Ingest:
             offset = UNKNOWN
         epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch
         run, node, at_ms = self._runs.get(process), last.node or invoke.node, last.time_ns // 1_000_000
+        # A raw fetch does not move the position of a consumer that the history records under the same process.
+        reader = process if invoke.f == "poll" else ("raw", process)
         group = invoke.group or (run.group if run is not None else None)
         return packed(
             invoke.index,
             done.index if done is not None else NOT_RETURNED,
-            numbers.setdefault(process, len(numbers)),
+            numbers.setdefault(reader, len(numbers)),
             run.number if run is not None else 0,
             kind,
             status,

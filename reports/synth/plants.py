@@ -318,6 +318,25 @@ def topic_reborn(s: PlantedScenario) -> Actor:
     yield from s.fetch(0, {0: b, 1: a})
 
 
+def read_beyond_end(s: PlantedScenario) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0, leader_epoch=0)
+    yield from s.fetch(0, {0: a}, leader_epoch=1, high_watermark=0)
+
+
+def stable_offset_beyond_end(s: PlantedScenario) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 0, leader_epoch=0)
+    yield from s.fetch(0, {}, leader_epoch=1, high_watermark=0, last_stable_offset=1)
+    yield from s.fetch(0, {0: a})
+
+
+def rejected_record_read(s: PlantedScenario) -> Actor:
+    (a,) = s.values(1)
+    yield from s.op("send", {**s.at(), "value": a}, {}, end="fail")
+    yield from s.fetch(0, {0: a})
+
+
 PLANTS: Final[dict[int, Callable[[PlantedScenario], Actor]]] = {
     Rule.INCONSISTENT_OFFSETS: inconsistent_offsets,
     Rule.DUPLICATE: duplicate,
@@ -357,6 +376,9 @@ PLANTS: Final[dict[int, Callable[[PlantedScenario], Actor]]] = {
     Rule.REPLICA_DIVERGENCE: replica_divergence,
     Rule.ABORTED_OFFSETS_VISIBLE: aborted_offsets_visible,
     Rule.TOPIC_REBORN: topic_reborn,
+    Rule.READ_BEYOND_END: read_beyond_end,
+    Rule.STABLE_OFFSET_BEYOND_END: stable_offset_beyond_end,
+    Rule.REJECTED_RECORD_READ: rejected_record_read,
 }
 """The scenario that plants the anomaly of each rule."""
 

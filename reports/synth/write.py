@@ -55,7 +55,7 @@ def synth_dataset(folder: Path, *, operations: int, seed: int, planted: dict[int
 def _planted(planted: dict[int, int]) -> tuple[Config, list[Plant]]:
     unknown = [rule for rule in planted if rule not in PLANTS]
     if unknown:
-        raise UsageError(f"no rule {unknown[0]}", where="--plant", hint="1 to 38; see spec/anomalies.toml")
+        raise UsageError(f"no rule {unknown[0]}", where="--plant", hint=f"1 to {max(PLANTS)}; see spec/anomalies.toml")
     config = CONFIG
     for rule in planted:
         config = msgspec.structs.replace(config, **SETTINGS.get(rule, {}))

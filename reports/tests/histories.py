@@ -44,10 +44,10 @@ class History:
         self.end(process, kind, value={"t-0": [list(record) for record in records]})
 
     def fetch(
-        self, position: int, *records: tuple[int, int], end: int, process: int = 60, epoch: int | None = 0
+        self, position: int, *records: tuple[int, int], end: int, process: int = 60, epoch: int | None = 0, **ends: int
     ) -> None:
         self.begin(process, "fetch", position=position, leader_epoch=epoch)
-        self.end(process, "ok", value=[list(record) for record in records], high_watermark=end)
+        self.end(process, "ok", value=[list(record) for record in records], high_watermark=end, **ends)
 
     def list_offsets(self, end: int, *, process: int = 70, epoch: int | None = 0) -> None:
         self.begin(process, "list_offsets", leader_epoch=epoch)

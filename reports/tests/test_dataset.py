@@ -19,6 +19,7 @@ from highwater.reports.execution.reading import ingest
 from highwater.reports.synth.plants import PLANTS
 from highwater.reports.synth.write import synth
 from highwater.reports.tests.histories import History
+from highwater.reports.tests.pairs.telling import begin, end
 
 PLANTED = {rule: 3 for rule in PLANTS if rule != 35}
 LIMITED = """
@@ -72,7 +73,7 @@ def test_stored_rows_equal_those_in_memory(path: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("little_memory")
 def test_the_findings_of_a_stored_history_are_the_same(path: Path, tmp_path: Path) -> None:
     kept = audit(path, out=tmp_path / "kept")
-    assert {finding.rule: finding.count for finding in kept.findings} == PLANTED
+    assert {f.rule: f.count for f in kept.findings if f.severity != "information" or f.rule != 14} == PLANTED
     assert kept.findings == audit(path).findings == audit(tmp_path / "kept").findings
 
 
@@ -98,7 +99,9 @@ def test_an_unchanged_history_is_not_read_again(path: Path, tmp_path: Path) -> N
 
 def test_the_configuration_may_be_overridden_after_storing(tmp_path: Path) -> None:
     history = History()
-    history.send(1, 0, kind="fail")
+    begin(history, 1)
+    history.send(1, 0, txn=1)
+    end(history, 1, "abort")
     history.poll((0, 1))
     path = history.write(tmp_path / "history.ndjson")
     for overrides, found in (({}, {17}), ({"isolation": "read_uncommitted"}, set())):

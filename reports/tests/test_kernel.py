@@ -188,6 +188,7 @@ def test_an_ok_send_without_offset_gives_no_row() -> None:
 
 def test_a_new_leader_whose_high_watermark_lags_is_information() -> None:
     h = healthy()
+    h.fetch(3, end=3, epoch=0)
     h.fetch(0, end=1, epoch=1)
     assert h.rules() == set()
     assert {found.rule for found in h.found()} == {14, 16}

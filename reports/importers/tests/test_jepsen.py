@@ -272,4 +272,4 @@ def test_a_failure_with_an_ambiguous_error_is_indeterminate(tmp_path: Path, erro
     run.assign(5, 0, **FROM_THE_START)
     run.poll(5, 0, (0, 1))
     result = audited(tmp_path, run, isolation="read_committed")
-    assert ("aborted-read" in violations(result)) == blamed
+    assert ("rejected-record-read" in violations(result)) == blamed

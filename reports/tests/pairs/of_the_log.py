@@ -211,3 +211,51 @@ def _of_ids(h: History, read: tuple[int, int]) -> None:
     h.begin(5, "send", value=2, topic_id="B")
     fetched(h, read, topic_id="B", high_watermark=1)
     h.end(5, "info")
+
+
+@anomaly(39)
+def a_reply_contains_a_record_beyond_its_own_end(h: History) -> None:
+    _reads_two_records(h, 1)
+
+
+@near_miss(39)
+def a_reply_contains_the_last_record_before_its_own_end(h: History) -> None:
+    _reads_two_records(h, 2)
+
+
+def _reads_two_records(h: History, end: int) -> None:
+    sent(h, 2)
+    h.fetch(0, (0, 1), (1, 2), end=2, epoch=0)
+    h.fetch(0, (0, 1), (1, 2), end=end, epoch=1)
+
+
+@anomaly(40)
+def a_last_stable_offset_is_above_the_high_watermark(h: History) -> None:
+    _reports_ends(h, 2)
+
+
+@near_miss(40)
+def a_last_stable_offset_is_at_the_high_watermark(h: History) -> None:
+    _reports_ends(h, 1)
+
+
+def _reports_ends(h: History, stable: int) -> None:
+    sent(h, 2)
+    h.fetch(0, (0, 1), (1, 2), end=2, epoch=0)
+    h.fetch(0, (0, 1), end=1, epoch=1, last_stable_offset=stable)
+
+
+@anomaly(41)
+def a_rejected_record_is_read(h: History) -> None:
+    _rejected_then(h, "fail")
+
+
+@near_miss(41)
+def a_rejected_record_is_read_after_it_was_sent_again(h: History) -> None:
+    _rejected_then(h, "info")
+
+
+def _rejected_then(h: History, outcome: str) -> None:
+    h.send(1, kind="fail")
+    h.send(1, kind=outcome)
+    h.fetch(0, (0, 1), end=1)
