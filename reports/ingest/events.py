@@ -3,6 +3,8 @@
 import struct
 from typing import Any, Final
 
+import msgspec
+
 from highwater.errors import UsageError
 from highwater.reports.columns import (
     ISOLATIONS,
@@ -56,6 +58,7 @@ class Ingest:
         self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
         self._quiet = 0
         self._fault_ms = 0
+        self._idle: dict[int | str, tuple[Event, Event]] = {}  # a final poll without records, while nothing follows it
 
     def _number(self, what: object) -> int:
         """Return the number of a process, group, node, key or producer, assigned at first use."""
@@ -84,6 +87,7 @@ class Ingest:
 
     def _pair(self, event: Event) -> None:
         if event.type == "invoke":
+            self._idle.pop(event.process, None)
             opened = self._open.pop(event.process, None)
             if opened is not None:  # the process restarted before a reply
                 self._complete(opened, None)
@@ -102,12 +106,21 @@ class Ingest:
             self._complete(opened, event)
 
     def finish(self) -> None:
+        """Complete the operations that are open, after the polls that found nothing at the end of the history."""
+        end = max(self._last.values(), default=0)
+        for process, (invoke, done) in self._idle.items():
+            for key, position in self._steps.positions(process).items():
+                end += 1  # nothing more arrived until the end of the history
+                topic, number = self._partition(key, invoke)
+                self._place(topic, number, invoke, msgspec.structs.replace(done, index=end), READ, position, [])
+        self._idle.clear()
         for opened in list(self._open.values()):
             self._complete(opened, None)
         self._open.clear()
 
     def _restart(self, event: Event) -> None:
         """Start a new run of a reading process; an assignment may give the positions."""
+        self._idle.pop(event.process, None)
         if event.type == "invoke":
             return
         left_open = self._open.get(event.process)
@@ -159,28 +172,33 @@ class Ingest:
         requested = last.position if last.position is not None else invoke.position
         position = requested if requested is not None else UNKNOWN
         records = self._records(done.value, position) if done is not None and kind in WITH_RECORDS else []
+        self.operations += 1
         self._place(topic, number, invoke, done, kind, position, records)
 
     def _complete_poll(self, invoke: Event, done: Event | None) -> None:
-        """Add one row for each partition with records in the poll; an empty poll proves nothing."""
+        """Add one row for each partition with records; an empty poll counts only if nothing follows it (`finish`)."""
         records = done.value if done is not None and isinstance(done.value, dict) else {}
         unsure = done is None or done.type == "info" or (done.type == "fail" and bool(records or invoke.txn))
         starts = self._starts.get(invoke.process, {})
         for key, pairs in records.items():
             position = starts.pop(key, UNKNOWN) if starts else UNKNOWN
-            place = self._partitions.get(key)
-            if place is None:
-                topic, _, number = key.rpartition("-")
-                if not number.isdigit():
-                    raise UsageError(
-                        f"line {invoke.index + 1}: {key!r} is not a partition", hint='write it as "topic-0"'
-                    )
-                place = self._partitions[key] = topic, int(number)
-            self._place(*place, invoke, done, READ, position, self._records(pairs, UNKNOWN))
+            self.operations += 1
+            self._place(*self._partition(key, invoke), invoke, done, READ, position, self._records(pairs, UNKNOWN))
         if not records:
             self.operations += 1
+            if self._quiet and done is not None and done.type == "ok":
+                self._idle[invoke.process] = invoke, done
         if unsure:
             self._lose_place(invoke.process, (done or invoke).index)
+
+    def _partition(self, key: str, invoke: Event) -> tuple[str, int]:
+        place = self._partitions.get(key)
+        if place is None:
+            topic, _, number = key.rpartition("-")
+            if not number.isdigit():
+                raise UsageError(f"line {invoke.index + 1}: {key!r} is not a partition", hint='write it as "topic-0"')
+            place = self._partitions[key] = topic, int(number)
+        return place
 
     def _lose_place(self, process: int | str, index: int) -> None:
         """Start a new run: a poll that failed or is unknown may have advanced past more records than it returned."""
@@ -202,7 +220,6 @@ class Ingest:
         records: list[tuple[int, int]],
     ) -> None:  # fmt: skip
         """Add a row to the partition, in the topic incarnation that the operation belongs to."""
-        self.operations += 1
         status = OK if done is not None and done.type == "ok" else status_of(invoke, done)
         life: int | None = 0
         if self._lives.windows:

@@ -64,6 +64,10 @@ class Steps:
         else:
             mine[key] = position
 
+    def positions(self, process: int | str) -> dict[str, int]:
+        """Return the next position of a process in each partition in which it is known."""
+        return self._positions.get(process, {})
+
     def lose_place(self, process: int | str, group: str | None, index: int) -> None:
         self._positions.pop(process, None)
         if group is not None:

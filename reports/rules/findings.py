@@ -62,6 +62,7 @@ class Promise:
     """The settings that decide whether a rule applies. Times are in ms; -1 means unknown or without limit."""
 
     acks_all: bool = True
+    idempotence: bool = True
     unclean_election: bool = False  # allowed, or unknown
     unclean_known: bool = True
     retention: bool = False
@@ -79,6 +80,7 @@ class Promise:
 
         return cls(
             acks_all=config.acks == "all",
+            idempotence=config.idempotence is True,
             unclean_election=config.unclean_election is not False,
             unclean_known=config.unclean_election is not None,
             retention=config.retention is True,

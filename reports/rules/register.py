@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind, Status
+from highwater.reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -91,7 +91,7 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
     if not len(over_all):
         return tuple(no_findings(rule, weight) for weight in Weight)
     suspects = upper.where(np.isin(upper.row, over_all))
-    suspects = suspects.where(~_by_follower(view, suspects.row))
+    suspects = suspects.where(~view.by_follower[suspects.row])
     within = _sweeps(_by_epoch(view, lower, suspects))
     undecided = _sweeps(_perhaps_within(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
     across = ~np.isin(over_all, np.concatenate([within[0], undecided[0]]))
@@ -100,14 +100,6 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
         RuleFindings(rule, *undecided, Weight.UNDECIDED),
         RuleFindings(rule, over_all[across], witness[across], z[across], Weight.INFORMATION),
     )
-
-
-def _by_follower(view: View, rows: Ints) -> Mask:
-    """Return which replies are those of followers (KIP-392), which may lag: they state a node, but no leader epoch."""
-    ops = view.ops
-    unstated = (ops.kind[rows] == Kind.READ) & (ops.node[rows] != UNKNOWN) & (ops.leader_epoch[rows] == UNKNOWN)
-    mask: Mask = unstated & (len(view.epochs.epoch) > 0)
-    return mask
 
 
 def _sweeps(pairs: Iterator[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:

@@ -184,10 +184,15 @@ class Producers:
         return used
 
 
-def unplaced_tombstones(ops: Operations) -> int:
-    """Return how many tombstones may be in the log at an offset that is not known."""
+def unplaced_tombstones(ops: Operations, *, idempotence: bool) -> int:
+    """Return how many tombstones may be in the log at an offset that is not known.
+
+    A retry may write a tombstone again: often without idempotence, once if its client gave up on a record.
+    """
     sent = (ops.kind == Kind.SEND) & (ops.value == TOMBSTONE) & (ops.status != Status.FAIL)
-    return int(np.count_nonzero(sent & (ops.offset == UNKNOWN)))
+    if not idempotence:
+        return int(NEVER) if np.any(sent) else 0
+    return int(np.count_nonzero(sent & ((ops.offset == UNKNOWN) | (ops.gave_up == 1))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +211,7 @@ class Summary:
             LogStarts.merge(part.log_starts for part in parts),
             Epochs.merge(part.epochs for part in parts),
             Producers.merge(part.producers for part in parts),
-            sum(part.unplaced_tombstones for part in parts),
+            min(sum(part.unplaced_tombstones for part in parts), int(NEVER)),
         )
 
     def facts(self) -> dict[str, object]:

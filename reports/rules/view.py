@@ -309,7 +309,7 @@ class View:
 
     @cached_property
     def unplaced_tombstones(self) -> int:
-        return unplaced_tombstones(self.ops)
+        return unplaced_tombstones(self.ops, idempotence=self.promise.idempotence)
 
     def summary(self) -> Summary:
         """Return the facts about these operations, to merge them with those of other chunks of the partition."""
@@ -377,17 +377,36 @@ class View:
         """Rows of reads, then of `end_proofs`, and the range [start, end) of offsets whose content each proves.
 
         In the final phase (no faults, no writers) a read that reached the reported end proves all offsets beyond, and
-        so does an empty read without a reported end, which ingest keeps only at the end of a process.
+        so does an empty poll, which ingest keeps only at the end of a process.
         """
         ops, reading, others = self.ops, self.reading, self.end_proofs
-        start = np.maximum(self.begins_at, self.possible_starts[1])
         place = np.where(ops.kind[others] == Kind.LIST_OFFSETS, ops.high_watermark[others], ops.position[others])
-        rows = np.concatenate([reading.row, others])
-        end = np.concatenate([reading.last + 1, place])
-        reported = ops.high_watermark[rows]
-        reached = np.where(reported == UNKNOWN, ops.record_count[rows] == 0, end >= reported)
+        polled = ops.high_watermark[others] == UNKNOWN  # its position may be below the log start
+        after_start = np.maximum(place, self._possible_start(others))
+        start = np.concatenate(
+            [np.maximum(self.begins_at, self.possible_starts[1]), np.where(polled, after_start, place)]
+        )
+        rows, end = np.concatenate([reading.row, others]), np.concatenate([reading.last + 1, place])
+        return rows, start, np.where(self._reached_end(rows, end), NEVER, end)
+
+    def _reached_end(self, rows: Ints, end: Ints) -> Mask:
+        """Return whether the log had nothing at or beyond `end` when each of these operations was served."""
+        ops = self.ops
+        reported, follower = ops.high_watermark[rows], self.by_follower[rows]
+        # A read_committed reader waits at the last stable offset.
+        sees_all = (ops.isolation[rows] == Isolation.READ_UNCOMMITTED) | (not self.has_transactions)
+        polled = (ops.record_count[rows] == 0) & sees_all
+        reached: Mask = np.where(reported == UNKNOWN, polled, (end >= reported) & ~follower)
         reached &= ops.quiet[rows] == 1
-        return rows, np.concatenate([start, place]), np.where(reached, NEVER, end)
+        return reached
+
+    @cached_property
+    def by_follower(self) -> Mask:
+        """Mask by row: the reply of a follower (KIP-392), which may lag: it states a node, but no leader epoch."""
+        ops = self.ops
+        mask: Mask = (ops.kind == Kind.READ) & (ops.node != UNKNOWN) & (ops.leader_epoch == UNKNOWN)
+        mask &= len(self.epochs.epoch) > 0
+        return mask
 
     @cached_property
     def begins_at(self) -> Ints:
@@ -397,16 +416,18 @@ class View:
     @cached_property
     def possible_starts(self) -> tuple[Ints, Ints]:
         """Log start for each read in `reading`: at least, and at most; both at most the first record of the read."""
-        ops, rows = self.ops, self.reading.row
+        ops, rows, first = self.ops, self.reading.row, self.reading.first
         own = ops.log_start_offset[rows]
-        certain = self.log_starts.certain(ops.invoked[rows])
-        possible = self.log_starts.possible(ops.invoked[rows], ops.returned[rows])
-        if self.promise.retention:
-            possible = np.full(len(rows), NEVER)
-        first = self.reading.first
-        certain, possible = (np.minimum(np.where(own == UNKNOWN, s, own), first) for s in (certain, possible))
+        certain = np.where(own == UNKNOWN, self.log_starts.certain(ops.invoked[rows]), own)
+        certain, possible = (np.minimum(start, first) for start in (certain, self._possible_start(rows)))
         assert np.all(certain <= possible), "a log start is certain but not possible"
         return certain, possible
+
+    def _possible_start(self, rows: Ints) -> Ints:
+        """Return the largest possible log start during each operation."""
+        ops, own = self.ops, self.ops.log_start_offset[rows]
+        possible = self.log_starts.possible(ops.invoked[rows], ops.returned[rows])
+        return np.where(own == UNKNOWN, NEVER if self.promise.retention else possible, own)
 
     @cached_property
     def cover(self) -> Cover:

@@ -73,7 +73,7 @@ def survey(chunks: Chunks, chunk: int, bounds: Ints, promise: Promise, summary: 
 def carry_over(rows: Rows, promise: Promise, summary: Summary) -> Rows:
     """Return the rows that later chunks may need. Associative: it may be applied to the results of parts."""
     view = View(rows.ops, promise, **summary.facts())
-    ops, reading = view.ops, view.reading
+    reading = view.reading
     last_read = np.append(reading.before[1:] == NO_ROW, True)[: len(reading.row)]
     largest = [_largest(bounds, _epochs(view, bounds)) for bounds in lower_bounds(view)]
     return rows.pick(distinct(np.concatenate([reading.row[last_read], _last_sent(view), *largest])))

@@ -30,7 +30,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
 
     A reply of rules 39 and 40 is a stale read too, so these two are in a history of their own.
     """
-    by_rule = {}
+    by_rule: dict[int, Any] = {}
     for planted in ({39: 1, 40: 1}, {rule: 1 for rule in PLANTS if rule not in {35, 39, 40}}):
         path = tmp_path_factory.mktemp("all") / "history.ndjson"
         synth(path, operations=1_500, seed=5, planted=planted)
