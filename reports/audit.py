@@ -1,7 +1,6 @@
 """Audit a history: read it, check every partition and the run, and describe findings with two witnesses."""
 
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,7 +38,7 @@ from highwater.reports.verdicts import (
     RuleVerdict,
     Witness,
 )
-from highwater.spec.formats.history import kinds_of_faults
+from highwater.spec.formats.history import begins_fault, kinds_of_faults
 
 PLACES_SHOWN: Final = 4
 """Offsets listed in a witness if one read has a value several times."""
@@ -50,7 +49,7 @@ KIND_WORDS = {
     Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
 }  # fmt: skip
-COUNTED: Final = ("acknowledged", "refused", "unknown", "reads", "records_read")
+COUNTED: Final = ("acknowledged", "refused", "unknown", "reads", "records_read", "ends_reached", "faults_met")
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
 
 
@@ -130,11 +129,11 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
 
 def _deleted_partitions(history: Ingested) -> set[str]:
     """Return the partitions of topics that were deleted: their unread records are gone with them."""
-    deletions = Counter(step.subject for step in history.tables.of("delete_topic") if step.status is not Status.FAIL)
-    if not deletions:
+    ended = history.inventory.ended_topics
+    if not ended:
         return set()
     found = {key: incarnation_of(key) for key in history.partitions}
-    return {key for key, (topic, life) in found.items() if life < deletions[topic]}
+    return {key for key, (topic, life) in found.items() if life < ended.get(topic, 0)}
 
 
 def _is_explained(anomaly: Anomaly, history: Ingested) -> bool:
@@ -167,7 +166,8 @@ def _coverage(rules: list[RuleRow], history: Ingested) -> Coverage:
         lost=found[Rule.LOST_WRITE],
         unread=found[Rule.UNSEEN],
         partitions=len(history.partitions),
-        rules_judged=sum(row.verdict is not RuleVerdict.NOT_JUDGED for row in rules),
+        faults=sum(map(begins_fault, history.faults)),
+        trailer=history.quarantine.trailer,
     )
 
 

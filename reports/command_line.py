@@ -192,7 +192,7 @@ def show(result: Any) -> None:
     for why, names in not_judged.items():
         console.print(f"Not judged, since {why}: {', '.join(names)}.")
     if result.coverage is not None:
-        console.print("\n" + "\n".join(result.coverage.lines(result.faults)))
+        console.print("\n" + "\n".join(result.coverage.lines()))
     for finding in result.findings:
         if finding.severity == "information":
             continue

@@ -78,21 +78,31 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     reads: int = 0
     records_read: int = 0
     partitions: int = 0
-    rules_judged: int = 0
+    ends_reached: int = 0
+    """Partitions in which a read reached the end of what was acknowledged."""
+    faults: int = 0
+    faults_met: int = 0
+    """Faults during which an operation was open."""
+    trailer: bool = False
+    """The last line of the history says that it is complete."""
 
-    def lines(self, faults: list[str]) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the coverage as sentences for the console and the page."""
         unread = f"{self.unread:,} never read" if self.unread else "none unread"
         lines = [
             f"Acknowledged sends: {self.acknowledged:,}, of which {self.lost:,} lost and {unread}. Refused: "
             f"{self.refused:,}. Unknown outcome: {self.unknown:,}.",
-            f"Reads: {self.reads:,}, with {self.records_read:,} records. Partitions: {self.partitions:,}.",
+            f"Reads: {self.reads:,}, with {self.records_read:,} records. They reached the end of "
+            f"{self.ends_reached:,} of {self.partitions:,} partitions.",
         ]
-        if not faults or not self.acknowledged:
-            missing = " and ".join(
-                [*(["no fault"] if not faults else []), *(["no acknowledged send"] if not self.acknowledged else [])]
-            )
-            lines.append(f"Little was at stake: this history has {missing}.")
+        if self.faults:
+            lines.append(f"Faults: {self.faults:,}, of which {self.faults_met:,} met an open operation.")
+        no_fault = "no fault that met an operation" if self.faults else "no fault"
+        at_stake = {"no acknowledged send": self.acknowledged, no_fault: self.faults_met}
+        if missing := [name for name, count in at_stake.items() if not count]:
+            lines.append(f"Little was at stake: this history has {' and '.join(missing)}.")
+        if not self.trailer:
+            lines.append("The history has no trailer, so its end may be missing.")
         return lines
 
 

@@ -55,7 +55,8 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
     with path.open("wb") as sink:
         # A late copy of a commit takes effect again, so committed offsets prove nothing if messages are duplicated.
         commits_once = all(fault.kind != "duplicate" for fault in seed.schedule.faults)
-        recorder = Recorder(cluster, invariants, HistoryWriter(sink, config), commits_once=commits_once)
+        writer = HistoryWriter(sink, config)
+        recorder = Recorder(cluster, invariants, writer, commits_once=commits_once)
         cluster.start()
         clients.start(
             cluster,
@@ -76,6 +77,7 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
         recorder.nemesis("phase", "final")
         recorder.read_leaders(EVERYTHING)
         recorder.dump_all()
+        writer.finish()
     return path
 
 

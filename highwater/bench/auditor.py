@@ -246,7 +246,7 @@ def write_dataset(folder: Path, pieces: Iterable[dict[str, Operations]], count: 
             writer.add(parts, [])
         manifest = Manifest(
             source=("bench", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count,
-            inventory=writer.inventory, faults=[],
+            inventory=writer.inventory(), faults=[],
         )  # fmt: skip
         writer.close(manifest, ([], np.zeros(0, np.int64), np.zeros(0, np.int64)), [], lambda _: None)
 

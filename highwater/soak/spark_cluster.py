@@ -44,9 +44,7 @@ class ExecutorDies(FirstPass):
 
 def rows(found: dict[str, list[RuleFindings]]) -> dict[str, list[tuple[object, ...]]]:
     return {
-        key: [
-            (f.rule, f.weight, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in partition_findings
-        ]
+        key: [(f.rule, f.weight, f.first.tolist(), f.second.tolist(), f.offset.tolist()) for f in partition_findings]
         for key, partition_findings in found.items()
     }
 

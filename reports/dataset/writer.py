@@ -21,7 +21,7 @@ from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
 from highwater.reports.importers.formats import History
 from highwater.reports.ingest.events import Ingest
 from highwater.reports.ingest.incarnations import FormerPartition
-from highwater.reports.ingest.inventory import Inventory
+from highwater.reports.ingest.inventory import Ends, Inventory
 from highwater.reports.tables import Step
 
 WAITING_BYTES: Final = 96 << 20
@@ -46,7 +46,7 @@ class Writer:
         self._folder = folder
         self._hidden = folder.with_name(f".{folder.name}.partial")
         self._buckets: dict[int, Any] = {}
-        self.inventory = Inventory()
+        self._inventory, self._ends = Inventory(), Ends()
         self._waiting: dict[int, list[Any]] = {}
         self._steps: Any = None
         self._numbers: dict[str, int] = {}
@@ -76,9 +76,10 @@ class Writer:
 
     def add(self, partitions: Mapping[str, Operations], steps: list[Step]) -> None:
         """Append rows and steps that follow those of all earlier calls."""
-        self.inventory.add_steps({step.f for step in steps})
+        self._inventory.add_steps({step.f for step in steps})
         for key, ops in partitions.items():
-            self.inventory.add(ops)
+            self._inventory.add(ops)
+            self._ends.add(key, ops)
             number = self._number(key)
             self._rows[number] += len(ops)
             self._records[number] += len(ops.record_offset)
@@ -113,17 +114,23 @@ class Writer:
             self._buckets[bucket] = pq.ParquetWriter(path, schema.OPERATIONS, **schema.WRITING)
         return self._buckets[bucket]
 
+    def inventory(self) -> Inventory:
+        """Return the counts of what was added so far."""
+        self._inventory.note_ends(self._ends)
+        return self._inventory
+
     def finish(self, reading: Ingest, history: History, source: tuple[str, int, int]) -> None:
         """Complete open operations, then write the remaining rows, the tables and the manifest."""
         reading.finish()
         self.append(reading)
+        reading.note(self.inventory())
         manifest = Manifest(
             source=source,
             format=history.format,
             config=history.config,
             quarantine=history.quarantine,
             operations=reading.operations,
-            inventory=self.inventory,
+            inventory=self.inventory(),
             faults=reading.faults,
         )
         fate, ended = reading.tables.transactions.columns()

@@ -102,7 +102,7 @@ def read_events(
             if reading.pending >= AT_ONCE and when_full is not None:
                 when_full(reading)
     quarantine = history.quarantine
-    if not reading.has_events and quarantine.lines:
+    if not reading.has_events and quarantine.lines and quarantine.lines[0].line <= quarantine.line:
         first = quarantine.lines[0]
         raise UsageError(
             f"nothing of it can be read as {history.format}; line {first.line}: {first.reason}",

@@ -9,7 +9,7 @@ import msgspec
 from highwater.reports.importers.jepsen_shape import Marked
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.importers.sources import blocks
-from highwater.spec.formats.history import NEMESIS, OPERATIONS, Config, Event
+from highwater.spec.formats.history import NEMESIS, OPERATIONS, TRAILER, Config, Event
 
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -63,16 +63,26 @@ def read_blocks(found: Iterator[bytes], quarantine: Quarantine) -> tuple[Config,
         return Config(), iter(())
     if first.f == "header":
         try:
-            return msgspec.convert(first.value, Config), events
+            config = msgspec.convert(first.value, Config)
         except msgspec.ValidationError as error:
             quarantine.add(f"header: {error}")
             return Config(), events
+        return config, _until_trailer(events, quarantine) if config.trailer else events
     return Config(), _prepend(first, events)
 
 
 def _prepend(first: Event, events: Iterator[Event]) -> Iterator[Event]:
     yield first
     yield from events
+
+
+def _until_trailer(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
+    """Yield the events; quarantine the end of a history without the trailer that its header promises."""
+    yield from events
+    if not quarantine.trailer:
+        quarantine.add(
+            "the trailer is missing: the history was cut, or its writer was killed", line=quarantine.line + 1
+        )
 
 
 class _NoEvent(NamedTuple):
@@ -96,6 +106,9 @@ def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
                     continue
                 quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
             due = index + 1
+            if event.process == NEMESIS and event.f == TRAILER:
+                quarantine.trailer = True
+                continue
             if event.f not in OPERATIONS and event.process != NEMESIS:
                 quarantine.add(f"f {event.f!r} is no operation; docs/audit/formats.md lists them")
                 continue

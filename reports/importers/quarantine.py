@@ -40,6 +40,7 @@ class Quarantine(msgspec.Struct, kw_only=True):
     clock_steps_back: int = 0
     lines: list[BadLine] = msgspec.field(default_factory=list)
     line: int = 0  # current line of the reader
+    trailer: bool = False  # the trailer was read
 
     def leaves_open(self, rule: Rule) -> bool:
         """Return whether unusable lines, or clock steps, may explain a finding of this rule."""

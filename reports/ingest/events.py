@@ -19,10 +19,10 @@ from highwater.reports.columns import (
 from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
 from highwater.reports.ingest.history import Ingested, InMemoryPartitions, Key, status_of
 from highwater.reports.ingest.incarnations import FormerPartition, TopicIncarnations, key_of, prepend_former_sends
-from highwater.reports.ingest.inventory import Inventory
+from highwater.reports.ingest.inventory import Ends, Inventory
 from highwater.reports.ingest.steps import Run, Steps
 from highwater.reports.tables import Tables
-from highwater.spec.formats.history import NEMESIS, Config, Event
+from highwater.spec.formats.history import NEMESIS, Config, Event, begins_fault
 
 # Module constants: attribute access on an enumeration dominated the time per event.
 SEND, READ, DELETE, OK = Kind.SEND, Kind.READ, Kind.DELETE, Status.OK
@@ -58,6 +58,8 @@ class Ingest:
         self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
         self._quiet = 0
         self._fault_ms = 0
+        self._faults_met = 0
+        self._unmet = 0  # faults during which no operation was open so far
         self._idle: dict[int | str, tuple[Event, Event]] = {}  # a final poll without records, while nothing follows it
 
     def _number(self, what: object) -> int:
@@ -79,6 +81,11 @@ class Ingest:
 
     def _nemesis(self, event: Event) -> None:
         self.faults.append(event)
+        if begins_fault(event):
+            self._faults_met += bool(self._open)
+            self._unmet += not self._open
+        elif event.f not in {"phase", "header"}:
+            self._unmet = 0  # the end of a fault
         if event.f == "phase":
             self._quiet = int(event.value == "final")
         else:
@@ -87,6 +94,8 @@ class Ingest:
 
     def _pair(self, event: Event) -> None:
         if event.type == "invoke":
+            if self._unmet:
+                self._faults_met, self._unmet = self._faults_met + self._unmet, 0
             self._idle.pop(event.process, None)
             opened = self._open.pop(event.process, None)
             if opened is not None:  # the process restarted before a reply
@@ -107,7 +116,7 @@ class Ingest:
 
     def finish(self) -> None:
         """Complete the operations that are open, after the polls that found nothing at the end of the history."""
-        end = max(self._last.values(), default=0)
+        end, self._quiet = max(self._last.values(), default=0), 1
         for process, (invoke, done) in self._idle.items():
             for key, position in self._steps.positions(process).items():
                 end += 1  # nothing more arrived until the end of the history
@@ -372,11 +381,18 @@ class Ingest:
         self.finish()
         partitions = InMemoryPartitions(self.build())
         rows = sum(len(ops) for ops in partitions.values())
-        inventory = Inventory()
-        for ops in partitions.values():
-            inventory.add(ops)
+        inventory, ends = Inventory(), Ends()
+        for key in partitions:
+            inventory.add(partitions[key])
+            ends.add(key, partitions[key])
+        inventory.note_ends(ends)
         inventory.add_steps(self.tables.steps)
+        self.note(inventory)
         return Ingested(config, partitions, self.tables, self.values, self.faults, self.operations, rows, inventory)
+
+    def note(self, inventory: Inventory) -> None:
+        """Add what only the events show to the counts of a history."""
+        inventory.faults_met, inventory.ended_topics = self._faults_met, self._lives.ended()
 
     def drain(self) -> dict[Key, Operations]:
         """Return the rows read since the last call; fates of transactions are not yet filled in."""

@@ -16,6 +16,9 @@ class Window:
 
     deleted: int
     created: int = int(NEVER)
+    open: int = 0  # deletions that did not return yet
+    certain: bool = False  # a deletion was acknowledged
+    possible: bool = False  # the outcome of a deletion is unknown
 
 
 class FormerPartition(NamedTuple):
@@ -35,12 +38,26 @@ class TopicIncarnations:
         windows = self.windows.setdefault(topic, [])
         if not windows or windows[-1].created < NEVER:
             windows.append(Window(index))
+        windows[-1].open += 1
 
-    def keep(self, topic: str) -> None:
-        """Discard the last window: the broker rejected the deletion."""
-        self.windows[topic].pop()
-        if not self.windows[topic]:
-            del self.windows[topic]
+    def complete(self, topic: str, status: Status) -> None:
+        """Note the outcome of a deletion; discard the last window if the broker rejected all its deletions."""
+        window = self.windows[topic][-1]
+        window.open -= 1
+        window.certain |= status is Status.OK
+        window.possible |= status is Status.INFO
+        if not (window.open or window.certain or window.possible):
+            self.windows[topic].pop()
+            if not self.windows[topic]:
+                del self.windows[topic]
+
+    def ended(self) -> dict[str, int]:
+        """Return how many incarnations of each topic certainly ended: deleted, or created again later."""
+        found = {
+            topic: sum(bool(window.certain or window.created < NEVER) for window in windows)
+            for topic, windows in self.windows.items()
+        }
+        return {topic: count for topic, count in found.items() if count}
 
     def create(self, topic: str, index: int) -> None:
         windows = self.windows.get(topic)

@@ -58,6 +58,9 @@ class Inventory(msgspec.Struct, kw_only=True):
     unknown: int = 0
     reads: int = 0
     records_read: int = 0
+    ends_reached: int = 0  # partitions in which a read reached the end of what was acknowledged
+    faults_met: int = 0  # faults during which an operation was open
+    ended_topics: dict[str, int] = msgspec.field(default_factory=dict)  # incarnations that were certainly deleted
     data: set[str] = msgspec.field(default_factory=set)
 
     def add(self, ops: Operations) -> None:
@@ -70,6 +73,27 @@ class Inventory(msgspec.Struct, kw_only=True):
         self.records_read += int(ops.record_count[read].sum())
         self.data |= {name for name, has in IN_OPERATIONS.items() if name not in self.data and has(ops)}
 
+    def note_ends(self, ends: "Ends") -> None:
+        self.ends_reached = sum(read >= written for written, read in ends.by_partition.values())
+
     def add_steps(self, names: Iterable[str]) -> None:
         """Note the kinds of steps of the run, by their `f`."""
         self.data |= {IN_STEPS[name] for name in names if name in IN_STEPS}
+
+
+class Ends:
+    """Ends of partitions so far: after the last acknowledged record, and after the last that a read returned."""
+
+    def __init__(self) -> None:
+        self.by_partition: dict[str, tuple[int, int]] = {}
+
+    def add(self, key: str, ops: Operations) -> None:
+        """Note operations of a partition, in parts of any size."""
+        written, read = self.by_partition.get(key, (0, 0))
+        acknowledged = (ops.kind == Kind.SEND) & (ops.status == Status.OK)
+        good = (ops.kind == Kind.READ) & (ops.status == Status.OK)
+        records = ops.record_offset[np.repeat(good, ops.record_count)]
+        self.by_partition[key] = (
+            max(written, int(ops.offset[acknowledged].max(initial=UNKNOWN)) + 1),
+            max(read, int(records.max(initial=UNKNOWN)) + 1, int(ops.position[good].max(initial=0))),
+        )

@@ -189,13 +189,14 @@ class Steps:
     def _topic(self, invoke: Event, last: Event, status: Status) -> None:
         if invoke.topic is None:
             return
-        if invoke.f == "create_topic" and status is Status.OK:
-            self._lives.create(invoke.topic, last.index)
-            if last.topic_id is not None:
-                self._lives.ids[last.topic_id] = len(self._lives.windows.get(invoke.topic, ()))
-        elif invoke.f == "delete_topic" and status is Status.FAIL:
-            self._lives.keep(invoke.topic)
-        elif invoke.f == "delete_topic":  # the broker removes committed offsets of the topic some time later
+        if invoke.f == "create_topic":
+            if status is Status.OK:
+                self._lives.create(invoke.topic, last.index)
+                if last.topic_id is not None:
+                    self._lives.ids[last.topic_id] = len(self._lives.windows.get(invoke.topic, ()))
+            return
+        self._lives.complete(invoke.topic, status)
+        if status is not Status.FAIL:  # the broker removes committed offsets of the topic some time later
             self._tables.add(
                 Step("delete_topic", invoke.index, int(NEVER), self._number(invoke.process), status, invoke.topic)
             )

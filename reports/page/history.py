@@ -44,7 +44,7 @@ def show_history(
     return {
         "result": result,
         "words": verdict_words(result),
-        "coverage": result.coverage.lines(result.faults) if result.coverage is not None else [],
+        "coverage": result.coverage.lines() if result.coverage is not None else [],
         "counts": counts(result),
         "severities": SEVERITIES,
         "unused": lines(result.quarantine.count),

@@ -77,6 +77,8 @@ class UserClients:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()
+        if self._failure is None:
+            self._recording.finish()
         self._sink.close()
         if self._failure is not None:
             raise self._failure

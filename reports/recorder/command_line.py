@@ -50,6 +50,7 @@ def record_command(
     try:
         recording = start_recording(sink)
         asyncio.run(record_until_interrupted(endpoints, recording, listening))
+        recording.finish()
     finally:
         with contextlib.suppress(OSError):  # a write error was already reported
             sink.close()

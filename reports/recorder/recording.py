@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from highwater.errors import UsageError
-from highwater.spec.formats.history import NEMESIS, Config, Event, header
+from highwater.spec.formats.history import NEMESIS, Config, Event, header, trailer
 
 HEADER_BYTES: Final = 1024  # the header is padded to this size so that it can grow
 
@@ -78,6 +78,10 @@ class Recording:
         event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
         self._next_index += 1
         self._write(self._encode(event) + b"\n")
+
+    def finish(self) -> None:
+        """Write the trailer: no event follows."""
+        self._write(self._encode(trailer(self._next_index)) + b"\n")
 
     def flush(self) -> None:
         self._on_disk(self._sink.flush)

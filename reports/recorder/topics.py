@@ -60,13 +60,15 @@ def delete_records(link: Link, request: Any) -> Finish:
     }  # fmt: skip
 
     def finish(reply: Any | None) -> None:
-        codes = {
-            (topic.name, part.partition_index): part.error_code
+        results = {
+            (topic.name, part.partition_index): part
             for topic in (reply.topics if reply is not None else ())
             for part in topic.partitions
         }
         for (topic, number), operation in opened.items():
-            kind = outcome_of([codes[topic, number]]) if (topic, number) in codes else "info"
-            recording.complete(operation, kind, topic=topic, partition=number)
+            part = results.get((topic, number))
+            kind = outcome_of([part.error_code]) if part is not None else "info"
+            start = {"log_start_offset": part.low_watermark} if part is not None and kind == "ok" else {}
+            recording.complete(operation, kind, topic=topic, partition=number, **start)
 
     return finish

@@ -139,7 +139,7 @@ def synth_tiles(folder: Path, *, operations: int, seed: int = 1, tile: int = TIL
         ends = np.concatenate([_times(ended[:-1], base, turn, copy) for turn, copy in pieces])
         manifest = Manifest(
             source=(f"tiles {seed}", 0, 0), format="ndjson", config=CONFIG, quarantine=Quarantine(), operations=count,
-            inventory=writer.inventory, faults=[],
+            inventory=writer.inventory(), faults=[],
         )  # fmt: skip
         writer.close(manifest, (names, np.tile(fate[:-1], len(pieces)), ends), [], lambda _: None)
     return count

@@ -12,7 +12,7 @@ from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.events import Ingest
 from highwater.reports.synth.healthy import CONFIG, Plant, generate_history
 from highwater.reports.synth.plants import PLANTS, SETTINGS, plant
-from highwater.spec.formats.history import Config, Event, header
+from highwater.spec.formats.history import Config, Event, header, trailer
 
 
 def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) -> Config:
@@ -22,12 +22,16 @@ def synth(path: Path, *, operations: int, seed: int, planted: dict[int, int]) ->
     hidden = path.with_name(f".{path.name}")
     try:
         with hidden.open("wb", buffering=1 << 20) as sink:
+            events = 0
 
             def write(event: Event) -> None:
+                nonlocal events
+                events += 1
                 sink.write(encoder.encode(event) + b"\n")
 
             write(header(config))
             generate_history(seed, operations, write, plants)
+            write(trailer(events))
         hidden.replace(path)
     except OSError as error:
         hidden.unlink(missing_ok=True)

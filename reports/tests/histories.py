@@ -9,7 +9,7 @@ from highwater.reports.columns import Operations
 from highwater.reports.ingest.events import Ingest
 from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.partition import check
-from highwater.spec.formats.history import NEMESIS, Config, Event, header
+from highwater.spec.formats.history import NEMESIS, Config, Event, header, trailer
 
 PROMISED = Config(acks="all", idempotence=True, unclean_election=False, retention=False, compaction=False)
 
@@ -78,5 +78,6 @@ class History:
 
     def write(self, path: Path) -> Path:
         encoder = msgspec.json.Encoder()
-        path.write_bytes(b"".join(encoder.encode(event) + b"\n" for event in self.events))
+        events = [*self.events, trailer(len(self.events))]
+        path.write_bytes(b"".join(encoder.encode(event) + b"\n" for event in events))
         return path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from highwater.errors import Verdict
 from highwater.reports.audit import audit
 from highwater.reports.objects import NEVER, Op, counter, grow_only_set, register, search, zones
-from highwater.spec.formats.history import Config, Event, header
+from highwater.spec.formats.history import Config, Event, header, trailer
 
 
 def explained(ops: list[Op]) -> bool:
@@ -124,6 +124,7 @@ def write(path: Path, *events: tuple[int, str, str, object]) -> Path:
         )
         for n, (process, kind, f, value) in enumerate(events, 1)
     ]
+    lines.append(trailer(len(lines)))
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     return path
 

@@ -24,7 +24,8 @@ fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `h
 list_offsets    raw, latest: ok `high_watermark`, `leader_epoch`; with read_committed `last_stable_offset`
 log_dump        the log of replica `node`: `position` (its log start), ok `value` = [[offset, value], ...] of all its
                 data records, `high_watermark` (its own)
-delete_records  invoke `offset`: records below it may be deleted
+delete_records  invoke `offset`: records below it may be deleted; -1: all below the high watermark; ok:
+                `log_start_offset` of the reply, if known
 assign          ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position`, or `positions` by key);
                 in a group `group`, `generation_id`, `member_id`, `instance_id`, and polls resume as committed
 seek            ok: `value` = ["topic-0", ...], `position`: polls restart there
@@ -59,6 +60,7 @@ in_sync         ok: `node` that answered, `value` = {"topic-0": [broker, ...], .
 create_topic    `topic`, ok: `topic_id` if known
 delete_topic    `topic`; its partitions end here; those of a later topic of the same name are distinct
 phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" run without faults
+trailer         nemesis: the last line; `trailer` in the header promises it, so that a history that was cut is detected
 FAULT           nemesis: `node`, `value` = the fault as in the schedule (fuzz/schedule.py: kill,
                 bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
 
@@ -110,6 +112,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workload: Literal["log", "register", "set", "counter"] = "log"
     clients: tuple[str, ...] = ()
     source: str = ""
+    trailer: bool = False  # the last line of the file is an event `trailer`
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,19 +150,29 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     positions: dict[str, int] | None = None
 
 
-_NO_FAULT = {"phase", "header", "restart", "resume"}
+TRAILER: Final = "trailer"
+_NO_FAULT: Final = {"phase", "header", TRAILER, "restart", "resume"}
 
 
 def kinds_of_faults(events: Iterable[Event]) -> list[str]:
     """Return the kinds of faults among the events of the nemesis, without the events that end a fault."""
-    return sorted(
-        {event.f for event in events} - _NO_FAULT - {event.f for event in events if event.f.endswith(" over")}
-    )
+    return sorted({event.f for event in events if begins_fault(event)})
+
+
+def begins_fault(event: Event) -> bool:
+    """Return whether an event of the nemesis begins a fault."""
+    return event.f not in _NO_FAULT and not event.f.endswith(" over")
 
 
 def header(config: Config) -> Event:
-    """Return the first event of a history, which holds its configuration."""
-    return Event(index=0, time_ns=0, process=NEMESIS, type="info", f="header", value=msgspec.to_builtins(config))
+    """Return the first event of a history, which holds its configuration and promises a trailer."""
+    value = msgspec.to_builtins(msgspec.structs.replace(config, trailer=True))
+    return Event(index=0, time_ns=0, process=NEMESIS, type="info", f="header", value=value)
+
+
+def trailer(index: int) -> Event:
+    """Return the last event of a history; `index` is the number of events before it."""
+    return Event(index=index, time_ns=0, process=NEMESIS, type="info", f=TRAILER)
 
 
 class HistoryWriter:
@@ -181,9 +194,13 @@ class HistoryWriter:
     def flush(self) -> None:
         self._sink.flush()
 
+    def finish(self) -> None:
+        """Write the trailer, without which an auditor reports the history as cut."""
+        self.append(trailer(self._next_index))
+
 
 def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
-    """Return the configuration of the header and the events after it; a `.gz` file is decompressed.
+    """Return the configuration of the header and the events between it and the trailer; a `.gz` file is decompressed.
 
     Raises UsageError with the line number and what was expected there, also while iterating.
     """
@@ -236,4 +253,5 @@ def _decode(path: Path, source: IO[bytes]) -> Iterator[Event]:
                     where=str(path),
                     hint="an event is missing or duplicated; use the file as the run wrote it",
                 )
-            yield event
+            if event.f != TRAILER:
+                yield event

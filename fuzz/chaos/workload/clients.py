@@ -1,5 +1,6 @@
 """Creates the clients of a load and assigns their process numbers in the history."""
 
+import sys
 from collections.abc import Iterator
 from itertools import count, repeat
 from typing import Any
@@ -58,13 +59,23 @@ def make_transactional_clients(bootstrap: str, recorder: Recorder, load: Load, v
 
     They have a separate history, because the isolation level applies to a whole history.
     """
+    reader_process, *controls = range(load.transactional_producers * RECORDS_A_TRANSACTION, sys.maxsize)[
+        : load.transactional_producers + 1
+    ]
     producers = [
         TransactionalProducer(
-            bootstrap, TRANSACTIONS_TOPIC, load.partitions, _slots(number), values, recorder, f"workload-{number}"
+            bootstrap,
+            TRANSACTIONS_TOPIC,
+            load.partitions,
+            _slots(number),
+            values,
+            recorder,
+            f"workload-{number}",
+            control,
         )
-        for number in range(load.transactional_producers)
+        for number, control in enumerate(controls)
     ]
-    reader = committed_reader(bootstrap, recorder, load, _slots(load.transactional_producers)[0])
+    reader = committed_reader(bootstrap, recorder, load, reader_process)
     return [*producers, reader] if producers else []
 
 

@@ -45,5 +45,8 @@ class Recorder:
             self._writer.flush()
 
     def close(self) -> None:
+        """Write the trailer and close the file; a second call has no effect."""
         with self._lock:
-            self._file.close()
+            if not self._file.closed:
+                self._writer.finish()
+                self._file.close()

@@ -17,18 +17,20 @@ PAUSE_S = 0.02
 class TransactionalProducer:
     """Sends transactions through confluent-kafka.
 
-    A record is `ok` once its transaction is committed, and `fail` once it is certainly aborted.
+    A record is `ok` once it is in the log; `end_txn` has the outcome of its transaction. The process of the producer
+    itself, `control`, runs the transactions; each record has a process of its own.
     """
 
     client = "confluent-kafka"
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, processes: range, values: Values, recorder: Recorder,
-        transactional_id: str,
+        transactional_id: str, control: int,
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self._processes, self._values, self._recorder = processes, values, recorder
-        self._transactional_id = transactional_id
+        self._transactional_id, self._control = transactional_id, control
+        self._turns = itertools.count()
 
     def run(self, stop: threading.Event) -> None:
         from confluent_kafka import KafkaException
@@ -63,33 +65,37 @@ class TransactionalProducer:
 
     def _transaction(self, producer: Any, *, abort: bool) -> None:
         """Run one transaction; record the outcome of every record before it returns or raises KafkaException."""
+        txn = f"{self._transactional_id} {next(self._turns)}"
         opened: dict[int, dict[str, Any]] = {}
-        outcome, error = "info", ""
+        producer.begin_transaction()
+        self._recorder.record(self._control, "info", "begin_txn", txn=txn, value=self._transactional_id)
         try:
-            producer.begin_transaction()
             for process in self._processes:
-                self._send(producer, process, opened)
+                self._send(producer, process, txn, opened)
             if abort:
                 producer.flush(PATIENCE_S)  # otherwise the log has no records to abort
-                producer.abort_transaction(PATIENCE_S)
-                outcome = "fail"
-            else:
-                producer.commit_transaction(PATIENCE_S)
-                outcome = "ok"
+            self._end(producer, txn, "abort" if abort else "commit")
+        finally:
+            for process, where in opened.items():
+                offset = where.pop("offset", None)
+                kind, result = ("info", {}) if offset is None else ("ok", {"offset": offset})
+                self._recorder.record(process, kind, "send", **where, **result)
+
+    def _end(self, producer: Any, txn: str, how: str) -> None:
+        """End a transaction and record the outcome; a commit that failed is aborted without a record of it."""
+        self._recorder.record(self._control, "invoke", "end_txn", txn=txn, value=how)
+        try:
+            (producer.abort_transaction if how == "abort" else producer.commit_transaction)(PATIENCE_S)
         except Exception as failure:
-            error = str(failure)
+            self._recorder.record(self._control, "info", "end_txn", txn=txn, value=how, error=str(failure))
             with contextlib.suppress(Exception):
                 producer.abort_transaction(PATIENCE_S)
             raise
-        finally:
-            for process, where in opened.items():
-                offset = where.pop("offset", -1)
-                result = {"offset": offset} if outcome == "ok" else {"error": error or "aborted"}
-                self._recorder.record(process, outcome, "send", **where, **result)
+        self._recorder.record(self._control, "ok", "end_txn", txn=txn, value=how)
 
-    def _send(self, producer: Any, process: int, opened: dict[int, dict[str, Any]]) -> None:
+    def _send(self, producer: Any, process: int, txn: str, opened: dict[int, dict[str, Any]]) -> None:
         value, partition = self._values.take(), process % self._partitions
-        where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client}
+        where = {"topic": self._topic, "partition": partition, "value": value, "client": self.client, "txn": txn}
         self._recorder.record(process, "invoke", "send", **where)
         opened[process] = where
 

@@ -109,11 +109,12 @@ def test_a_format_may_be_named_and_an_unknown_one_is_an_error(tmp_path: Path) ->
 def test_an_invalid_line_makes_the_verdict_unknown(tmp_path: Path, line: bytes, reason: str) -> None:
     history = healthy_of_ours()
     path = history.write(tmp_path / "history.ndjson")
-    path.write_bytes(path.read_bytes() + (line % len(history.events) if b"%d" in line else line) + b"\n")
+    after = len(history.events) + 1
+    path.write_bytes(path.read_bytes() + (line % after if b"%d" in line else line) + b"\n")
     code, text = run(str(path), "--json")
     bad = json.loads(text)["quarantine"]["lines"]
     assert code == 3
-    assert [each["line"] for each in bad] == [len(history.events) + 1]
+    assert [each["line"] for each in bad] == [after + 1]
     assert reason in bad[0]["reason"]
 
 
@@ -153,7 +154,7 @@ def test_a_bad_line_among_many_is_named_by_its_number_and_the_lines_around_it_ar
     path.write_bytes(b"".join([*lines[:5], b"\n", b"{\n", *lines[5:], b"\xff"]))
     found = Quarantine()
     _, events = native.read(str(path), found)
-    assert sum(1 for _ in events) == len(lines) - 2  # without the header, and what stands where the bad line was due
+    assert sum(1 for _ in events) == len(lines) - 3  # without header and trailer, and what stands where the bad line was due
     assert [each.line for each in found.lines] == [7, 8, len(lines) + 3]
 
 

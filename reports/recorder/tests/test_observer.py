@@ -93,7 +93,8 @@ class RecordedTraffic:
         return [json.loads(line) for line in self.sink.getvalue().splitlines()[1:]]
 
     def violations(self, path: Path) -> list[str]:
-        """Return the violations in the history recorded so far."""
+        """End the recording, and return the violations in the history."""
+        self.recording.finish()
         path.write_bytes(self.sink.getvalue())
         return [finding.name for finding in audit(path).findings if finding.severity == "violation"]
 
@@ -190,6 +191,7 @@ def test_what_cannot_be_decoded_leaves_a_line_that_opens_the_verdict(tmp_path: A
     traffic = RecordedTraffic()
     part = PartitionData(partition_index=0, high_watermark=7, records=bytes(16) + b"\x01" + bytes(60))
     traffic.ask(fetch_of((0, 4)), fetched(part))
+    traffic.recording.finish()
     (tmp_path / "history.ndjson").write_bytes(traffic.sink.getvalue())
     quarantine = Quarantine()
     _, events = read(str(tmp_path / "history.ndjson"), quarantine)
