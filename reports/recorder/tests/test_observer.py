@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from highwater.reference.wire.messages.committed_offsets import (
@@ -55,7 +56,7 @@ from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import HEADER_BYTES, Recording
 from highwater.reports.recorder.run import config_changes
-from highwater.spec.formats.history import Config
+from highwater.spec.formats.history import Config, trailer
 
 NOT_LEADER, MESSAGE_TOO_LARGE, ILLEGAL_GENERATION = 6, 10, 22
 
@@ -93,9 +94,9 @@ class RecordedTraffic:
         return [json.loads(line) for line in self.sink.getvalue().splitlines()[1:]]
 
     def violations(self, path: Path) -> list[str]:
-        """End the recording, and return the violations in the history."""
-        self.recording.finish()
-        path.write_bytes(self.sink.getvalue())
+        """Return the violations in the history recorded so far."""
+        end = msgspec.json.encode(trailer(len(self.events()) + 1))
+        path.write_bytes(self.sink.getvalue() + end + b"\n")
         return [finding.name for finding in audit(path).findings if finding.severity == "violation"]
 
     def field_values(self, *names: str) -> list[tuple[Any, ...]]:
