@@ -195,8 +195,8 @@ class Ingest:
             self._place(*self._partition(key, invoke), invoke, done, READ, position, self._records(pairs, UNKNOWN))
         if not records:
             self.operations += 1
-            if self._quiet and done is not None and done.type == "ok":
-                self._idle[invoke.process] = invoke, done
+        if self._quiet and done is not None and done.type == "ok" and not any(records.values()):
+            self._idle[invoke.process] = invoke, done
         if unsure:
             self._lose_place(invoke.process, (done or invoke).index)
 

@@ -134,10 +134,11 @@ def _acknowledged_without_offset(_: str, view: View) -> tuple[Ints, Ints]:
 
 
 def _values_read(_: str, view: View) -> Ints:
-    """Return values of sends without an offset that are in a successful read."""
+    """Return values of sends without an offset that are in a read of any outcome: the other rules know their offset."""
     ops, sends = view.ops, view.sends
-    values: Ints = ops.value[sends[view.read_somewhere[sends] & (ops.offset[sends] == UNKNOWN)]]
-    return values
+    values = ops.value[sends[ops.offset[sends] == UNKNOWN]]
+    read: Ints = values[np.isin(values, ops.record_value[view.read_value])]
+    return read
 
 
 # -- G1c -----------------------------------------------------------------------------------------

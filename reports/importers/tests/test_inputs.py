@@ -154,7 +154,7 @@ def test_a_bad_line_among_many_is_named_by_its_number_and_the_lines_around_it_ar
     path.write_bytes(b"".join([*lines[:5], b"\n", b"{\n", *lines[5:], b"\xff"]))
     found = Quarantine()
     _, events = native.read(str(path), found)
-    assert sum(1 for _ in events) == len(lines) - 3  # without header and trailer, and what stands where the bad line was due
+    assert sum(1 for _ in events) == len(lines) - 3  # header, trailer, and the event due at the bad line
     assert [each.line for each in found.lines] == [7, 8, len(lines) + 3]
 
 
