@@ -7,11 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from highwater.errors import Verdict, worst
 from highwater.reports.anomalies import Anomaly, Severity, anomalies
-from highwater.reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
 from highwater.reports.dataset.schema import MANIFEST
 from highwater.reports.execution.checkpoints import resume_checkpoints
 from highwater.reports.execution.engines import Pool
@@ -23,34 +20,18 @@ from highwater.reports.ingest.history import Ingested
 from highwater.reports.ingest.incarnations import incarnation_of
 from highwater.reports.ingest.inventory import WITHOUT_OFFSET
 from highwater.reports.objects import audit_objects
-from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
+from highwater.reports.rules.findings import Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import check_run
 from highwater.reports.rules.step_findings import StepFinding
-from highwater.reports.tables import Step
-from highwater.reports.verdicts import (
-    WITNESSES_SHOWN,
-    AuditResult,
-    Coverage,
-    Evidence,
-    Finding,
-    RuleRow,
-    RuleVerdict,
-    Witness,
-)
+from highwater.reports.verdicts import AuditResult, Coverage, Finding, RuleRow, RuleVerdict
+from highwater.reports.witnesses import describe
 from highwater.spec.formats.history import begins_fault, kinds_of_faults
 
-PLACES_SHOWN: Final = 4
-"""Offsets listed in a witness if one read has a value several times."""
 IN_MEMORY_BYTES: Final = 256 << 20
 """Bytes of NDJSON that are read into memory: about a million operations, which need as much memory again."""
 PACKED: Final = 12  # compression ratio of a .gz history
-KIND_WORDS = {
-    Kind.SEND: "send", Kind.READ: "read", Kind.LIST_OFFSETS: "list offsets", Kind.DUMP: "dump of a replica",
-    Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
-}  # fmt: skip
 COUNTED: Final = ("acknowledged", "refused", "unknown", "reads", "records_read", "ends_reached", "faults_met")
-STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
 
 
 def audit(
@@ -110,7 +91,7 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
             ]
             steps = [t for t in step_findings if t.rule == rule and _severity(anomaly, t, history) is severity]
             if parts or steps:
-                findings.append(_finding(anomaly, severity, parts, steps, history))
+                findings.append(describe(anomaly, severity, parts, steps, history))
     findings.sort(key=lambda finding: (list(Severity).index(finding.severity), finding.rule))
     rules = [_rule_row(anomaly, findings, history) for anomaly in anomalies().values()]
     return AuditResult(
@@ -211,107 +192,3 @@ def _what_decides(anomaly: Anomaly, history: Ingested) -> str:
     if history.quarantine.leaves_open(anomaly.rule):
         return "lines that could not be used may explain it"
     return f"{anomaly.decided_by} would decide"
-
-
-def _finding(
-    anomaly: Anomaly,
-    severity: Severity,
-    parts: list[tuple[str, RuleFindings]],
-    step_findings: list[StepFinding],
-    history: Ingested,
-) -> Finding:
-    """Build one finding of the result; `count` groups pairs that share the operation to blame."""
-    evidence = [_evidence(anomaly, finding) for finding in step_findings[:WITNESSES_SHOWN]]
-    count = rows = len(step_findings)
-    for key, findings in parts:
-        rows += len(findings.first)
-        shown = _culprits(findings)
-        count += len(shown)
-        for slot in shown[: max(0, WITNESSES_SHOWN - len(evidence))]:
-            pair = (int(findings.first[slot]), int(findings.second[slot]))
-            evidence.append(
-                Evidence(
-                    partition=key,
-                    offset=int(findings.offset[slot]),
-                    operations=[
-                        _witness(role, history.row(key, row), int(findings.offset[slot]), history)
-                        for role, row in zip(anomaly.witnesses, pair, strict=True)
-                        if row != NO_ROW
-                    ],
-                )
-            )
-    return Finding(
-        rule=anomaly.rule,
-        name=anomaly.name,
-        severity=severity,
-        sentence=anomaly.sentence,
-        expected=severity is Severity.EXPECTED,
-        count=count,
-        rows=rows,
-        witnesses=evidence,
-    )
-
-
-def _evidence(anomaly: Anomaly, finding: StepFinding) -> Evidence:
-    roles = zip(anomaly.witnesses, (finding.first, finding.second), strict=True)
-    return Evidence(
-        partition=finding.subject, offset=finding.number, operations=[_step_witness(role, step) for role, step in roles]
-    )
-
-
-def _step_witness(role: str, step: Step) -> Witness:
-    returned = step.returned if step.returned < NEVER else None
-    return Witness(role=role, invoked=step.invoked, returned=returned, process=step.process, words=step.words)
-
-
-REAL_TIME = {Rule.APPEND_INVERSION, Rule.STALE_READ, Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION}
-
-
-def _culprits(findings: RuleFindings) -> Ints:
-    """Return one position per blamed operation: in real-time rules one wrong bound pairs with every later row."""
-    if findings.rule not in REAL_TIME:
-        return np.arange(len(findings.first))
-    fewer = min((findings.first, findings.second), key=lambda rows: len(np.unique(rows)))
-    _, slots = np.unique(fewer, return_index=True)
-    return np.sort(slots)
-
-
-def _witness(role: str, ops: Operations, offset: int, history: Ingested) -> Witness:
-    """Describe `ops`, which is one operation."""
-    returned = int(ops.returned[0])
-    kind, status = Kind(int(ops.kind[0])), Status(int(ops.status[0]))
-    words = [f"{KIND_WORDS[kind]}"]
-    if kind in {Kind.SEND, Kind.FORMER}:
-        words.append(f"of value {history.values.text(int(ops.value[0]))}")
-        if ops.txn[0] != UNKNOWN:
-            words.append(f"in transaction {history.tables.transactions.name(int(ops.txn[0]))}")
-        if ops.offset[0] != UNKNOWN:
-            words.append(f"acknowledged at offset {ops.offset[0]}")
-    elif ops.record_count[0]:
-        words.append(f"of offsets {ops.record_offset[0]} to {ops.record_offset[-1]}")
-        words += _value_at(ops, offset, history)
-    elif ops.position[0] != UNKNOWN:
-        words.append(f"from {ops.position[0]}, which found nothing")
-    if ops.high_watermark[0] != UNKNOWN:
-        words.append(f"reported end {ops.high_watermark[0]}")
-    if ops.leader_epoch[0] != UNKNOWN:
-        words.append(f"leader epoch {ops.leader_epoch[0]}")
-    if status is not Status.OK:
-        words.append(STATUS_WORDS[status])
-    return Witness(
-        role=role,
-        invoked=int(ops.invoked[0]),
-        returned=returned if returned < NEVER else None,
-        process=int(ops.process[0]),
-        words=", ".join([" ".join(words[:2]), *words[2:]]),
-    )
-
-
-def _value_at(ops: Operations, offset: int, history: Ingested) -> list[str]:
-    here = np.flatnonzero(ops.record_offset == offset)
-    if not len(here):
-        return []
-    value = ops.record_value[here[0]]
-    places = ops.record_offset[ops.record_value == value][:PLACES_SHOWN].tolist()
-    where = f"offset {offset}" if len(places) == 1 else f"offsets {' and '.join(map(str, places))}"
-    return [f"value {history.values.text(int(value))} at {where}"]

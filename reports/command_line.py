@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from highwater.reports.execution.partitions import Engine
     from highwater.reports.verdicts import AuditResult
 
+RANGES_SHOWN = 4
 CONFIG_KEYS = (
     "acks, idempotence, isolation, min_insync_replicas, unclean_election, retention, compaction, "
     "transaction_timeout_ms, retention_ms, patience_ms, offset_expiry, workload"
@@ -197,6 +198,10 @@ def show(result: Any) -> None:
         if finding.severity == "information":
             continue
         console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
+        for part in finding.ranges[:RANGES_SHOWN]:
+            console.print(f"  {part.words}", markup=False)
+        if len(finding.ranges) > RANGES_SHOWN:
+            console.print(f"  and {len(finding.ranges) - RANGES_SHOWN:,} more ranges of offsets")
         for evidence in finding.witnesses[:3]:
             place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
             console.print(f"  {place}", markup=False)

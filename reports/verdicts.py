@@ -31,6 +31,21 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     operations: list[Witness]
 
 
+class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings at consecutive offsets of a partition, as one truncation causes them."""
+
+    partition: str
+    first: int
+    last: int
+    count: int
+
+    @property
+    def words(self) -> str:
+        if self.count == 1:
+            return f"{self.partition}, offset {self.first:,}"
+        return f"{self.partition}, {self.count:,} records at offsets {self.first:,} to {self.last:,}"
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """All findings of one rule with one severity: `count` of blamed operations, `rows` of pairs that show them."""
 
@@ -42,6 +57,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     rows: int
     witnesses: list[Evidence]
+    ranges: list[OffsetRange] = []
+    """All offsets of the findings, folded, if each is about a record."""
 
 
 class RuleVerdict(StrEnum):

@@ -16,6 +16,7 @@ from highwater.reports.verdicts import AuditResult, Finding
 from highwater.spec.formats.history import Event
 
 OPERATIONS_DRAWN = 24_000  # on the whole page
+RANGES_SHOWN = 8
 EVENT_NS = 1_000_000  # time between events in a history without times
 SETTINGS_LEFT_OUT = {"source", "clients", "workload", "started_ms"}
 
@@ -77,6 +78,8 @@ def _finding(
         "sentence": finding.sentence,
         "because": because(finding.severity, anomaly, result) if anomaly else None,
         "count": finding.count,
+        "ranges": [part.words for part in finding.ranges[:RANGES_SHOWN]],
+        "more_ranges": max(0, len(finding.ranges) - RANGES_SHOWN),
         "clauses": anomaly.clauses if anomaly else (),
         "guards": anomaly.guards if anomaly else (),
         "narratives": list(zip(narratives, pictures, strict=True)),

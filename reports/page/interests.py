@@ -73,8 +73,8 @@ class Place:
             first = last = UNKNOWN_OFFSET if operation.completion.offset is None else operation.completion.offset
             cells = ((first, invoke.value),)
         else:
-            first = last = UNKNOWN_OFFSET if invoke.position is None else invoke.position
-            cells = ()
+            first = UNKNOWN_OFFSET if invoke.position is None else invoke.position
+            last, cells = first - 1, ()  # it found nothing there
         witness = invoke.index in self.witnesses
         if (last < self.low or first > self.high) and not witness:
             return None

@@ -57,7 +57,8 @@ def _chosen(place: Place) -> list[Touch]:
 def _row(place: Place, touch: Touch, y: int, first_values: dict[int, Any]) -> dict[str, Any]:
     held = {offset for offset, _ in touch.cells}
     passed = {offset for offset in range(touch.first, touch.last + 1) if touch.first != UNKNOWN_OFFSET} - held
-    if touch.invoked in place.witnesses and touch.last >= place.offset and place.offset not in held:
+    shows = touch.last >= place.offset or not held  # a read without records may prove the end of the log
+    if touch.invoked in place.witnesses and shows and place.offset not in held:
         passed.add(place.offset)  # a poll does not state its position, but the rule has derived it
     end = "never returned" if touch.end_s is None else f"to {touch.end_s:.3f} s"
     return {
