@@ -6,19 +6,20 @@ not be visible at the reply, but they must not be visible before the EndTxn requ
 
 import numpy as np
 
-from highwater.reports.columns import UNKNOWN, Fate, Ints, Isolation, Kind, Status
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Kind, Status
 from highwater.reports.rules.findings import NO_ROW, Bounds, RuleFindings, first_of_each, no_findings, sweep
+from highwater.reports.rules.log import latest_of_key
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
 def aborted_reads(view: View) -> RuleFindings:
-    """Find aborted-read: a successful read_committed read returned a value whose transaction was aborted."""
+    """Find aborted-read: a read_committed reader received a value whose transaction was aborted."""
     ops = view.ops
     if not view.has_transactions:
         return no_findings(Rule.ABORTED_READ)
     aborted = ops.fate == Fate.ABORTED
-    bad = np.flatnonzero(view.committed_read & (view.writer != NO_ROW) & aborted[view.writer])
+    bad = np.flatnonzero(view.committed_receipt & (view.writer != NO_ROW) & aborted[view.writer])
     bad = bad[first_of_each(view.writer[bad])]
     return RuleFindings(Rule.ABORTED_READ, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
 
@@ -28,7 +29,7 @@ def own_reads(view: View) -> RuleFindings:
     ops, row, writer = view.ops, view.record_row, view.writer
     if not view.has_transactions:
         return no_findings(Rule.PRECOMMITTED_READ)
-    own = view.committed_read & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
+    own = view.committed_receipt & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
     own = np.flatnonzero(own)
     own = own[first_of_each(writer[own])]
     return RuleFindings(Rule.PRECOMMITTED_READ, row[own], writer[own], ops.record_offset[own])
@@ -121,6 +122,9 @@ def passed_over(view: View) -> RuleFindings:
         & (view.send_offset >= 0)
     ]  # fmt: skip
     offset = view.send_offset[np.searchsorted(sends, rows)]
+    if view.promise.compaction:
+        data = ops.value[rows] != TOMBSTONE
+        rows, offset, _ = latest_of_key(view, rows[data], offset[data])
     covered, by = view.cover_of(ops.isolation[view.covered[0]] == Isolation.READ_COMMITTED).look_up(offset)
     return RuleFindings(Rule.TORN_TRANSACTION, rows[covered], by[covered], offset[covered])
 

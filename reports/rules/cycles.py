@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Kind
 from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, first_of_each, no_findings
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
@@ -173,7 +173,7 @@ def double_processing(view: View) -> RuleFindings:
     ops = view.ops
     if not view.has_transactions:
         return no_findings(Rule.DOUBLE_PROCESSING)
-    done = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.fate == Fate.COMMITTED) & (ops.group != UNKNOWN)
+    done = (ops.kind == Kind.READ) & (ops.fate == Fate.COMMITTED) & (ops.group != UNKNOWN)
     if not np.any(done):
         return no_findings(Rule.DOUBLE_PROCESSING)
     records = np.flatnonzero(done[view.record_row])

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Operations, Status
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
+    Mask,
     RuleFindings,
     Weight,
+    distinct,
     first_of_each,
     no_findings,
     no_second_witness,
@@ -144,9 +146,10 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     if not len(missing):
         return no_findings(Rule.LOST_WRITE), no_findings(Rule.UNSEEN)
     offset = np.where(dead[committed], ops.offset[missing], view.last_offset_of(ops.value[missing]))
-    missing, offset = _latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
+    offset = np.where((ops.offset[missing] == UNKNOWN) & np.isin(missing, view.resent_sends), UNKNOWN, offset)
+    missing, offset, certain = latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
     covered, by = view.cover.look_up(offset)
-    covered &= ~np.isin(missing, view.stuck[1])  # the end is stuck before them: rule stuck reports it
+    covered &= certain & ~np.isin(missing, view.stuck[1])  # the end is stuck before them: rule stuck reports it
     unseen = ~covered & (offset >= view.log_starts.highest)
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
@@ -161,15 +164,29 @@ def _values_of_uncertain_reads(view: View) -> Ints:
     return values
 
 
-def _latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Ints, Ints]:
-    """Keep only the latest record of each key if the topic is compacted."""
+def latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Ints, Ints, Mask]:
+    """Keep only the latest record of each key if the topic is compacted; the mask: no other may be later."""
+    ops, sends = view.ops, view.sends
     if not view.promise.compaction:
-        return rows, offset
-    keys, known = view.ops.key[view.sends], view.send_offset
+        return rows, offset, np.ones(len(rows), bool)
+    keys, known = ops.key[sends], view.send_offset
     order = np.lexsort((known, keys))
-    last = np.searchsorted(keys[order], view.ops.key[rows], "right") - 1
-    latest = (view.ops.key[rows] != UNKNOWN) & (known[order][last] <= offset)
-    return rows[latest], offset[latest]
+    last = np.searchsorted(keys[order], ops.key[rows], "right") - 1
+    latest = (ops.key[rows] != UNKNOWN) & (known[order][last] <= offset)
+    rows, offset = rows[latest], offset[latest]
+    unplaced = sends[(known == UNKNOWN) & ~view.rejected[sends]]
+    return rows, offset, _last_of_key(ops, unplaced, ops.key[rows]) < ops.invoked[rows]
+
+
+def _last_of_key(ops: Operations, sends: Ints, keys: Ints) -> Ints:
+    """Return for each key the last event index before which any of these sends may be appended; `UNKNOWN` if none."""
+    if not len(sends):
+        return np.full(len(keys), UNKNOWN)
+    appended = np.where(ops.status[sends] == Status.OK, ops.returned[sends], NEVER)
+    order = np.lexsort((appended, ops.key[sends]))
+    known = ops.key[sends][order]
+    slot = np.maximum(np.searchsorted(known, keys, "right") - 1, 0)
+    return np.where(known[slot] == keys, appended[order][slot], UNKNOWN)
 
 
 # -- order -------------------------------------------------------------------------------------------
@@ -211,11 +228,25 @@ def nonmonotonic_transactions(view: View) -> RuleFindings:
     return RuleFindings(Rule.NONMONOTONIC_SEND, after[inside], before[inside], ops.offset[after[inside]])
 
 
-def append_inversions(view: View) -> RuleFindings:
-    """Find append-inversion: an acknowledgement bounds the log end from below, a later send from above."""
+def append_inversions(view: View) -> tuple[RuleFindings, RuleFindings]:
+    """Find append-inversion: an acknowledgement bounds the log end from below, a later send from above.
+
+    The second result has the sends that only sends of their own process prove: `merge_findings` drops those that
+    nonmonotonic-send reports already.
+    """
     ops, acked = view.ops, view.acked
-    lower = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
-    return RuleFindings(Rule.APPEND_INVERSION, *sweep(lower, send_bounds(view)))
+    lower, upper = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked), send_bounds(view)
+    late, early, z = sweep(lower, upper)
+    own = ops.process[late] == ops.process[early]
+    suspects = upper.where(np.isin(upper.row, late[own]))
+    parts = [(late[~own], early[~own], z[~own])]
+    for process in distinct(ops.process[suspects.row]):
+        others = lower.where(ops.process[lower.row] != process)
+        parts.append(sweep(others, suspects.where(ops.process[suspects.row] == process)))
+    first, second, offset = (np.concatenate(column) for column in zip(*parts, strict=True))
+    by_others = RuleFindings(Rule.APPEND_INVERSION, first, second, offset)
+    own &= ~np.isin(late, by_others.first)
+    return by_others, RuleFindings(Rule.APPEND_INVERSION, late[own], early[own], z[own])
 
 
 def send_bounds(view: View) -> Bounds:

@@ -20,8 +20,11 @@ from highwater.reports.rules.view import View
 
 SMALLEST_OFFSET_PER_ROW: Final = {Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Rule.DOUBLE_PROCESSING, Rule.SILENT_RESET}
 """Rules that report only the smallest offset of each first row."""
-SHARED_RULES: Final = {Rule.NONMONOTONIC_SEND, Rule.FUTURE_READ, Rule.READ_BEYOND_END}
-"""Rules that find anomalies in several ways; of those that blame a row, the one of the largest severity is kept."""
+SHARED_RULES: Final = {
+    Rule.TRUNCATED_AFTER_READ, Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Rule.NONMONOTONIC_SEND, Rule.STALE_READ,
+    Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION, Rule.SILENT_RESET, Rule.READ_BEYOND_END,
+}  # fmt: skip
+"""Rules that find anomalies in several ways or with several weights: a culprit counts once, with the largest."""
 
 
 class FamilyFindings(NamedTuple):
@@ -45,12 +48,14 @@ def merge_findings(pieces: Iterable[FamilyFindings], unplaced_tombstones: int) -
 
     Phantom tombstones are dropped if as many tombstones were sent without a known offset.
     """
-    ordered = sorted(pieces, key=itemgetter(0, 1))
-    findings = [_sort_findings([piece.findings for piece in mine]) for _, mine in groupby(ordered, itemgetter(0, 1))]
+    by_place = {
+        place: _sort_findings([piece.findings for piece in mine])
+        for place, mine in groupby(sorted(pieces, key=itemgetter(0, 1)), itemgetter(0, 1))
+    }
+    findings = _drop_repeated_inversions(by_place)
     for rule in SHARED_RULES:
         findings = _merge_shared_rule(rule, findings)
-    findings = [part for part in findings if not _is_explained(part, unplaced_tombstones)]
-    return [finding for finding in _drop_repeated_inversions(findings) if len(finding.first)]
+    return [part for part in findings if len(part.first) and not _is_explained(part, unplaced_tombstones)]
 
 
 def _is_explained(part: RuleFindings, unplaced_tombstones: int) -> bool:
@@ -68,28 +73,27 @@ def _sort_findings(parts: list[RuleFindings]) -> RuleFindings:
 
 
 def _merge_shared_rule(rule: Rule, findings: list[RuleFindings]) -> list[RuleFindings]:
-    """Report each first row of a rule once: in the part with the largest severity, of these in the first."""
+    """Report each culprit of a rule once: in the part with the largest severity, of these in the first."""
+    by_offset = rule is Rule.TRUNCATED_AFTER_READ
     mine = sorted((part for part in findings if part.rule == rule), key=attrgetter("weight"))
     if len(mine) < 2:
         return findings
     kept, blamed = list[RuleFindings](), NOTHING
     for part in mine:
-        once = part.where(first_of_each(part.first))
-        kept.append(once.where(~np.isin(once.first, blamed)))
-        blamed = np.concatenate([blamed, once.first])
+        once = part.where(first_of_each(part.offset if by_offset else part.first))
+        culprits = once.offset if by_offset else once.first
+        kept.append(once.where(~np.isin(culprits, blamed)))
+        blamed = np.concatenate([blamed, culprits])
     place = next(place for place, part in enumerate(findings) if part.rule == rule)
     others = [part for part in findings if part.rule != rule]
     return [*others[:place], *kept, *others[place:]]
 
 
-def _drop_repeated_inversions(findings: list[RuleFindings]) -> list[RuleFindings]:
-    """Drop append-inversions with a row that nonmonotonic-send reports already."""
-    blamed = [rows for part in findings if part.rule == Rule.NONMONOTONIC_SEND for rows in (part.first, part.second)]
-    if not blamed:
-        return findings
-    rows = np.concatenate(blamed)
-
-    def other(part: RuleFindings) -> Mask:
-        return ~np.isin(part.first, rows) & ~np.isin(part.second, rows)
-
-    return [part.where(other(part)) if part.rule == Rule.APPEND_INVERSION else part for part in findings]
+def _drop_repeated_inversions(by_place: dict[tuple[int, int], RuleFindings]) -> list[RuleFindings]:
+    """Drop append-inversions within a process, in the second place of their family, that nonmonotonic-send reports."""
+    blamed = [part.first for part in by_place.values() if part.rule == Rule.NONMONOTONIC_SEND]
+    rows = np.concatenate([NOTHING, *blamed])
+    return [
+        part.where(~np.isin(part.first, rows)) if part.rule == Rule.APPEND_INVERSION and place == 1 else part
+        for (_, place), part in by_place.items()
+    ]

@@ -62,7 +62,7 @@ def stable_offset_lags(ops: Operations) -> Mask:
 
 CALLS: Final = ("producer", "sequence")
 READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
-STUCK: Final = ("returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
+STUCK: Final = ("invoked", "returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
 JUMPS: Final = (*READS, "log_start_offset", "group", "began")
 FAMILIES: Final = (
     Family(log.inconsistent_offsets, Cut.OFFSETS),
@@ -78,6 +78,7 @@ FAMILIES: Final = (
     Family(log.append_inversions, Cut.TIME),
     Family(polls.nonmonotonic_polls, Cut.ROWS),
     Family(polls.passed_over, Cut.OFFSETS),
+    Family(polls.truncated_tails, Cut.OFFSETS),
     Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",), acknowledged),
     Family(polls.silent_resets, Cut.OFFSETS),
     Family(register.stale_reads, Cut.TIME),

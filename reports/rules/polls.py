@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Began, Fate, Ints, Kind, Status
+from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Began, Fate, Ints, Kind, Status
 from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
@@ -61,8 +61,6 @@ def _gaps(view: View) -> Gaps:
 def passed_over(view: View) -> tuple[RuleFindings, ...]:
     """Find truncated-after-read, poll-skip, int-nonmonotonic-poll and resurrected-record in the gaps of reads."""
     gaps = _gaps(view)
-    if not len(gaps.row):
-        return ()
     if view.promise.compaction:
         return _back_again(view, gaps)
     ops, before = view.ops, view.reading.before[gaps.slot]
@@ -80,6 +78,24 @@ def passed_over(view: View) -> tuple[RuleFindings, ...]:
             _once(Rule.INT_NONMONOTONIC_POLL, gaps.row, gaps, other, ~gone & gaps.inside & mask, weight),
         )
     )
+
+
+def truncated_tails(view: View) -> RuleFindings:
+    """Find truncated-after-read: an operation of the final phase proves an end below a record that was read."""
+    rows, start, end = view.covered
+    known = view.durable_offsets
+    if view.promise.compaction or not len(known):
+        return no_findings(Rule.TRUNCATED_AFTER_READ)
+    reading = view.reading
+    start = np.concatenate([reading.last + 1, start[len(reading.row) :]])
+    proving = np.flatnonzero((end == NEVER) & (start <= known[-1]))
+    first = np.searchsorted(known, start[proving])
+    offset = np.concatenate([NOTHING, *(known[place:] for place in first)])
+    row = np.repeat(rows[proving], len(known) - first)
+    tails = Gaps(row, row, offset, np.zeros(len(row), bool), np.zeros(len(row), bool))
+    earlier, later = _reads_before_and_after(view, tails)
+    gone = (later == NO_ROW) & (earlier != NO_ROW)
+    return _once(Rule.TRUNCATED_AFTER_READ, offset, tails, earlier, gone, Weight.VIOLATION)
 
 
 def _once(rule: Rule, culprit: Ints, gaps: Gaps, second: Ints, chosen: Mask, weight: Weight) -> RuleFindings:
@@ -236,15 +252,28 @@ def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
     return resuming, reading.row[ordered[reached_by[slot]]], furthest[slot]
 
 
+def _existing_offsets(view: View) -> Ints:
+    """Return the offsets of durable records, and of those whose acknowledgement promises that they are not lost."""
+    ops, acked = view.ops, view.acked
+    if view.promise.unclean_election or not view.promise.acks_all:
+        return view.durable_offsets
+    decided = (ops.txn[acked] == UNKNOWN) | (ops.fate[acked] == Fate.COMMITTED)
+    offsets = ops.offset[acked[decided]]
+    return distinct(np.concatenate([view.durable_offsets, offsets[view.in_span(offsets)]]))
+
+
 def silent_resets(view: View) -> tuple[RuleFindings, ...]:
     """Find silent-reset: a reader resumed beyond its group's position and skipped records that the group never read."""
     ops = view.ops
+    if view.promise.compaction:
+        return ()
     jumps: Jumps = find_jumps(view) if view.jumps is None else view.jumps
     parts = {weight: [no_findings(Rule.SILENT_RESET, weight)] for weight in (Weight.VIOLATION, Weight.UNDECIDED)}
     received = (ops.kind == Kind.READ) & (ops.status == Status.OK)
+    known = _existing_offsets(view)
     for reader in distinct(jumps.who):
         by_reader = received & (_readers(view) == reader)
-        unseen = np.setdiff1d(view.durable_offsets, ops.record_offset[by_reader[view.record_row]])
+        unseen = np.setdiff1d(known, ops.record_offset[by_reader[view.record_row]])
         mine = np.flatnonzero(jumps.who == reader)
         for weight, low, high in (
             (Weight.VIOLATION, jumps.possible, jumps.first),

@@ -5,7 +5,7 @@ is at least z", an upper bound says "at t it was at most z". An upper bound belo
 and the two operations are its witnesses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def future_reads(view: View) -> RuleFindings:
         return no_findings(Rule.FUTURE_READ)
     early = early[first_of_each(writer[early])]  # one finding per send
     send = writer[early]
-    return RuleFindings(Rule.FUTURE_READ, send, row[early], view.send_offset[np.searchsorted(view.sends, send)])
+    return RuleFindings(Rule.FUTURE_READ, send, row[early], ops.record_offset[early])
 
 
 def future_ends(view: View) -> RuleFindings:
@@ -73,7 +73,6 @@ def lower_bounds(view: View) -> Iterator[Bounds]:
     yield read.where(ops.isolation[read.row] == Isolation.READ_COMMITTED)
     ends = _ends(view)
     yield ends
-    yield _listing(view, ends)
     yield _stable_ends(view)
 
 
@@ -84,15 +83,16 @@ def _as_upper(view: View, bounds: Bounds) -> Bounds:
 def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, ...]:
     """Return smaller ends by weight: a violation within a leader epoch, information between two.
 
-    A new leader's high watermark may lag (KIP-207). An end is undecided if both may be of one epoch. All of them show
-    in a sweep over all epochs, so a healthy partition is swept once.
+    A new leader's high watermark may lag, but it answers ListOffsets only when it reached the start of its epoch
+    (KIP-207). An end is undecided if both may be of one epoch. All of them show in a sweep over all epochs, so a
+    healthy partition is swept once.
     """
     over_all, witness, z = sweep(lower, upper)
     if not len(over_all):
         return tuple(no_findings(rule, weight) for weight in Weight)
     suspects = upper.where(np.isin(upper.row, over_all))
     suspects = suspects.where(~view.by_follower[suspects.row])
-    within = _sweeps(_by_epoch(view, lower, suspects))
+    within = _sweeps((*_by_epoch(view, lower, suspects), *_listed(view, lower, suspects)))
     undecided = _sweeps(_perhaps_within(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
     across = ~np.isin(over_all, np.concatenate([within[0], undecided[0]]))
     return (
@@ -102,7 +102,7 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
     )
 
 
-def _sweeps(pairs: Iterator[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:
+def _sweeps(pairs: Iterable[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:
     """Sweep all pairs of bounds, and keep the first result for each upper row."""
     parts = [sweep(low, up) for low, up in pairs]
     upper, lower, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
@@ -116,6 +116,16 @@ def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds
     low, up = np.where(low == low_end, low, UNKNOWN), np.where(up == up_end, up, UNKNOWN)
     for epoch in distinct(up[up != UNKNOWN]):
         yield lower.where(low == epoch), upper.where(up == epoch)
+
+
+def _listed(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield ListOffsets of each leader epoch, and the bounds of operations in this or an earlier one."""
+    ops = view.ops
+    listed = upper.where(ops.kind[upper.row] == Kind.LIST_OFFSETS)
+    _, last = view.epochs.of_rows(ops, lower.row)
+    for epoch in distinct(ops.leader_epoch[listed.row]):
+        if epoch != UNKNOWN:
+            yield lower.where(last <= epoch), listed.where(ops.leader_epoch[listed.row] == epoch)
 
 
 def _perhaps_within(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
@@ -177,33 +187,13 @@ def _not_first_of_a_transaction(view: View, end: Ints) -> Mask:
 
 
 def regressions(view: View) -> tuple[RuleFindings, ...]:
-    """Find high-watermark-regression. ListOffsets waits for the epoch's start (KIP-207), so it may not fall at all."""
-    ops = view.ops
+    """Find high-watermark-regression: an end below one that was reported before."""
     ends = _ends(view)
-    fallen = _fell_from_epoch_to_epoch(view, _listing(view, ends))
-    findings = fallen, *_split(Rule.HIGH_WATERMARK_REGRESSION, view, ends, _as_upper(view, ends))
-    if not ops.has_values("last_stable_offset"):
+    findings = _split(Rule.HIGH_WATERMARK_REGRESSION, view, ends, _as_upper(view, ends))
+    if not view.ops.has_values("last_stable_offset"):
         return findings
     stable = _stable_ends(view)
     return *findings, *_split(Rule.HIGH_WATERMARK_REGRESSION, view, stable, _as_upper(view, stable))
-
-
-def _listing(view: View, ends: Bounds) -> Bounds:
-    """Return the ends that ListOffsets reported in a known leader epoch."""
-    ops = view.ops
-    return ends.where((ops.kind[ends.row] == Kind.LIST_OFFSETS) & (ops.leader_epoch[ends.row] != UNKNOWN))
-
-
-def _fell_from_epoch_to_epoch(view: View, listing: Bounds) -> RuleFindings:
-    """Find a smaller ListOffsets end than in an earlier leader epoch; the first sweep nearly always finds none."""
-    epoch, upper = view.ops.leader_epoch, _as_upper(view, listing)
-    suspects = upper.where(np.isin(upper.row, sweep(listing, upper)[0]))
-    parts = [
-        sweep(listing.where(epoch[listing.row] < leader_epoch), suspects.where(epoch[suspects.row] == leader_epoch))
-        for leader_epoch in distinct(epoch[suspects.row])
-    ]
-    first, second, end = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
-    return RuleFindings(Rule.HIGH_WATERMARK_REGRESSION, first, second, end)
 
 
 def beyond_ends(view: View) -> tuple[RuleFindings, ...]:

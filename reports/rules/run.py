@@ -10,7 +10,7 @@ import numpy as np
 from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules import committed, cycles, groups, run
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
-from highwater.reports.rules.findings import Promise, RuleFindings, Weight, no_second_witness
+from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
@@ -112,9 +112,10 @@ def _unseen_without_offset(map_partitions: PartitionMap) -> Iterator[tuple[str, 
     }
     if not sent:
         return
-    for key, read in map_partitions(SpanTask(_values_read, _all_of), sent):
+    for key, (read, tombstones) in map_partitions(SpanTask(_values_read, _both_of), sent):
         rows, values = sent[key]
-        unseen = rows[~np.isin(values, read)]
+        dead = values == TOMBSTONE
+        unseen = rows[np.where(dead, np.count_nonzero(dead) > tombstones, ~np.isin(values, read))]
         if len(unseen):
             none = no_second_witness(unseen)
             yield key, RuleFindings(Rule.UNSEEN, unseen, none, none)
@@ -126,19 +127,27 @@ COLUMNS: Final = ("offset", "value", "txn")
 def _acknowledged_without_offset(_: str, view: View) -> tuple[Ints, Ints]:
     """Return rows and values of acknowledged sends without an offset, outside transactions that did not commit."""
     ops = view.ops
-    mine = (ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN) & (ops.value != TOMBSTONE)
+    mine = (ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN)
     if view.has_transactions:
         mine &= (ops.txn == UNKNOWN) | (ops.fate == Fate.COMMITTED)
     rows = np.flatnonzero(mine)
     return view.to_partition_rows(rows), ops.value[rows]
 
 
-def _values_read(_: str, view: View) -> Ints:
-    """Return values of sends without an offset that are in a read of any outcome: the other rules know their offset."""
+def _both_of(parts: list[tuple[Ints, int]]) -> tuple[Ints, int]:
+    return _all_of([values for values, _ in parts]), sum(tombstones for _, tombstones in parts)
+
+
+def _values_read(_: str, view: View) -> tuple[Ints, int]:
+    """Return values of sends without an offset that a read received, and how many such tombstones were read at most.
+
+    Reads of any outcome count: with an offset from a failed read, the other rules judge the send.
+    """
     ops, sends = view.ops, view.sends
     values = ops.value[sends[ops.offset[sends] == UNKNOWN]]
-    read: Ints = values[np.isin(values, ops.record_value[view.read_value])]
-    return read
+    tombstone = view.read_value & (ops.record_value == TOMBSTONE) & (view.writer == NO_ROW)
+    offsets = distinct(ops.record_offset[tombstone & view.in_span(ops.record_offset)])
+    return values[np.isin(values, ops.record_value[view.read_value])], len(offsets)
 
 
 # -- G1c -----------------------------------------------------------------------------------------

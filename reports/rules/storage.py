@@ -3,7 +3,7 @@
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules.findings import RuleFindings, distinct, first_of_each, no_findings, running_maximum
+from highwater.reports.rules.findings import NO_ROW, RuleFindings, distinct, first_of_each, no_findings, running_maximum
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
@@ -21,15 +21,25 @@ def early_retention(view: View) -> RuleFindings:
     reporting, below = reporting[below >= 0], below[below >= 0]
     age_ms = promise.started_ms + ops.at_ms[reporting] - youngest[below]
     early = (age_ms < promise.retention_ms) | (not promise.retention)
-    early &= view.log_starts.requested.before(ops.returned[reporting]) < ops.log_start_offset[reporting]
-    reporting, below = reporting[early], below[early]
+    requested = view.log_starts.requested.before(ops.returned[reporting])
+    early &= requested < ops.log_start_offset[reporting]
+    victim = written[youngest_at[below]]
+    for place in np.flatnonzero(early & (requested > 0)):  # records below are deleted on request
+        kept = np.searchsorted(ops.offset[written], requested[place])
+        victim[place], early[place] = _youngest(view, written[kept : below[place] + 1], int(reporting[place]))
+    reporting, victim = reporting[early], victim[early]
     once = first_of_each(ops.log_start_offset[reporting])
-    return RuleFindings(
-        Rule.EARLY_RETENTION,
-        reporting[once],
-        written[youngest_at[below[once]]],
-        ops.offset[written[youngest_at[below[once]]]],
-    )
+    return RuleFindings(Rule.EARLY_RETENTION, reporting[once], victim[once], ops.offset[victim[once]])
+
+
+def _youngest(view: View, written: Ints, report: int) -> tuple[int, bool]:
+    """Return the youngest of these sends, and whether it was too young to be removed when `report` was returned."""
+    ops, promise = view.ops, view.promise
+    if not len(written):
+        return NO_ROW, False
+    youngest = written[np.argmax(ops.timestamp_ms[written])]
+    age_ms = promise.started_ms + ops.at_ms[report] - ops.timestamp_ms[youngest]
+    return int(youngest), bool(age_ms < promise.retention_ms or not promise.retention)
 
 
 def outlived_tombstones(view: View) -> RuleFindings:

@@ -203,6 +203,7 @@ class Summary:
     epochs: Epochs
     producers: Producers
     unplaced_tombstones: int
+    has_transactions: bool
 
     @classmethod
     def merge(cls, parts: "Iterable[Summary]") -> Self:
@@ -212,6 +213,7 @@ class Summary:
             Epochs.merge(part.epochs for part in parts),
             Producers.merge(part.producers for part in parts),
             min(sum(part.unplaced_tombstones for part in parts), int(NEVER)),
+            any(part.has_transactions for part in parts),
         )
 
     def facts(self) -> dict[str, object]:

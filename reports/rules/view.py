@@ -122,7 +122,7 @@ class View:
 
     def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
         self.ops, self.promise = with_isolation(ops, promise.isolation), promise
-        self.has_transactions = ops.has_values("txn")
+        self.has_transactions = ops.has_values("txn") and bool(np.any(ops.txn != UNKNOWN))
         vars(self).update(known)
         assert self.span[0] <= self.span[1], self.span
         assert all(len(getattr(ops, name)) == len(ops) for name in ROW_COLUMNS), "columns of different lengths"
@@ -218,8 +218,17 @@ class View:
 
     @cached_property
     def writer(self) -> Ints:
-        """Row of the send that wrote each record, `NO_ROW` if none is known."""
-        return self._writer_of(self.ops.record_offset, self.ops.record_value)
+        """Row of the send that wrote each record, `NO_ROW` if none is known; tombstones are identified by offset."""
+        ops = self.ops
+        writer = self._writer_of(ops.record_offset, ops.record_value)
+        tombstones = np.flatnonzero(ops.record_value == TOMBSTONE)
+        sent = self.acked[ops.value[self.acked] == TOMBSTONE]
+        if len(tombstones) and len(sent):
+            sent = sent[np.argsort(ops.offset[sent], kind="stable")]
+            slot = np.minimum(np.searchsorted(ops.offset[sent], ops.record_offset[tombstones]), len(sent) - 1)
+            same = ops.offset[sent[slot]] == ops.record_offset[tombstones]
+            writer[tombstones[same]] = sent[slot[same]]
+        return writer
 
     @cached_property
     def committed_read(self) -> Mask:
@@ -228,6 +237,13 @@ class View:
         committed = (ops.kind == Kind.READ) & (ops.status == Status.OK)
         committed &= ops.isolation != Isolation.READ_UNCOMMITTED
         mask: Mask = committed[row]
+        return mask
+
+    @cached_property
+    def committed_receipt(self) -> Mask:
+        """Mask by record: a reader that is, or may be, read_committed received it, in a read of any outcome."""
+        ops = self.ops
+        mask: Mask = ((ops.kind == Kind.READ) & (ops.isolation != Isolation.READ_UNCOMMITTED))[self.record_row]
         return mask
 
     @cached_property
@@ -257,6 +273,12 @@ class View:
         """Mask by row: a send whose value is in a successful read that is, or may be, read_committed."""
         return self._sends_of_records(self.committed_read)
 
+    @cached_property
+    def _in_certain_committed_read(self) -> Mask:
+        """Mask by row: a send whose value is in a successful read that is known to be read_committed."""
+        certain = (self.ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
+        return self._sends_of_records(self.committed_read & certain)
+
     def _sends_of_records(self, records: Mask) -> Mask:
         """Return a mask by row: every send of a value among `records`; tombstones are matched by offset."""
         ops, mask = self.ops, np.zeros(len(self.ops), bool)
@@ -276,7 +298,7 @@ class View:
         writer = self.writer
         outside = (writer == NO_ROW) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
         certain = (ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
-        durable: Mask = good & (outside | certain | self.in_committed_read[writer] & (writer != NO_ROW))
+        durable: Mask = good & (outside | certain | self._in_certain_committed_read[writer] & (writer != NO_ROW))
         return durable
 
     @cached_property
@@ -313,7 +335,7 @@ class View:
 
     def summary(self) -> Summary:
         """Return the facts about these operations, to merge them with those of other chunks of the partition."""
-        return Summary(self.log_starts, self.epochs, self.producers, self.unplaced_tombstones)
+        return Summary(self.log_starts, self.epochs, self.producers, self.unplaced_tombstones, self.has_transactions)
 
     # -- positions of readers ------------------------------------------------------------------------
 
@@ -410,8 +432,9 @@ class View:
 
     @cached_property
     def begins_at(self) -> Ints:
-        """Offset at which each read in `reading` began; its first record if that is unknown."""
-        return np.where(self.reading.begins == UNKNOWN, self.reading.first, self.reading.begins)
+        """Offset at which each read in `reading` began: its first record if that is unknown, or before."""
+        begins, first = self.reading.begins, self.reading.first
+        return np.where(begins == UNKNOWN, first, np.minimum(begins, first))
 
     @cached_property
     def possible_starts(self) -> tuple[Ints, Ints]:
@@ -458,9 +481,10 @@ class View:
 
     @cached_property
     def send_offset(self) -> Ints:
-        """Offset of each row in `sends`, acknowledged or else read; `UNKNOWN` if neither."""
+        """Offset of each row in `sends`, acknowledged or else read; `UNKNOWN` if neither, or if it was resent."""
         offset = self.ops.offset[self.sends].copy()
-        unacknowledged = np.flatnonzero((offset == UNKNOWN) & (self.ops.value[self.sends] != TOMBSTONE))
+        several = np.isin(self.sends, self.resent_sends)
+        unacknowledged = np.flatnonzero((offset == UNKNOWN) & ~several & (self.ops.value[self.sends] != TOMBSTONE))
         if len(unacknowledged):
             offset[unacknowledged] = self.last_offset_of(self.ops.value[self.sends[unacknowledged]])
         return offset
@@ -478,6 +502,7 @@ class View:
             return NOTHING, NOTHING
         last = rows[np.argmax(ops.returned[rows])]
         acked = self.acked[(ops.leader_epoch[self.acked] == ops.leader_epoch[last]) & (ops.quiet[self.acked] == 0)]
+        acked = acked[ops.returned[acked] < ops.invoked[last]]
         beyond = acked[ops.offset[acked] >= ops.high_watermark[last]]
         waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[acked].max(initial=0)))
         moved = np.any(ops.leader_epoch[rows] != ops.leader_epoch[last])

@@ -136,7 +136,7 @@ def found(ops: list[Op]) -> bool:
 
 def violated(ops: list[Op], promise: Promise) -> set[int]:
     """Return the rules that have findings other than information."""
-    view = View(columns(ops), promise)
+    view = View(columns(ops), promise, has_transactions=True)
     findings = (found for family in FAMILIES for found in _findings(family(view)))
     return {found.rule for found in findings if len(found.first) and not found.information}
 

@@ -75,7 +75,7 @@ def carry_over(rows: Rows, promise: Promise, summary: Summary) -> Rows:
     view = View(rows.ops, promise, **summary.facts())
     reading = view.reading
     last_read = np.append(reading.before[1:] == NO_ROW, True)[: len(reading.row)]
-    largest = [_largest(bounds, _epochs(view, bounds)) for bounds in lower_bounds(view)]
+    largest = [_largest(bounds, _epochs(view, bounds), view.ops.process[bounds.row]) for bounds in lower_bounds(view)]
     return rows.pick(distinct(np.concatenate([reading.row[last_read], _last_sent(view), *largest])))
 
 
@@ -94,9 +94,8 @@ def select_carried(rows: Rows, survey: Survey, promise: Promise, summary: Summar
         _runs(ops.process[read], ops.run[read]), _runs(survey.first_reads.ops.process, survey.first_reads.ops.run)
     )
     chosen = [read[goes_on], sent[np.isin(ops.process[sent], survey.senders)]]
-    chosen += [_largest(bounds, _epochs(view, bounds)) for bounds in lower_bounds(view)]
-    listing = (ops.kind == Kind.LIST_OFFSETS) & (ops.status == Status.OK)
-    return rows.pick(distinct(np.concatenate([*chosen, np.flatnonzero(listing)])))
+    chosen += [_largest(bounds, _epochs(view, bounds), view.ops.process[bounds.row]) for bounds in lower_bounds(view)]
+    return rows.pick(distinct(np.concatenate(chosen)))
 
 
 def _runs(process: Ints, run: Ints) -> Ints:
@@ -112,10 +111,13 @@ def _last_sent(view: View) -> Ints:
     return last
 
 
-def _largest(bounds: Bounds, epoch: Ints) -> Ints:
-    """Return for each epoch the earliest row with the largest bound."""
+def _largest(bounds: Bounds, epoch: Ints, process: Ints) -> Ints:
+    """Return for each epoch the earliest row with the largest bound, and the same among the other processes."""
     order = np.lexsort((bounds.time, -bounds.z, epoch))
-    return bounds.row[order][first_of_each(epoch[order])]
+    rows, epoch, process = bounds.row[order], epoch[order], process[order]
+    first = first_of_each(epoch)
+    others = np.flatnonzero(process != process[first][np.searchsorted(epoch[first], epoch)])
+    return np.concatenate([rows[first], rows[others[first_of_each(epoch[others])]]])
 
 
 def _extent(view: View) -> tuple[int, int]:

@@ -88,7 +88,8 @@ class Brute:
             return True
         if read.isolation == Isolation.READ_COMMITTED:
             return True
-        return any(other == value for r in self.committed_reads() for _, other in r.records)
+        certain = [r for r in self.good if r.isolation == Isolation.READ_COMMITTED]
+        return any(other == value for r in certain for _, other in r.records)
 
     def solid_records(self) -> list[tuple[Row, int]]:
         return [(r, offset) for r in self.good for offset, value in r.records if self.solid(r, offset, value)]
