@@ -53,6 +53,12 @@ def audit_command(
             help="Audit a folder whose files still arrive: print the verdict so far, until the file _SUCCESS exists."
         ),
     ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --follow: keep what was read in this folder, and continue there after an interruption."
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the rules: number, name and sentence.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -82,7 +88,7 @@ def audit_command(
     if follow:
         if html is not None or out is not None:
             raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is complete")
-        raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, json=json_)])
+        raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, checkpoint, json=json_)])
     paths = [path for text in histories for path in histories_of(text)]
 
     def audit_one(path: str) -> "AuditResult":
@@ -126,7 +132,9 @@ def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Pat
     return verdict
 
 
-def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *, json: bool) -> "Verdict":
+def _follow(
+    histories: list[str], overrides: dict[str, Any], engine: "Engine", checkpoint: Path | None, *, json: bool
+) -> "Verdict":
     """Print a line on stderr after each batch of files, then the verdict; a Spark engine also finds the files."""
     from highwater.errors import UsageError
     from highwater.reports.execution.spark import Spark
@@ -142,8 +150,8 @@ def _follow(histories: list[str], overrides: dict[str, Any], engine: "Engine", *
             f"{so_far.operations:,} operations so far: {so_far.verdict}{findings and f' ({findings})'}", err=True
         )
 
-    arrivals = Streamed(engine) if isinstance(engine, Spark) else poll_folder
-    result = follow(Path(histories[0]), report, overrides, engine, arrivals)
+    arrivals = Streamed(engine, checkpoint) if isinstance(engine, Spark) else poll_folder
+    result = follow(Path(histories[0]), report, overrides, engine, arrivals, checkpoint)
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

@@ -3,7 +3,7 @@
 import queue
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,14 +23,14 @@ class Streamed:
     The constructor starts Spark, which installs its own SIGINT handler: install other handlers after it.
     """
 
-    def __init__(self, spark: Spark) -> None:
-        self._session = spark.session()
+    def __init__(self, spark: Spark, checkpoint: Path | None = None) -> None:
+        self._session, self._checkpoint = spark.session(), checkpoint
         self._batches: queue.Queue[tuple[list[str], threading.Event]] = queue.Queue()
         self._over = threading.Event()
 
-    def __call__(self, folder: Path, stop: threading.Event) -> Generator[list[Path]]:
+    def __call__(self, folder: Path, stop: threading.Event, known: Collection[Path]) -> Generator[list[Path]]:
         """Yield new files until the end marker or `stop`; UsageError if the stream ends before."""
-        reported = set[Path]()
+        reported = set(known)
         query = self._query(folder)
         try:
             while not stop.is_set():
@@ -57,7 +57,10 @@ class Streamed:
         """Stream the names only; this process reads the files in order, since an operation may end in another file."""
         stream = self._session.readStream.format("binaryFile").schema(COLUMNS).option("maxFileAge", NEVER_TOO_OLD)
         names = stream.load(re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder.resolve()))).select("path")
-        return names.writeStream.foreachBatch(self._hand_over).trigger(processingTime=EVERY).start()
+        writer = names.writeStream.foreachBatch(self._hand_over).trigger(processingTime=EVERY)
+        if self._checkpoint is not None:
+            writer = writer.option("checkpointLocation", (self._checkpoint / "stream").resolve().as_uri())
+        return writer.start()
 
     def _hand_over(self, batch: Any, _: int) -> None:
         """Queue the names of a batch and wait for its audit; Spark calls it in a thread that `stop` waits for."""

@@ -39,12 +39,16 @@ PLACED: Final = {"send", "fetch", "list_offsets", "log_dump", "delete_records"}
 ALONE: Final = {"assign", "seek", "reset", "revoke", "lost", "crash", "subscribe", "begin_txn", "header", "phase"}
 
 
-def sound(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
+def sound(
+    events: Iterator[Event], quarantine: Quarantine, opened: dict[int | str, str] | None = None
+) -> Iterator[Event]:
     """Yield valid events: completions that have an invocation, values of the right type.
+
+    `opened` has the open operation of each process, of a history that was read in part before.
 
     Events are ordered by index. Backward steps of the clock are counted; rules that need time are then undecided.
     """
-    opened: dict[int | str, str] = {}
+    opened = {} if opened is None else opened
     convert = msgspec.convert
     latest = 0
     for event in events:

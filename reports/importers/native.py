@@ -57,18 +57,23 @@ def read(where: str, quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
 
 def read_blocks(found: Iterator[bytes], quarantine: Quarantine) -> tuple[Config, Iterator[Event]]:
     """Do the same for blocks of whole lines; each block is consumed before the next is read."""
-    events = _events(found, quarantine)
-    first = next(events, None)
+    found_events = events(found, quarantine)
+    first = next(found_events, None)
     if first is None:
         return Config(), iter(())
     if first.f == "header":
-        try:
-            config = msgspec.convert(first.value, Config)
-        except msgspec.ValidationError as error:
-            quarantine.add(f"header: {error}")
-            return Config(), events
-        return config, _until_trailer(events, quarantine) if config.trailer else events
-    return Config(), _prepend(first, events)
+        config = config_of(first, quarantine)
+        return config, _until_trailer(config, found_events, quarantine)
+    return Config(), _prepend(first, found_events)
+
+
+def config_of(header: Event, quarantine: Quarantine) -> Config:
+    """Return the configuration in a header; one that is not valid is quarantined."""
+    try:
+        return msgspec.convert(header.value, Config)
+    except msgspec.ValidationError as error:
+        quarantine.add(f"header: {error}")
+        return Config()
 
 
 def _prepend(first: Event, events: Iterator[Event]) -> Iterator[Event]:
@@ -76,10 +81,14 @@ def _prepend(first: Event, events: Iterator[Event]) -> Iterator[Event]:
     yield from events
 
 
-def _until_trailer(events: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
-    """Yield the events; quarantine the end of a history without the trailer that its header promises."""
-    yield from events
-    if not quarantine.trailer:
+def _until_trailer(config: Config, found: Iterator[Event], quarantine: Quarantine) -> Iterator[Event]:
+    yield from found
+    require_trailer(config, quarantine)
+
+
+def require_trailer(config: Config, quarantine: Quarantine) -> None:
+    """Quarantine the end of a history without the trailer that its header promises."""
+    if config.trailer and not quarantine.trailer:
         quarantine.add(
             "the trailer is missing: the history was cut, or its writer was killed", line=quarantine.line + 1
         )
@@ -90,22 +99,22 @@ class _NoEvent(NamedTuple):
     why: str
 
 
-def _events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
-    due = 0
-    for events in _decoded(found):
-        if isinstance(events, _NoEvent):
+def events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
+    """Yield the events of blocks of whole lines in the order of their indices, from `quarantine.due` on."""
+    for decoded in _decoded(found):
+        if isinstance(decoded, _NoEvent):
             quarantine.line += 1
-            due += _quarantined(events, quarantine)
+            quarantine.due += _quarantined(decoded, quarantine)
             continue
-        for event in events:
+        for event in decoded:
             quarantine.line += 1
-            index = event.index
+            index, due = event.index, quarantine.due
             if index != due:
                 if index < due:
                     quarantine.add(f"index {index} where {due} was due: repeated or out of order")
                     continue
                 quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
-            due = index + 1
+            quarantine.due = index + 1
             if event.process == NEMESIS and event.f == TRAILER:
                 quarantine.trailer = True
                 continue

@@ -41,6 +41,7 @@ class Quarantine(msgspec.Struct, kw_only=True):
     lines: list[BadLine] = msgspec.field(default_factory=list)
     line: int = 0  # current line of the reader
     trailer: bool = False  # the trailer was read
+    due: int = 0  # index of the next event
 
     def leaves_open(self, rule: Rule) -> bool:
         """Return whether unusable lines, or clock steps, may explain a finding of this rule."""
