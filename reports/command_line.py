@@ -52,6 +52,9 @@ def audit_command(
             help="Audit a folder whose files still arrive: print the verdict so far, until the file _SUCCESS exists."
         ),
     ] = False,
+    explain: Annotated[
+        bool, typer.Option(help="Print Spark's plan of the audit of a dataset, instead of auditing it.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the rules: number, name and sentence.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -83,6 +86,9 @@ def audit_command(
             raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is complete")
         raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, json=json_)])
     paths = [path for text in histories for path in histories_of(text)]
+    if explain:
+        _explain(paths, checker)
+        return
 
     def audit_one(path: str) -> "AuditResult":
         dataset = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
@@ -111,6 +117,18 @@ def _list_rules(*, json: bool) -> None:
 
     rows = ((str(number), anomaly.name, anomaly.sentence) for number, anomaly in anomalies().items())
     print_names(rows, ("rule", "name", "sentence"), as_json=json)
+
+
+def _explain(paths: list[str], engine: "Engine") -> None:
+    """Print the plan of each dataset; UsageError for another engine than Spark."""
+    from highwater.errors import UsageError
+    from highwater.reports.dataset.reader import read_dataset
+    from highwater.reports.execution.spark import Spark
+
+    if not isinstance(engine, Spark):
+        raise UsageError("only Spark has a plan", where="--explain", hint="add --engine spark")
+    for path in paths:
+        typer.echo(engine.explain(read_dataset(path)))
 
 
 def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Path | None, *, json: bool) -> "Verdict":

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.errors import UsageError
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.execution.partitions import Engine, SameProcess, T, distribute, is_large, size_of
-from highwater.reports.execution.spark import MASTER, Spark
+from highwater.reports.execution.spark import Spark
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.rules.division import PartitionTask
 from highwater.reports.rules.findings import Promise
@@ -83,7 +83,7 @@ def engine_for(name: str, master: str | None = None, conf: Sequence[str] = ()) -
     wrong = next((setting for setting in conf if not setting.partition("=")[2]), None)
     if wrong is not None:
         raise UsageError(f"expected KEY=VALUE, not {wrong!r}", where="--conf", hint="see Spark's configuration page")
-    spark = Spark(master or MASTER, tuple((setting.partition("=")[0], setting.partition("=")[2]) for setting in conf))
+    spark = Spark(master, tuple((setting.partition("=")[0], setting.partition("=")[2]) for setting in conf))
     engines: dict[str, Engine] = {"local": Pool(), "spark": spark, "auto": Auto(spark)}
     if name not in engines:
         raise UsageError(f"no engine {name!r}", where="--engine", hint=", ".join(engines))

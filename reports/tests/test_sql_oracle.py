@@ -32,7 +32,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    from highwater.reports.execution.spark import spark_session
+    from highwater.reports.execution.spark_session import spark_session
 
     try:
         session = spark_session(conf=SMALL)
