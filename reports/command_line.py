@@ -22,7 +22,7 @@ def audit_command(
     histories: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files, folders or patterns of them, addresses (hdfs://, s3://, file://), or - (standard input)."
+            help="Files, folders, patterns of them, addresses (hdfs://, s3://, file://, s3a://) or - (standard input)."
         ),
     ] = None,
     engine: Annotated[
@@ -127,6 +127,7 @@ def _explain(paths: list[str], engine: "Engine") -> None:
 
     if not isinstance(engine, Spark):
         raise UsageError("only Spark has a plan", where="--explain", hint="add --engine spark")
+    engine.session()  # its file system reads addresses
     for path in paths:
         typer.echo(engine.explain(read_dataset(path)))
 

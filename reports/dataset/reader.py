@@ -64,6 +64,16 @@ def read_manifest(folder: Folder) -> Manifest:
     return manifest
 
 
+def is_dataset(where: Folder | str) -> bool:
+    """Return whether there is a dataset; at an address that pyarrow can open too, False if Hadoop cannot say so."""
+    try:
+        return (folder_of(where) / schema.MANIFEST).exists()
+    except UsageError:
+        if str(where).startswith("s3a://"):
+            raise
+        return False
+
+
 def holds(folder: Path, source: tuple[str, int, int]) -> bool:
     """Return whether the folder holds the complete dataset of `source` (path, bytes, mtime)."""
     return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source

@@ -30,6 +30,11 @@ class Spark:
     def session(self) -> Any:
         return spark_session(self._master, conf=self._conf)
 
+    @property
+    def is_local(self) -> bool:
+        """Return whether all executors run on this machine."""
+        return str(self.session().sparkContext.master).startswith("local")
+
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:

@@ -90,8 +90,3 @@ def _configured() -> dict[str, str]:
         return {}
     lines = [line.strip().replace("=", " ", 1).split(None, 1) for line in path.read_text().splitlines()]
     return {line[0]: line[1] for line in lines if len(line) == 2 and not line[0].startswith("#")}
-
-
-def is_local(session: Any) -> bool:
-    """Return whether all executors run on this machine."""
-    return str(session.sparkContext.master).startswith("local")

@@ -14,10 +14,12 @@ from highwater.errors import UsageError
 from highwater.reports.audit import audit, audit_history
 from highwater.reports.dataset import schema, writer
 from highwater.reports.dataset.reader import Part, Partitions, read_dataset
+from highwater.reports.dataset.storage import RemoteFolder
 from highwater.reports.execution import engines, spark_job
 from highwater.reports.execution import partitions as spreading
 from highwater.reports.execution.division import kept_chunks as chunks
 from highwater.reports.execution.division import run as divided
+from highwater.reports.execution.division.kept_chunks import DatasetChunks
 from highwater.reports.execution.engines import Pool, engine_for
 from highwater.reports.execution.partitions import Engine, SameProcess
 from highwater.reports.execution.spark import Spark
@@ -150,6 +152,20 @@ def test_spark_finds_the_same_in_divided_partitions(
     dataset: Path, here: AuditResult, spark: Engine, small: None
 ) -> None:
     assert audit(dataset, engine=spark) == here
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_finds_the_same_at_an_address(dataset: Path, here: AuditResult, spark: Engine) -> None:
+    """The driver reads an address with Hadoop, and Python workers read slices of large partitions with pyarrow."""
+    folder = RemoteFolder(dataset.as_uri())
+    history = read_dataset(folder)
+    assert not (folder / "absent").exists()
+    assert audit_history(history, str(dataset), spark) == here
+    assert isinstance(history.partitions, Partitions)
+    chunks = DatasetChunks(history.partitions, next(iter(history.partitions)))
+    assert isinstance(spark, Spark)
+    (read,) = spark._run_tasks(chunks.read, [0])
+    assert len(read) == len(DatasetChunks(Partitions(dataset), next(iter(history.partitions))).read(0))
 
 
 @pytest.mark.xdist_group("spark")

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from highwater.errors import UsageError
 from highwater.reports.execution import spark_session
+from highwater.reports.synth.write import synth_dataset
 from highwater.toolchain import spark_java_home
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
@@ -33,7 +35,7 @@ session.stop()
 OWN = 'from pyspark.sql import SparkSession\nSparkSession.builder.master("local[3]").appName("mine").getOrCreate()\n'
 
 
-def shown(command: list[str], environment: dict[str, str]) -> dict[str, str]:
+def shown(command: list[str], environment: dict[str, str], expected: int = 0) -> dict[str, Any]:
     try:
         home = spark_java_home()
     except UsageError as error:
@@ -42,8 +44,8 @@ def shown(command: list[str], environment: dict[str, str]) -> dict[str, str]:
     result = subprocess.run(
         command, env=os.environ | loopback | environment, capture_output=True, text=True, timeout=300, check=False
     )
-    assert result.returncode == 0, result.stderr
-    last: dict[str, str] = json.loads(result.stdout.strip().splitlines()[-1])
+    assert result.returncode == expected, result.stderr
+    last: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
     return last
 
 
@@ -92,3 +94,48 @@ def test_defaults_of_ours_do_not_replace_settings_of_the_user(
     assert os.environ["PYSPARK_PYTHON"] == python
     on_a_cluster = spark_session._own_builder("spark://cluster:7077", "audit")._options
     assert on_a_cluster == {"spark.app.name": "audit", "spark.master": "spark://cluster:7077"}
+
+
+JOB = """
+import sys
+from highwater.command_line import main
+main(["audit", *sys.argv[1:], "--engine", "spark"])
+"""
+PROBE = """
+from pyspark.sql import SparkSession
+context = SparkSession.builder.getOrCreate().sparkContext
+(place,) = context.parallelize([0], 1).map(lambda _: __import__("highwater.errors").errors.__file__).collect()
+assert "/shipped/highwater/" in place, place
+"""
+HERE = Path(__file__).parents[2]
+
+
+@pytest.mark.long
+def test_spark_submit_ships_highwater_to_a_cluster(tmp_path: Path) -> None:
+    """Run the commands of docs/audit/spark.md on a cluster of two executors."""
+    pyspark = pytest.importorskip("pyspark")
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(HERE),
+    ]
+    subprocess.run(build, check=True)
+    (wheel,) = tmp_path.glob("highwater-*.whl")
+    shipped = wheel.rename(tmp_path / "highwater.zip")
+    job, dataset = tmp_path / "audit_job.py", tmp_path / "dataset"
+    job.write_text(PROBE + JOB)
+    synth_dataset(dataset, operations=3_000, seed=3, planted={4: 1})
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [
+        str(submit), "--master", "local-cluster[2,1,1024]", "--archives", f"{shipped}#shipped",
+        "--conf", "spark.executorEnv.PYTHONPATH=shipped", str(job), str(dataset),
+    ]  # fmt: skip
+    found = shown([*command, "--json"], {"PYSPARK_PYTHON": sys.executable}, expected=1)
+    assert [finding["name"] for finding in found["findings"]] == ["lost-write"]
