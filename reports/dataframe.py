@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NAME: Final = "DataFrame"
 REQUIRED: Final = ("topic", "partition", "f", "status", "process", "invoked", "returned", "value")
 NUMBERS: Final = ("offset", "position", "high_watermark", "last_stable_offset", "log_start_offset", "leader_epoch",
-                  "producer_id", "producer_epoch", "sequence")  # fmt: skip
-TEXTS: Final = ("txn", "key", "group", "node", "isolation", "error", "topic_id")
+                  "producer_id", "producer_epoch", "sequence", "generation_id")  # fmt: skip
+TEXTS: Final = ("txn", "key", "group", "member_id", "instance_id", "client", "node", "isolation", "error", "topic_id")
 TIMES: Final = ("time_ms", "timestamp_ms")
 """Optional; `timestamp_ms` of records counts only beside `time_ms`, with which rules compare it."""
 RECORDS: Final = "records"
@@ -71,7 +71,7 @@ def _config(config: Config | Mapping[str, Any] | None) -> Config:
 
 
 def _columns(frame: Any) -> list[str]:
-    """Return the columns to read; UsageError if a required one is missing. `type` may stand for `status`."""
+    """Return the columns to read; UsageError if a required one is missing. `type` is accepted for `status`."""
     present = set(frame.columns)
     missing = [name for name in REQUIRED if name not in present and not (name == "status" and "type" in present)]
     if missing:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,8 @@ HERE = Path(__file__).parents[2]
 def test_spark_submit_ships_highwater_to_a_cluster(tmp_path: Path) -> None:
     """Run the commands of docs/audit/spark.md on a cluster of two executors."""
     pyspark = pytest.importorskip("pyspark")
+    tree = tmp_path / "tree"
+    shutil.copytree(HERE, tree, ignore=shutil.ignore_patterns(".*", "results", "build", "*.egg-info", "tests"))
     build = [
         sys.executable,
         "-m",
@@ -124,7 +127,7 @@ def test_spark_submit_ships_highwater_to_a_cluster(tmp_path: Path) -> None:
         "--no-build-isolation",
         "-w",
         str(tmp_path),
-        str(HERE),
+        str(tree),
     ]
     subprocess.run(build, check=True)
     (wheel,) = tmp_path.glob("highwater-*.whl")
