@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.errors import Verdict, worst
+from highwater.errors import UsageError, Verdict, worst
 from highwater.reports.anomalies import Anomaly, Severity, anomalies
-from highwater.reports.dataset.schema import MANIFEST
+from highwater.reports.dataset.reader import is_dataset
+from highwater.reports.dataset.storage import is_remote
 from highwater.reports.execution.checkpoints import resume_checkpoints
 from highwater.reports.execution.engines import Pool
 from highwater.reports.execution.partitions import Engine
@@ -47,10 +48,19 @@ def audit(
     With `out`, keep it there as a dataset.
     """
     opened = None
-    if not (Path(where) / MANIFEST).exists():
+    if out is not None and ":/" in str(out):
+        raise UsageError(
+            "a dataset is written to a disk only", where=f"--out {out}", hint="write it to a folder and copy that"
+        )
+    if isinstance(engine, Spark) and is_remote(where):
+        engine.session()  # its file system reads the address
+    if not is_dataset(where):
         opened = open_history(str(where), format_)
         if opened.config.workload != "log":
             return audit_objects(opened, str(where))
+    if isinstance(engine, Spark) and out is None and opened is not None and not engine.is_local:
+        hint = "name a folder that all executors see, with --out"
+        raise UsageError("the executors cannot read a temporary folder of this machine", where=str(where), hint=hint)
     with _place(where, out, isinstance(engine, Spark)) as folder:
         return audit_history(read(where, overrides, format_, folder, opened), str(where), engine)
 

@@ -23,7 +23,7 @@ def audit_command(
     histories: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files, folders or patterns of them, addresses (hdfs://, s3://, file://), or - (standard input)."
+            help="Files, folders, patterns of them, addresses (hdfs://, s3://, file://, s3a://) or - (standard input)."
         ),
     ] = None,
     engine: Annotated[
@@ -59,6 +59,9 @@ def audit_command(
             help="With --follow: keep what was read in this folder, and continue there after an interruption."
         ),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option(help="Print Spark's plan of the audit of a dataset, instead of auditing it.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the rules: number, name and sentence.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -90,6 +93,9 @@ def audit_command(
             raise UsageError("not with --follow", where="--html, --out", hint="audit the history when it is complete")
         raise typer.Exit(EXIT_OF_VERDICT[_follow(histories, overrides, checker, checkpoint, json=json_)])
     paths = [path for text in histories for path in histories_of(text)]
+    if explain:
+        _explain(paths, checker)
+        return
 
     def audit_one(path: str) -> "AuditResult":
         dataset = out / path.strip("/.").replace("/", "-") if out and len(paths) > 1 else out
@@ -118,6 +124,19 @@ def _list_rules(*, json: bool) -> None:
 
     rows = ((str(number), anomaly.name, anomaly.sentence) for number, anomaly in anomalies().items())
     print_names(rows, ("rule", "name", "sentence"), as_json=json)
+
+
+def _explain(paths: list[str], engine: "Engine") -> None:
+    """Print the plan of each dataset; UsageError for another engine than Spark."""
+    from highwater.errors import UsageError
+    from highwater.reports.dataset.reader import read_dataset
+    from highwater.reports.execution.spark import Spark
+
+    if not isinstance(engine, Spark):
+        raise UsageError("only Spark has a plan", where="--explain", hint="add --engine spark")
+    engine.session()  # its file system reads addresses
+    for path in paths:
+        typer.echo(engine.explain(read_dataset(path)))
 
 
 def _many(paths: list[str], audit_one: Callable[[str], "AuditResult"], html: Path | None, *, json: bool) -> "Verdict":

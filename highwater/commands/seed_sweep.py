@@ -76,7 +76,7 @@ def run_locally(chunks: list[Chunk], settings: Settings, jobs: int) -> Iterator[
 
 def run_on_spark(chunks: list[Chunk], settings: Settings, master: str) -> Iterator[list[Row]]:
     """Run chunks as Spark tasks; Spark runs the chunks of a lost worker again."""
-    from highwater.reports.execution.spark import spark_session
+    from highwater.reports.execution.spark_session import spark_session
 
     session = spark_session(master, "highwater-seeds")
     try:

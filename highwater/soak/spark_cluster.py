@@ -18,7 +18,7 @@ from highwater.errors import ExitCode
 from highwater.reports.dataset.reader import read_dataset
 from highwater.reports.execution.engines import engine_for
 from highwater.reports.execution.partitions import SameProcess
-from highwater.reports.execution.spark import spark_session
+from highwater.reports.execution.spark_session import spark_session
 from highwater.reports.rules.division import FirstPass
 from highwater.reports.rules.findings import RuleFindings
 from highwater.reports.rules.view import View

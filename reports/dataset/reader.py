@@ -29,10 +29,13 @@ from highwater.reports.columns import (
 )
 from highwater.reports.dataset import schema
 from highwater.reports.dataset.schema import Manifest, bucket_file, bucket_of
+from highwater.reports.dataset.storage import RemoteFolder, folder_of
 from highwater.reports.ingest.builder import Values
 from highwater.reports.ingest.history import Ingested, Partitioned
 from highwater.reports.ingest.incarnations import FormerPartition, prepend_former_sends
 from highwater.reports.tables import Step, Tables, Transactions
+
+Folder = Path | RemoteFolder
 
 
 class Part(NamedTuple):
@@ -49,7 +52,7 @@ class Part(NamedTuple):
         return bucket_of(self.number)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Folder) -> Manifest:
     """Return the manifest; UsageError if the folder is not a dataset or has another version."""
     try:
         manifest = msgspec.json.decode((folder / schema.MANIFEST).read_bytes(), type=Manifest)
@@ -61,6 +64,16 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def is_dataset(where: Folder | str) -> bool:
+    """Return whether there is a dataset; at an address that pyarrow can open too, False if Hadoop cannot say so."""
+    try:
+        return (folder_of(where) / schema.MANIFEST).exists()
+    except UsageError:
+        if str(where).startswith("s3a://"):
+            raise
+        return False
+
+
 def holds(folder: Path, source: tuple[str, int, int]) -> bool:
     """Return whether the folder holds the complete dataset of `source` (path, bytes, mtime)."""
     return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source
@@ -69,14 +82,14 @@ def holds(folder: Path, source: tuple[str, int, int]) -> bool:
 class Partitions(Partitioned):
     """The partitions of a dataset; every access reads from disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
         rows = _read(folder / "partitions.parquet", schema.PARTITIONS).to_pylist()
         self.divided: dict[Any, Any] = {}  # cache of engines: surveys of large partitions
         self.parts = {row["key"]: _part(row) for row in sorted(rows, key=lambda row: str(row["key"]))}
 
     @cached_property
-    def _decided(self) -> tuple[Ints, Ints]:
+    def transaction_outcomes(self) -> tuple[Ints, Ints]:
         """Return fate and end by transaction number; the last cell is for rows without a transaction."""
         table = _read(self.folder / "transactions.parquet", schema.TRANSACTIONS, ["fate", "ended"])
         fate, ended = (table[name].to_numpy() for name in ("fate", "ended"))
@@ -108,14 +121,17 @@ class Partitions(Partitioned):
             )
         for number in list(columns):
             part = self.parts[wanted[number]]
-            held = len(columns[number]["invoked"]), len(columns[number]["record_offset"])
-            if held != (part.rows, part.records):
-                what = (
-                    f"damaged: it holds {held[0]:,} of {part.rows:,} operations of {part.key}, "
-                    f"with {held[1]:,} of {part.records:,} records"
-                )
-                raise UsageError(what, where=str(bucket_file(self.folder, bucket)), hint="read the history again")
+            verify_size(part, len(columns[number]["invoked"]), len(columns[number]["record_offset"]), self.folder)
             yield part.key, self._complete(part, Operations(**columns.pop(number)))
+
+    @cached_property
+    def columns_with_values(self) -> tuple[str, ...]:
+        """The columns that may hold a known value in any bucket."""
+        names: set[str] = set()
+        for bucket in self.buckets():
+            with self.bucket(bucket) as file:
+                names.update(columns_with_values(file.metadata))
+        return tuple(name for name in STORED if name in names)
 
     @contextmanager
     def bucket(self, bucket: int) -> Iterator[Any]:
@@ -125,7 +141,7 @@ class Partitions(Partitioned):
 
     def with_transaction_outcomes(self, ops: Operations) -> Operations:
         """Return the operations with fate and end of their transactions."""
-        return with_transaction_outcomes(ops, *self._decided)
+        return with_transaction_outcomes(ops, *self.transaction_outcomes)
 
     @property
     def rows(self) -> int:
@@ -140,7 +156,7 @@ class Partitions(Partitioned):
         part = self.parts[key]
         if part.former:
             return single_row(self[key], row)
-        with pq.ParquetFile(bucket_file(self.folder, part.bucket)) as file:
+        with self.bucket(part.bucket) as file:
             for group in range(file.num_row_groups):
                 numbers = file.read_row_group(group, columns=["partition"])["partition"].to_numpy()
                 mine = np.flatnonzero(numbers == part.number)
@@ -156,8 +172,18 @@ def _part(row: dict[str, Any]) -> Part:
     return Part(row["number"], row["key"], row["rows"], row["records"], former)
 
 
+def verify_size(part: Part, rows: int, records: int, folder: Folder) -> None:
+    """Raise UsageError if a bucket does not hold all rows and records of a partition."""
+    if (rows, records) != (part.rows, part.records):
+        what = (
+            f"damaged: it holds {rows:,} of {part.rows:,} operations of {part.key}, "
+            f"with {records:,} of {part.records:,} records"
+        )
+        raise UsageError(what, where=str(bucket_file(folder, part.bucket)), hint="read the history again")
+
+
 @cache
-def partitions_of(folder: Path) -> Partitions:
+def partitions_of(folder: Folder) -> Partitions:
     """Return the partitions of a dataset, loaded once per process."""
     return Partitions(folder)
 
@@ -214,7 +240,7 @@ def _operations(table: Any) -> Operations:
 
 
 @contextmanager
-def damage_errors(path: Path) -> Iterator[None]:
+def damage_errors(path: Folder) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -223,15 +249,15 @@ def damage_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path, columns: Any) -> Iterator[Any]:
+def _opened(path: Folder, columns: Any) -> Iterator[Any]:
     """Open a Parquet file; UsageError if it is damaged or its columns are not `columns`."""
-    with damage_errors(path), pq.ParquetFile(path) as file:
+    with damage_errors(path), pq.ParquetFile(path if isinstance(path, Path) else path.open()) as file:
         if not file.schema_arrow.equals(columns):
             raise UsageError("not the columns of a dataset", where=str(path), hint="read the history again")
         yield file
 
 
-def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
+def _read(path: Folder, columns: Any, chosen: list[str] | None = None) -> Any:
     with _opened(path, columns) as file:
         return file.read(columns=chosen, use_threads=False)
 
@@ -242,7 +268,7 @@ def _read(path: Path, columns: Any, chosen: list[str] | None = None) -> Any:
 class DatasetTransactions(Transactions):
     """Transactions of a dataset; names are loaded only when a finding is described."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
         table = _read(folder / "transactions.parquet", schema.TRANSACTIONS, ["fate", "ended"])
         fate, ended = (array(code, table[name].to_numpy().tobytes()) for code, name in (("b", "fate"), ("q", "ended")))
@@ -257,7 +283,7 @@ class DatasetTransactions(Transactions):
 
 
 class DatasetValues(Values):
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         super().__init__()
         self._kept = _read(folder / "texts.parquet", schema.TEXTS)["text"]
 
@@ -268,7 +294,7 @@ class DatasetValues(Values):
 class DatasetTables(Tables):
     """Tables of a dataset; steps are loaded at first access, after the partitions, which need the most memory."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self.transactions = DatasetTransactions(folder)
 
@@ -292,8 +318,9 @@ def _shared(cells: list[Any]) -> list[Any]:
     return [sys.intern(cell) for cell in cells] if cells and type(cells[0]) is str else cells
 
 
-def read_dataset(folder: Path) -> Ingested:
-    """Return the history of a dataset; UsageError if the folder is not a dataset or is damaged."""
+def read_dataset(where: Folder | str) -> Ingested:
+    """Return the history of a dataset at a path or address; UsageError if there is none, or it is damaged."""
+    folder = folder_of(where)
     manifest = read_manifest(folder)
     partitions = Partitions(folder)
     for bucket, keys in partitions.buckets().items():

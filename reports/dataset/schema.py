@@ -1,13 +1,14 @@
 """Files of a dataset and their columns; `Operations`, `Step` and docs/audit/dataset.md define the columns."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from highwater.reports.columns import NARROW, RECORDS, STORED
+from highwater.reports.dataset.storage import RemoteFolder
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.inventory import Inventory
 from highwater.spec.formats.history import Config, Event
@@ -17,12 +18,15 @@ MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 
 
+AnyFolder = TypeVar("AnyFolder", Path, RemoteFolder, Path | RemoteFolder)
+
+
 def bucket_of(partition: int) -> int:
     """Return the bucket of a partition number: at most `BUCKETS` files, and one file each if partitions are few."""
     return partition % BUCKETS
 
 
-def bucket_file(folder: Path, bucket: int) -> Path:
+def bucket_file(folder: AnyFolder, bucket: int) -> AnyFolder:
     return folder / f"bucket-{bucket:02}.parquet"
 
 

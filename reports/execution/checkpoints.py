@@ -8,19 +8,17 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.dataset.schema import FINDINGS
+from highwater.reports.execution.findings import findings_of, findings_table
 from highwater.reports.rules.division import FirstPass, PartitionTask, Slices
-from highwater.reports.rules.findings import Promise, RuleFindings, Weight
-from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.run import PartitionMap
 from highwater.reports.rules.view import View
 from highwater.results import progress
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 CHECKPOINT_FROM_ROWS: Final = 1_000_000
 """Rows of a history with checkpoints; a smaller one takes a second and is checked again."""
 RULES: Final = Path(__file__).parents[1] / "rules"
-COLUMNS: Final = ("first", "second", "offset")
 T = TypeVar("T")
 
 
@@ -53,7 +50,7 @@ class CheckpointedPass(FirstPass):
         hidden = path.with_name(f".{path.name}")
         try:
             self._place.mkdir(exist_ok=True)
-            pq.write_table(_table(findings), hidden)
+            pq.write_table(findings_table(findings), hidden)
             hidden.replace(path)
         except OSError:  # without write access an interrupted audit checks the partition again
             hidden.unlink(missing_ok=True)
@@ -67,32 +64,13 @@ class CheckpointedPass(FirstPass):
         return self._place / f"{self._numbers[key]}.parquet"
 
 
-def _table(findings: list[RuleFindings]) -> pa.Table:
-    sizes = [len(finding.first) for finding in findings]
-    columns = {
-        "place": np.repeat(np.arange(len(findings)), sizes),
-        "rule": np.repeat([finding.rule for finding in findings], sizes),
-        "weight": np.repeat([finding.weight for finding in findings], sizes),
-    } | {name: np.concatenate([*(getattr(finding, name) for finding in findings), []]) for name in COLUMNS}
-    return pa.table(
-        {name: pa.array(columns[name], FINDINGS.field(name).type) for name in FINDINGS.names}, schema=FINDINGS
-    )
-
-
 def _read(path: Path) -> list[RuleFindings] | None:
     """Return the findings of a checkpoint file; None if it is missing or incomplete."""
     try:
         table = pq.read_table(path, schema=FINDINGS)
     except (OSError, pa.ArrowException):
         return None
-    place, rule, weight, first, second, offset = (
-        table[name].to_numpy() for name in ("place", "rule", "weight", *COLUMNS)
-    )
-    starts = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place)).tolist()
-    return [
-        RuleFindings(Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start]))
-        for start, end in pairwise(starts)
-    ]
+    return findings_of(table)
 
 
 def _digest(promise: Promise) -> str:
@@ -107,10 +85,13 @@ def _digest(promise: Promise) -> str:
 def resume_checkpoints(engine: "Engine", history: "Ingested") -> Iterator[PartitionMap]:
     """Yield the engine as a `PartitionMap` whose first pass skips partitions with a checkpoint.
 
-    Checkpoints are removed on success; small histories and those in memory have none.
+    Checkpoints are removed on success; histories that are small, in memory or at an address have none.
     """
     promise, partitions = Promise.of(history.config), history.partitions
     if not isinstance(partitions, Partitions) or history.rows < CHECKPOINT_FROM_ROWS:
+        yield _sorted(engine, history)
+        return
+    if not isinstance(partitions.folder, Path):  # an object store has no atomic rename
         yield _sorted(engine, history)
         return
     place = partitions.folder / f"checked-{_digest(promise)}"

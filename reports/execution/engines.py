@@ -12,7 +12,8 @@ from typing import Final
 from highwater.errors import UsageError
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.execution.partitions import Engine, SameProcess, T, distribute, is_large, size_of
-from highwater.reports.execution.spark import MASTER, Spark
+from highwater.reports.execution.spark import Spark
+from highwater.reports.execution.spark_session import is_submitted
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.rules.division import PartitionTask
 from highwater.reports.rules.findings import Promise
@@ -66,15 +67,15 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 class Auto:
-    """Spark for histories from `SPARK_FROM_ROWS` rows, else the pool, which checks small ones in this process."""
+    """Spark for histories from `SPARK_FROM_ROWS` rows on a cluster, else the pool: on one machine it is faster."""
 
-    def __init__(self, spark: Engine) -> None:
-        self._spark = spark
+    def __init__(self, spark: Engine, *, on_cluster: bool) -> None:
+        self._spark, self._on_cluster = spark, on_cluster
 
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:
-        engine: Engine = self._spark if history.rows >= SPARK_FROM_ROWS else Pool()
+        engine: Engine = self._spark if history.rows >= SPARK_FROM_ROWS and self._on_cluster else Pool()
         return engine.map_partitions(history, work, keys)
 
 
@@ -83,8 +84,9 @@ def engine_for(name: str, master: str | None = None, conf: Sequence[str] = ()) -
     wrong = next((setting for setting in conf if not setting.partition("=")[2]), None)
     if wrong is not None:
         raise UsageError(f"expected KEY=VALUE, not {wrong!r}", where="--conf", hint="see Spark's configuration page")
-    spark = Spark(master or MASTER, tuple((setting.partition("=")[0], setting.partition("=")[2]) for setting in conf))
-    engines: dict[str, Engine] = {"local": Pool(), "spark": spark, "auto": Auto(spark)}
+    spark = Spark(master, tuple((setting.partition("=")[0], setting.partition("=")[2]) for setting in conf))
+    on_cluster = is_submitted() if master is None else not master.startswith("local")
+    engines: dict[str, Engine] = {"local": Pool(), "spark": spark, "auto": Auto(spark, on_cluster=on_cluster)}
     if name not in engines:
         raise UsageError(f"no engine {name!r}", where="--engine", hint=", ".join(engines))
     return engines[name]

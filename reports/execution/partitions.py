@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from highwater.reports.dataset.reader import Part, Partitions, partitions_of
+from highwater.reports.dataset.reader import Folder, Part, Partitions, partitions_of
 from highwater.reports.execution.division.kept_chunks import DatasetChunks
 from highwater.reports.execution.division.run import DividedPartition, TaskRunner
 from highwater.reports.ingest.history import Ingested
@@ -45,19 +44,38 @@ def distribute(
     promise: Promise,
     work: PartitionTask[T],
     keys: Collection[str] | None = None,
+    check_whole: "WholePartitions | None" = None,
 ) -> Iterator[tuple[str, T]]:
-    """Run `work` on buckets of small partitions, then on each divided partition; yield (key, result)."""
-    chosen = {key: None for key in partitions if keys is None or key in keys}
+    """Run `work` on small partitions, then on each divided partition; yield (key, result).
+
+    Without `check_whole`, a task checks the small partitions of a bucket.
+    """
+    chosen = [key for key in partitions if keys is None or key in keys]
     large = dict(_divided(run_tasks, partitions, promise, [key for key in chosen if is_large(partitions, key)]))
+    small = [key for key in chosen if key not in large]
+    yield from (check_whole or partial(_by_bucket, run_tasks))(partitions, promise, work, small)
+    for key, divided in large.items():
+        yield key, work.run_divided(key, divided, run_tasks)
+
+
+class WholePartitions(Protocol):
+    def __call__(
+        self, partitions: Partitions, promise: Promise, work: PartitionTask[T], keys: list[str], /
+    ) -> Iterable[tuple[str, T]]:
+        """Run `work` on these partitions, none of which is divided."""
+
+
+def _by_bucket(
+    run_tasks: TaskRunner, partitions: Partitions, promise: Promise, work: PartitionTask[T], keys: list[str]
+) -> Iterator[tuple[str, T]]:
+    chosen = set(keys)
     tasks = [
         (bucket, small)
         for bucket, mine in partitions.buckets().items()
-        if (small := [key for key in mine if key in chosen and key not in large])
+        if (small := [key for key in mine if key in chosen])
     ]
     for done in run_tasks(partial(work_on_bucket, partitions.folder.absolute(), promise, work), tasks):
         yield from done
-    for key, divided in large.items():
-        yield key, work.run_divided(key, divided, run_tasks)
 
 
 def is_large(partitions: Partitions, key: str) -> bool:
@@ -84,7 +102,7 @@ def _divided(
 
 
 def work_on_bucket(
-    folder: Path, promise: Promise, work: PartitionTask[T], task: tuple[int, list[str]]
+    folder: Folder, promise: Promise, work: PartitionTask[T], task: tuple[int, list[str]]
 ) -> list[tuple[str, T]]:
     """Run `work` on partitions of a bucket; called in a worker."""
     return [(key, work(key, View(ops, promise))) for key, ops in partitions_of(folder).of_bucket(*task)]

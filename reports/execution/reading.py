@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from highwater.errors import UsageError
-from highwater.reports.dataset.reader import holds, read_dataset
-from highwater.reports.dataset.schema import MANIFEST
+from highwater.reports.dataset.reader import holds, is_dataset, read_dataset
 from highwater.reports.dataset.writer import Writer
 from highwater.reports.importers.formats import History, open_history
 from highwater.reports.ingest.events import Ingest
@@ -29,9 +28,9 @@ def read(
     opened: History | None = None,
 ) -> Ingested:
     """Return a history, or the dataset of one that was read before. `opened` is the history if it is open already."""
-    if not (Path(where) / MANIFEST).exists():
+    if not is_dataset(where):
         return ingest(where, overrides, format_, out, opened)
-    history = read_dataset(Path(where))
+    history = read_dataset(where)
     history.config = replaced(history.config, overrides)
     return history
 

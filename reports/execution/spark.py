@@ -1,85 +1,76 @@
-"""Run the audit as Spark jobs: a task reads a bucket of a dataset, or a slice of a large partition. No shuffle.
+"""Run the audit on Spark: a pass over partitions is a DataFrame job, and slices of large partitions are tasks.
 
-Spark schedules the tasks, retries those of a lost worker and returns findings; rows never reach the driver.
+Spark schedules both, retries what a lost executor did and returns findings; rows never reach the driver.
 """
 
-import atexit
-import os
 import pickle
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.reports.dataset.reader import Partitions
-from highwater.reports.execution.partitions import SameProcess, T, distribute
+from highwater.reports.execution import spark_job
+from highwater.reports.execution.partitions import SameProcess, T, distribute, is_large
+from highwater.reports.execution.spark_session import spark_session
 from highwater.reports.ingest.history import Ingested
-from highwater.reports.rules.division import PartitionTask
+from highwater.reports.rules.division import FirstPass, PartitionTask
 from highwater.reports.rules.findings import Promise
 
-MASTER: Final = "local[2,4]"
-"""Two tasks at a time; the job fails when a task has failed four times."""
 TASKS: Final = "place long, task binary"
 RESULTS: Final = "place long, result binary"
-CONF: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # a task loads one bucket at a time
-    "spark.log.level": "ERROR",
-    # A machine that is busy for two minutes would lose its only executor, and the job would wait forever.
-    "spark.network.timeout": "1200s",
-}
-LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
-
-def spark_session(master: str = MASTER, name: str = "highwater-audit", conf: tuple[tuple[str, str], ...] = ()) -> Any:
-    """Return a Spark session with a suitable Java; a local one binds to loopback only.
-
-    UsageError if Spark does not start.
-    """
-    from highwater.toolchain import spark_java_home
-
-    os.environ["JAVA_HOME"] = str(spark_java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    local = LOOPBACK if master.startswith("local") else {}
-    if local:
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="highwater-spark-"))  # of a local-cluster
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None and active.sparkContext.master != master:
-        active.stop()
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in (CONF | local | dict(conf)).items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:
-        raise UsageError(f"Spark did not start: {error}", hint="see highwater doctor, or use --engine local") from error
-    session.sparkContext.setLogLevel("ERROR")
-    atexit.register(session.stop)  # a local-cluster would otherwise log lost executors at exit
-    return session
 
 
 class Spark:
-    """An engine for a dataset that all workers can read under the same path."""
+    """An engine for a dataset that all executors can read under the same path or address."""
 
-    def __init__(self, master: str = MASTER, conf: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, master: str | None = None, conf: tuple[tuple[str, str], ...] = ()) -> None:
         self._master, self._conf = master, conf
 
     def session(self) -> Any:
         return spark_session(self._master, conf=self._conf)
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether all executors run on this machine."""
+        return str(self.session().sparkContext.master).startswith("local")
 
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions):
             return SameProcess().map_partitions(history, work, keys)
-        return distribute(self._run_tasks, history.partitions, Promise.of(history.config), work, keys)
+        promise = Promise.of(history.config)
+        return distribute(self._run_tasks, history.partitions, promise, work, keys, self._check_whole)
+
+    def explain(self, history: Ingested) -> str:
+        """Return Spark's plan of the first pass, and the names of the partitions that are divided instead."""
+        partitions = history.partitions
+        if not isinstance(partitions, Partitions):
+            raise UsageError("only a dataset has a plan", hint="write one with highwater audit HISTORY --out DIR")
+        divided = [key for key in partitions if is_large(partitions, key)]
+        whole = [key for key in partitions if key not in divided]
+        job = spark_job.job_of(partitions, Promise.of(history.config), FirstPass(), whole)
+        lines = [f"{key}: too large for one task; its slices are tasks of their own" for key in divided]
+        if whole:
+            frame = spark_job.plan(self.session(), partitions, job)
+            lines.insert(0, spark_job.explained(frame))
+        return "\n".join(lines)
+
+    def _check_whole(
+        self, partitions: Partitions, promise: Promise, work: PartitionTask[T], keys: list[str]
+    ) -> Iterator[tuple[str, T]]:
+        if not keys:
+            return
+        session = self.session()
+        job = spark_job.job_of(partitions, promise, work, keys)
+        try:
+            results = list(spark_job.collect(spark_job.plan(session, partitions, job), job))
+        except UsageError:
+            raise
+        except Exception as error:
+            raise _job_failed(error, session) from error
+        yield from results
 
     def _run_tasks(self, do: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
         """Return the results in the order of the tasks; they are findings, so they fit into the driver."""
@@ -91,10 +82,16 @@ class Spark:
         try:
             rows = frame.mapInArrow(_done, RESULTS).collect()
         except Exception as error:
-            message = str(error).strip().splitlines()
-            what = f"the job failed: {message[0] if message else type(error).__name__}"
-            raise UsageError(what, where=f"Spark at {self._master}", hint="read the logs of its workers") from error
+            raise _job_failed(error, session) from error
         return (pickle.loads(row.result) for row in sorted(rows, key=attrgetter("place")))
+
+
+def _job_failed(error: Exception, session: Any) -> UsageError:
+    """Return the error that a user reads: an error that Highwater raised in a worker, else the first line."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    ours = next((line.partition("UsageError: ")[2] for line in lines if "UsageError: " in line), "")
+    where = f"Spark at {session.sparkContext.master}"
+    return UsageError(f"the job failed: {ours or lines[0]}", where=where, hint="read the logs of its workers")
 
 
 def _done(batches: Iterable[Any]) -> Iterator[Any]:
