@@ -33,8 +33,6 @@ def findings_of(table: Any) -> list[RuleFindings]:
     )
     starts = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place)).tolist()
     return [
-        RuleFindings(
-            Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start])
-        )
+        RuleFindings(Rule(rule[start]), first[start:end], second[start:end], offset[start:end], Weight(weight[start]))
         for start, end in pairwise(starts)
     ]
