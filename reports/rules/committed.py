@@ -6,7 +6,7 @@ not be visible at the reply, but they must not be visible before the EndTxn requ
 
 import numpy as np
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Kind, Status
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
 from highwater.reports.rules.findings import NO_ROW, Bounds, RuleFindings, first_of_each, no_findings, sweep
 from highwater.reports.rules.log import latest_of_key
 from highwater.reports.rules.rule import Rule
@@ -102,9 +102,7 @@ def _released(view: View) -> Bounds:
     ops, reading = view.ops, view.reading
     committed = ops.isolation[reading.row] == Isolation.READ_COMMITTED
     rows, end = reading.row[committed], reading.last[committed] + 1
-    reporting = np.flatnonzero(
-        (ops.kind != Kind.SEND) & (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN)
-    )
+    reporting = np.flatnonzero(view.reports & (ops.last_stable_offset != UNKNOWN))
     rows, end = np.concatenate([rows, reporting]), np.concatenate([end, ops.last_stable_offset[reporting]])
     return Bounds(ops.returned[rows], end, rows)
 
@@ -118,7 +116,7 @@ def passed_over(view: View) -> RuleFindings:
     if not view.has_transactions:
         return no_findings(Rule.TORN_TRANSACTION)
     rows = sends[
-        (ops.txn[sends] != UNKNOWN) & (ops.fate[sends] != Fate.ABORTED) & ~view.in_committed_read[sends]
+        (ops.txn[sends] != UNKNOWN) & ~view.rejected[sends] & ~view.in_committed_read[sends]
         & (view.send_offset >= 0)
     ]  # fmt: skip
     offset = view.send_offset[np.searchsorted(sends, rows)]
@@ -146,7 +144,8 @@ def hanging_transactions(view: View) -> RuleFindings:
     ops, limit = view.ops, view.promise.transaction_timeout_ms
     if not ops.has_values("last_stable_offset") or limit < 0:
         return no_findings(Rule.HANGING_TRANSACTION)
-    reported = (ops.status == Status.OK) & (ops.last_stable_offset != UNKNOWN) & (ops.high_watermark != UNKNOWN)
+    reported = view.reports & (ops.last_stable_offset != UNKNOWN) & (ops.high_watermark != UNKNOWN)
+    reported &= ops.at_ms != UNKNOWN
     rows = np.flatnonzero(reported & (ops.last_stable_offset < ops.high_watermark))
     rows = rows[np.lexsort((ops.returned[rows], ops.last_stable_offset[rows]))]
     stable, at, end = ops.last_stable_offset[rows], ops.at_ms[rows], ops.high_watermark[rows]

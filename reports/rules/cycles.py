@@ -178,7 +178,7 @@ def double_processing(view: View) -> RuleFindings:
         return no_findings(Rule.DOUBLE_PROCESSING)
     records = np.flatnonzero(done[view.record_row])
     row = view.record_row[records]
-    records = records[np.lexsort((ops.txn[row], ops.record_offset[records], ops.group[row]))]
+    records = records[np.lexsort((row, ops.record_offset[records], ops.group[row]))]
     row, offset = view.record_row[records], ops.record_offset[records]
     twice = (offset[1:] == offset[:-1]) & (ops.group[row[1:]] == ops.group[row[:-1]])
     twice = np.flatnonzero(twice & (ops.txn[row[1:]] != ops.txn[row[:-1]]))

@@ -133,7 +133,7 @@ def rejected_records(view: View) -> RuleFindings:
 
 
 def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
-    """Find lost-write and unseen. The largest offset of a record counts, since a retry may have written it again."""
+    """Find lost-write and unseen."""
     ops, sends = view.ops, view.sends
     status = ops.status[sends]
     in_any_read = view.read_somewhere[sends]
@@ -145,11 +145,10 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     missing = sends[committed]
     if not len(missing):
         return no_findings(Rule.LOST_WRITE), no_findings(Rule.UNSEEN)
-    offset = np.where(dead[committed], ops.offset[missing], view.last_offset_of(ops.value[missing]))
-    offset = np.where((ops.offset[missing] == UNKNOWN) & np.isin(missing, view.resent_sends), UNKNOWN, offset)
+    offset = view.send_offset[committed]
     missing, offset, certain = latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
     covered, by = view.cover.look_up(offset)
-    covered &= certain & ~np.isin(missing, view.stuck[1])  # the end is stuck before them: rule stuck reports it
+    covered &= certain & (offset < view.stuck_end)  # the end is stuck before the others: rule stuck reports it
     unseen = ~covered & (offset >= view.log_starts.highest)
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
@@ -169,12 +168,14 @@ def latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Ints, Ints, Mas
     ops, sends = view.ops, view.sends
     if not view.promise.compaction:
         return rows, offset, np.ones(len(rows), bool)
-    keys, known = ops.key[sends], view.send_offset
+    kept = ~view.rejected[sends]  # the cleaner drops the records of aborted transactions
+    sends, known = sends[kept], view.send_offset[kept]
+    keys = ops.key[sends]
     order = np.lexsort((known, keys))
     last = np.searchsorted(keys[order], ops.key[rows], "right") - 1
     latest = (ops.key[rows] != UNKNOWN) & (known[order][last] <= offset)
     rows, offset = rows[latest], offset[latest]
-    unplaced = sends[(known == UNKNOWN) & ~view.rejected[sends]]
+    unplaced = sends[known == UNKNOWN]
     return rows, offset, _last_of_key(ops, unplaced, ops.key[rows]) < ops.invoked[rows]
 
 
@@ -198,11 +199,19 @@ def producer_reorders(view: View) -> RuleFindings:
     if not ops.has_values("producer", "sequence"):
         return no_findings(Rule.PRODUCER_REORDER)
     rows = view.acked[(ops.producer[view.acked] != UNKNOWN) & (ops.sequence[view.acked] != UNKNOWN)]
-    rows = rows[np.lexsort((ops.sequence[rows], ops.producer[rows]))]
-    before, after = rows[:-1], rows[1:]
-    wrong = (ops.producer[before] == ops.producer[after]) & (ops.sequence[before] < ops.sequence[after])
-    wrong &= ops.offset[after] < ops.offset[before]
+    before, after = _by_sequence(ops, rows, ops.producer)
+    wrong = ops.offset[after] < ops.offset[before]
     return RuleFindings(Rule.PRODUCER_REORDER, after[wrong], before[wrong], ops.offset[after[wrong]])
+
+
+def _by_sequence(ops: Operations, rows: Ints, sender: Ints) -> tuple[Ints, Ints]:
+    """Return pairs (before, after): each send with the last one of the next smaller sequence of its sender."""
+    rows = rows[np.lexsort((ops.sequence[rows], sender[rows]))]
+    same = sender[rows[1:]] == sender[rows[:-1]]
+    new = np.append(True, ~same | (ops.sequence[rows[1:]] != ops.sequence[rows[:-1]]))[: len(rows)]
+    place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0)) - 1  # of the last send before this sequence
+    known = (place >= 0) & (sender[rows[place]] == sender[rows]) if len(rows) else new
+    return rows[place[known]], rows[known]
 
 
 def nonmonotonic_sends(view: View) -> RuleFindings:
@@ -222,9 +231,8 @@ def nonmonotonic_transactions(view: View) -> RuleFindings:
         return no_findings(Rule.NONMONOTONIC_SEND)
     rows = view.acked[(ops.txn[view.acked] != UNKNOWN) & (ops.sequence[view.acked] != UNKNOWN)]
     rows = rows[ops.producer[rows] == UNKNOWN]  # producer-reorder covers known producers
-    rows = rows[np.lexsort((ops.sequence[rows], ops.txn[rows]))]
-    before, after = rows[:-1], rows[1:]
-    inside = (ops.txn[before] == ops.txn[after]) & (ops.offset[after] <= ops.offset[before])
+    before, after = _by_sequence(ops, rows, ops.txn)
+    inside = ops.offset[after] <= ops.offset[before]
     return RuleFindings(Rule.NONMONOTONIC_SEND, after[inside], before[inside], ops.offset[after[inside]])
 
 

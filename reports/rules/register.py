@@ -122,10 +122,10 @@ def _listed(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, 
     """Yield ListOffsets of each leader epoch, and the bounds of operations in this or an earlier one."""
     ops = view.ops
     listed = upper.where(ops.kind[upper.row] == Kind.LIST_OFFSETS)
-    _, last = view.epochs.of_rows(ops, lower.row)
-    for epoch in distinct(ops.leader_epoch[listed.row]):
+    (_, last), (first, _) = (view.epochs.of_rows(ops, bounds.row) for bounds in (lower, listed))
+    for epoch in distinct(first):
         if epoch != UNKNOWN:
-            yield lower.where(last <= epoch), listed.where(ops.leader_epoch[listed.row] == epoch)
+            yield lower.where(last <= epoch), listed.where(first == epoch)
 
 
 def _perhaps_within(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:

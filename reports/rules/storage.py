@@ -17,6 +17,7 @@ def early_retention(view: View) -> RuleFindings:
     written = written[np.argsort(ops.offset[written], kind="stable")]
     youngest, youngest_at = running_maximum(ops.timestamp_ms[written])
     reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
+    reporting = reporting[(ops.at_ms[reporting] != UNKNOWN) | (not promise.retention)]
     below = np.searchsorted(ops.offset[written], ops.log_start_offset[reporting], "left") - 1
     reporting, below = reporting[below >= 0], below[below >= 0]
     age_ms = promise.started_ms + ops.at_ms[reporting] - youngest[below]

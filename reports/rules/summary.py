@@ -146,6 +146,8 @@ class Epochs:
         by_invocation = np.argsort(self.last_invoked, kind="stable")
         left = np.concatenate([np.minimum.accumulate(self.epoch[by_invocation][::-1])[::-1], [NEVER]])
         largest = left[np.searchsorted(self.last_invoked[by_invocation], ops.returned[rows], "right")]
+        wrong = smallest > largest  # a former leader replied: nothing is known
+        smallest, largest = np.where(wrong, UNKNOWN, smallest), np.where(wrong, NEVER, largest)
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
 
 

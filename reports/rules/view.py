@@ -159,13 +159,14 @@ class View:
 
     @cached_property
     def _sends_by_value(self) -> tuple[Ints, Ints]:
-        """Rows of sends sorted by value, and their values; for equal values those not `rejected` come first."""
+        """Rows of sends sorted by value, and their values; of equal values those that may be in the log come first."""
         ops = self.ops
         rows = self.sends[ops.value[self.sends] != TOMBSTONE]
         rows = rows[np.argsort(ops.value[rows], kind="stable")]
         known = ops.value[rows]
         if np.any(known[1:] == known[:-1]):
-            rows = rows[np.lexsort((rows, self.rejected[rows], known))]
+            failed = ops.status[rows] == Status.FAIL
+            rows = rows[np.lexsort((ops.invoked[rows], self.rejected[rows], failed, known))]
         return rows, known
 
     @cached_property
@@ -504,6 +505,12 @@ class View:
         acked = self.acked[(ops.leader_epoch[self.acked] == ops.leader_epoch[last]) & (ops.quiet[self.acked] == 0)]
         acked = acked[ops.returned[acked] < ops.invoked[last]]
         beyond = acked[ops.offset[acked] >= ops.high_watermark[last]]
-        waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[acked].max(initial=0)))
+        waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[beyond].max(initial=0)))
         moved = np.any(ops.leader_epoch[rows] != ops.leader_epoch[last])
         return (NOTHING, NOTHING) if moved or not len(beyond) or waited <= patience else (np.array([last]), beyond)
+
+    @cached_property
+    def stuck_end(self) -> int:
+        """End at which the partition is stuck; `NEVER` if it is not."""
+        last, _ = self.stuck
+        return int(self.ops.high_watermark[last[0]]) if len(last) else int(NEVER)

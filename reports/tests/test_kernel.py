@@ -196,7 +196,7 @@ def test_a_new_leader_whose_high_watermark_lags_is_information() -> None:
 
 def test_where_the_epoch_is_unknown_a_smaller_end_is_undecided() -> None:
     h = healthy()
-    h.list_offsets(1, epoch=None)
+    h.fetch(0, end=1, epoch=None)
     assert {(found.rule, found.weight) for found in h.found()} == {(14, Weight.UNDECIDED), (16, Weight.UNDECIDED)}
 
 

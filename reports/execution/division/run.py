@@ -39,7 +39,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN
+from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN
 from highwater.reports.execution.division.chunks import Chunks
 from highwater.reports.execution.division.plan import Plan, Span, Time, plan, span_bounds
 from highwater.reports.execution.division.spans import Facts, span_view
@@ -156,14 +156,14 @@ def _holds_rows_below(end: int, findings: RuleFindings) -> bool:
 
 def _facts(chunks: Chunks, promise: Promise, summary: Summary) -> Facts:
     """Return what a span view must know of the whole partition."""
-    stuck, jumps = (NOTHING, NOTHING), NO_JUMPS
+    stuck_end, jumps = int(NEVER), NO_JUMPS
     if promise.patience_ms >= 0 and chunks.has_values("calm_ms"):
         view = columns_view(chunks, STUCK, NO_VALUES, promise, summary, sends_and_quiet_rows)
-        stuck = view.to_partition_rows(view.stuck[0]), view.to_partition_rows(view.stuck[1])
+        stuck_end = view.stuck_end
     if chunks.has_values("began"):
         view = columns_view(chunks, JUMPS, NO_VALUES, promise, summary, reads_with_records)
         jumps = find_jumps(view).to_partition_rows(view)
-    return Facts(stuck, jumps, summary)
+    return Facts(stuck_end, jumps, summary)
 
 
 def _check_span(chunks: Chunks, facts: Facts, promise: Promise, span: Span) -> tuple[list[FamilyFindings], Values]:

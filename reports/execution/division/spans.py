@@ -19,7 +19,7 @@ from highwater.reports.rules.view import Reading, View
 class Facts:
     """Facts derived from all operations before the spans are checked, in row numbers of the partition."""
 
-    stuck: tuple[Ints, Ints]
+    stuck_end: int
     jumps: Jumps
     summary: Summary
 
@@ -75,7 +75,7 @@ def span_view(chunks: Chunks, span: Span, facts: Facts, promise: Promise) -> Spa
         "neighbour": np.arange(len(rows) - len(span.neighbour), len(rows)),
         "end_proofs": local("end_proofs"),
         "unordered_reads": local("unordered_reads"),
-        "stuck": (facts.stuck[0][:0], np.flatnonzero(np.isin(rows.number, facts.stuck[1]))),
+        "stuck_end": facts.stuck_end,
         "jumps": replace(jumps, row=place(jumps.row), furthest=place(jumps.furthest)),
         "reading": Reading(
             read, column("begins")[order], column("first")[order], column("last")[order], place(before), start[read]
