@@ -24,6 +24,7 @@ from highwater.reports.rules.findings import (
 )
 from highwater.reports.rules.log import send_bounds
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.summary import NO_EPOCH
 from highwater.reports.rules.view import View
 
 
@@ -84,8 +85,8 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
     """Return smaller ends by weight: a violation within a leader epoch, information between two.
 
     A new leader's high watermark may lag, but it answers ListOffsets only when it reached the start of its epoch
-    (KIP-207). An end is undecided if both may be of one epoch. All of them show in a sweep over all epochs, so a
-    healthy partition is swept once.
+    (KIP-207). An end is undecided if the history shows no change of leader between both. All of them show in a sweep
+    over all epochs, so a healthy partition is swept once.
     """
     over_all, witness, z = sweep(lower, upper)
     if not len(over_all):
@@ -129,12 +130,14 @@ def _listed(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, 
 
 
 def _perhaps_within(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
-    """Yield the bounds of operations that may be in one leader epoch."""
+    """Yield the bounds of operations between which the history shows no change of leader."""
     if not len(upper.row):
         return
-    (low, low_end), (up, up_end) = (view.epochs.of_rows(view.ops, bounds.row) for bounds in (lower, upper))
-    for first, last in np.unique(np.stack([low, low_end]), axis=1).T:
-        yield lower.where((low == first) & (low_end == last)), upper.where((up <= last) & (up_end >= first))
+    low, up = (view.epochs.only_one(view.ops, bounds.row) for bounds in (lower, upper))
+    yield lower.where(low == NO_EPOCH), upper
+    yield lower, upper.where(up == NO_EPOCH)
+    for epoch in distinct(up[up >= 0]):
+        yield lower.where(low == epoch), upper.where(up == epoch)
 
 
 def stale_reads(view: View) -> tuple[RuleFindings, ...]:

@@ -108,6 +108,10 @@ def unresolved(ops: Operations) -> Mask:
     return mask
 
 
+NO_EPOCH = -2
+SEVERAL_EPOCHS = -3
+
+
 @dataclass(frozen=True, slots=True)
 class Epochs:
     """Leader epochs that successful operations stated, increasing: when the first of them returned, the last began."""
@@ -149,6 +153,16 @@ class Epochs:
         wrong = smallest > largest  # a former leader replied: nothing is known
         smallest, largest = np.where(wrong, UNKNOWN, smallest), np.where(wrong, NEVER, largest)
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
+
+    def only_one(self, ops: Operations, rows: Ints) -> Ints:
+        """Return the only stated epoch in which each operation can have been served; or `NO_EPOCH`, `SEVERAL_EPOCHS`."""
+        smallest, largest = self.of_rows(ops, rows)
+        first = np.searchsorted(self.epoch, smallest, "left")
+        count = np.searchsorted(self.epoch, largest, "right") - first
+        if not len(self.epoch):
+            return np.full(len(rows), NO_EPOCH)
+        only = self.epoch[np.minimum(first, len(self.epoch) - 1)]
+        return np.where(count == 1, only, np.where(count < 1, NO_EPOCH, SEVERAL_EPOCHS))
 
 
 @dataclass(frozen=True, slots=True)
