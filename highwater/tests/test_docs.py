@@ -11,7 +11,7 @@ from highwater.command_line import BY_NAME, application
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
-EXAMPLE_FILES = {"app.py", "broker.toml", "cluster.toml", "sender.py"}
+EXAMPLE_FILES = {"app.py", "audit_job.py", "broker.toml", "cluster.toml", "sender.py"}
 PYTEST_OPTIONS = {"--pyargs", "--junitxml"}
 
 

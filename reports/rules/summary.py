@@ -155,7 +155,7 @@ class Epochs:
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
 
     def only_one(self, ops: Operations, rows: Ints) -> Ints:
-        """Return the only stated epoch in which each operation can have been served; or `NO_EPOCH`, `SEVERAL_EPOCHS`."""
+        """Return the only stated epoch in which each operation may be served, `NO_EPOCH` or `SEVERAL_EPOCHS`."""
         smallest, largest = self.of_rows(ops, rows)
         first = np.searchsorted(self.epoch, smallest, "left")
         count = np.searchsorted(self.epoch, largest, "right") - first

@@ -7,12 +7,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.reports.columns import NEVER, UNKNOWN, Fate, Status
+from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Status
 from highwater.reports.rules import groups, run
 from highwater.reports.rules.run import _left_out
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables
-from highwater.reports.tests.brute import Brute
+from highwater.reports.tests.oracle.history import History
+from highwater.reports.tests.oracle.reads import is_durable
 from highwater.reports.tests.random_ops import random_operations
 from highwater.reports.tests.test_run_rules import GROUP, KEY, tables
 
@@ -125,7 +126,12 @@ def test_members_that_own_a_partition_together_are_violations_only_if_the_older_
 def test_commits_ahead_are_those_that_leave_out_a_known_record(chance: random.Random) -> None:
     ops, promise = random_operations(chance)
     made = random_steps(chance, ["commit"], largest=8)
-    known = {offset for _, offset in Brute(ops, promise).solid_records()}
+    history = History(ops, promise)
+    known = {
+        offset
+        for row in history.rows if row.kind == Kind.READ and row.succeeded
+        for offset, value in row.records if is_durable(history, row, offset, value)
+    }  # fmt: skip
     candidates = list(groups.ahead_of_position(tables(made)))
     ahead = [s for s in completed(made, "commit") if s.position != UNKNOWN and known & set(range(s.position, s.number))]
     assert _left_out({KEY: candidates}, KEY, View(ops, promise)) == ahead if candidates else not ahead

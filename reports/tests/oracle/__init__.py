@@ -1,0 +1,24 @@
+"""A second implementation of the rules of one partition, written from the definitions only.
+
+`find_culprits` returns for each rule and weight what is wrong, as `docs/audit/rules.md` and the sentences of
+`spec/anomalies.toml` define it. It does not share code or ideas with `reports/rules`: plain loops over the operations.
+
+`history.py` has the operations as objects, `log_start.py` what explains an absent record; `values.py`, `reads.py`,
+`order.py` and `transactions.py` have a function for each rule.
+"""
+
+from highwater.reports.columns import Operations
+from highwater.reports.rules.findings import Promise
+from highwater.reports.tests.oracle import order, reads, transactions, values
+from highwater.reports.tests.oracle.findings import Culprits, Findings
+from highwater.reports.tests.oracle.history import History
+
+RULES = (*values.RULES, *reads.RULES, *order.RULES, *transactions.RULES)
+
+
+def find_culprits(ops: Operations, promise: Promise) -> Culprits:
+    """Return the culprits of each rule and weight that has any."""
+    history, found = History(ops, promise), Findings()
+    for rule in RULES:
+        rule(history, found)
+    return found.culprits()

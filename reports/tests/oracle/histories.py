@@ -1,0 +1,415 @@
+"""Random histories of a partition for comparing two implementations of the rules.
+
+A third are those of a correct partition (`simulation.py`), a third the same with some cells changed, and a third any
+operations. Half of the histories use only two or three features, so that each occurs without the others.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from itertools import pairwise
+from typing import Any, Final
+
+from highwater.reports.columns import (
+    NEVER,
+    NOTHING,
+    OPTIONAL,
+    TOMBSTONE,
+    UNKNOWN,
+    Fate,
+    Isolation,
+    Kind,
+    Operations,
+    Status,
+)
+from highwater.reports.rules.findings import Promise
+from highwater.reports.tests.oracle.simulation import FEATURES, simulate
+from highwater.reports.tests.random_ops import operations, random_operations
+
+Row = dict[str, Any]
+OFFSETS: Final = 8
+
+
+class Origin(Enum):
+    CORRECT = auto()
+    CHANGED = auto()
+    ARBITRARY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A history, what is promised of it, and where it is from."""
+
+    ops: Operations
+    promise: Promise
+    origin: Origin
+    features: tuple[str, ...]
+
+
+def random_history(seed: int) -> Sample:
+    chance = random.Random(seed)
+    origin = Origin(1 + seed % 3)
+    if origin is Origin.ARBITRARY:
+        ops, promise = random_operations(chance)
+        return Sample(*_with_unclean(chance, rows_of(ops), promise), origin, ())
+    few = chance.random() < 0.5
+    features = tuple(sorted(chance.sample(FEATURES, chance.randint(2, 3) if few else chance.randint(4, 16))))
+    rows, promise = simulate(chance, features)
+    if origin is Origin.CORRECT:
+        return Sample(operations(rows), promise, origin, features)
+    for _ in range(chance.randint(1, 4)):
+        chance.choice(CHANGES)(chance, rows)
+    return Sample(*_with_unclean(chance, rows, _changed_promise(chance, promise)), origin, features)
+
+
+def rows_of(ops: Operations) -> list[Row]:
+    """Return the rows that `operations` turns into these columns."""
+    names = [name for name in ops.__dataclass_fields__ if not name.startswith("record_")]
+    ends = [int(end) for end in ops.record_count.cumsum()]
+    pairs = list(zip(ops.record_offset.tolist(), ops.record_value.tolist(), strict=True))
+    return [
+        {name: int(getattr(ops, name)[row]) for name in names}
+        | {"records": pairs[ends[row] - int(ops.record_count[row]) : ends[row]]}
+        for row in range(len(ops))
+    ]
+
+
+def _with_unclean(chance: random.Random, rows: list[Row], promise: Promise) -> tuple[Operations, Promise]:
+    known = chance.random() < 0.8 or not promise.unclean_election
+    for row in rows:
+        if chance.random() < 0.1 and row["kind"] == Kind.READ:
+            chance.choice((_late_returns, _set_isolation))(chance, [row])
+    rows.sort(key=lambda row: (row["returned"], row["invoked"]))
+    _make_consistent(rows)
+    ops = operations(rows)
+    return (_without_unknown_columns(ops) if chance.random() < 0.5 else ops), replace(promise, unclean_known=known)
+
+
+def _without_unknown_columns(ops: Operations) -> Operations:
+    """Leave out the columns without a known cell, as ingest does."""
+    return replace(ops, **{name: NOTHING for name in OPTIONAL if (getattr(ops, name) == UNKNOWN).all()})
+
+
+def _make_consistent(rows: list[Row]) -> None:
+    """Change what no client can record, such as times that decrease, or two sends at one place of a producer."""
+    _make_consistent_sequences(rows)
+    _make_consistent_reads(rows)
+    _make_consistent_times(rows)
+    _make_consistent_transactions(rows)
+    for row in rows:
+        if row["kind"] in {Kind.SEND, Kind.FORMER, Kind.DELETE}:
+            row["high_watermark"] = UNKNOWN
+        if row["kind"] in {Kind.SEND, Kind.FORMER, Kind.DUMP}:
+            row["log_start_offset"] = UNKNOWN
+        if row["kind"] == Kind.DUMP:  # a dump has no offset of open transactions
+            row.update(dict.fromkeys(("last_stable_offset", "leader_epoch"), UNKNOWN))
+
+
+def _make_consistent_sequences(rows: list[Row]) -> None:
+    places: set[tuple[str, int, int]] = set()
+    for row in rows:
+        mine = {(name, row.get(name, UNKNOWN), row.get("sequence", UNKNOWN)) for name in ("producer", "txn")}
+        if mine & places:
+            row["sequence"] = UNKNOWN
+        places |= {place for place in mine if UNKNOWN not in place}
+
+
+def _make_consistent_reads(rows: list[Row]) -> None:
+    """Let only the first read of a run state how it began, and no read have a tombstone and a value at one offset."""
+    readers: set[tuple[int, int]] = set()
+    for row in rows:
+        tombstones = {offset for offset, value in row.get("records", ()) if value == TOMBSTONE}
+        kept = [(at, value) for at, value in row.get("records", ()) if value == TOMBSTONE or at not in tombstones]
+        row["records"] = kept
+        if row["kind"] == Kind.READ and kept:
+            if (row["process"], row.get("run", 0)) in readers:
+                row["began"] = UNKNOWN
+            readers.add((row["process"], row.get("run", 0)))
+
+
+def _make_consistent_times(rows: list[Row]) -> None:
+    """Let times not decrease, and a send with a leader epoch have one, as ingest does."""
+    if not any(row.get("at_ms", UNKNOWN) != UNKNOWN for row in rows):
+        return
+    for row in rows:
+        if row["kind"] == Kind.SEND and row.get("leader_epoch", UNKNOWN) != UNKNOWN:
+            row.setdefault("at_ms", 0)
+            row["at_ms"] = max(0, row["at_ms"])
+    known = [row for row in rows if row.get("at_ms", UNKNOWN) != UNKNOWN]
+    for row, at_ms in zip(known, sorted(row["at_ms"] for row in known), strict=True):
+        row["at_ms"] = at_ms
+
+
+def _make_consistent_transactions(rows: list[Row]) -> None:
+    for txn in {row.get("txn", UNKNOWN) for row in rows} - {UNKNOWN}:
+        of_txn = [row for row in rows if row.get("txn", UNKNOWN) == txn]
+        last = max((row["invoked"] for row in of_txn), default=0)
+        for row in of_txn:
+            row["ended"] = max(0, row["ended"])
+            if 0 < row["ended"] <= last:  # no operation of a transaction begins after its end was requested
+                row["ended"] = last + 1
+
+
+def _changed_promise(chance: random.Random, promise: Promise) -> Promise:
+    return replace(
+        promise,
+        acks_all=chance.random() < 0.8,
+        idempotence=chance.random() < 0.8,
+        unclean_election=chance.random() < 0.2,
+        compaction=promise.compaction if chance.random() < 0.9 else not promise.compaction,
+        retention=promise.retention if chance.random() < 0.9 else not promise.retention,
+        retention_ms=chance.choice([promise.retention_ms, 10]),
+        transaction_timeout_ms=chance.choice([-1, 3, 10]),
+        patience_ms=chance.choice([-1, 3, 10]),
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Changes: each takes the rows, and changes one of them in place
+
+
+def _pick(chance: random.Random, rows: list[Row], wanted: Callable[[Row], Any]) -> Row:
+    """Return one of the rows that are wanted, or a row that is not used."""
+    return chance.choice([row for row in rows if wanted(row)] or [{"records": [(0, 0)], "kind": Kind.DUMP}])
+
+
+def _has_records(row: Row) -> bool:
+    return bool(row.get("records"))
+
+
+def _is_send(row: Row) -> bool:
+    return bool(row["kind"] == Kind.SEND)
+
+
+def _drop_records(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, _has_records)
+    begin = chance.randrange(len(row["records"]))
+    del row["records"][begin : begin + chance.randint(1, 2)]
+
+
+def _change_value(chance: random.Random, rows: list[Row]) -> None:
+    """Return another value that was sent, or none that was sent."""
+    row = _pick(chance, rows, _has_records)
+    slot = chance.randrange(len(row["records"]))
+    sent = [other["value"] for other in rows if other["kind"] in {Kind.SEND, Kind.FORMER}]
+    rejected = [other["value"] for other in rows if _is_send(other) and other["status"] is Status.FAIL]
+    value = chance.choice([*sent, *rejected, *rejected, TOMBSTONE, 90])
+    row["records"][slot] = row["records"][slot][0], value
+
+
+def _move_record(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, _has_records)
+    slot = chance.randrange(len(row["records"]))
+    row["records"][slot] = chance.randrange(OFFSETS), row["records"][slot][1]
+
+
+def _append_record(chance: random.Random, rows: list[Row]) -> None:
+    """Return a record more at the end: of some send, one read before, or beyond the end of the read."""
+    row = _pick(chance, rows, lambda row: row["kind"] == Kind.READ)
+    known = [record for other in rows for record in other.get("records", ())]
+    known += [(other["offset"], other["value"]) for other in rows if _is_send(other) and other.get("offset", -1) >= 0]
+    last = row.get("records", [])[-1][0] if row.get("records") else row.get("position", 0)
+    higher = [record for record in known if record[0] > last]
+    sent = [other["value"] for other in rows if _is_send(other)] or [91]
+    row.setdefault("records", []).append(chance.choice([*higher, (max(last, 0) + 1, chance.choice(sent))]))
+
+
+def _shuffle(chance: random.Random, rows: list[Row]) -> None:
+    chance.shuffle(_pick(chance, rows, _has_records)["records"])
+
+
+def _move_ack(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: _is_send(row) and row["status"] is Status.OK)
+    row["offset"] = chance.choice([UNKNOWN, chance.randrange(OFFSETS), chance.randrange(OFFSETS)])
+
+
+def _set_end(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: row["kind"] in {Kind.READ, Kind.LIST_OFFSETS})
+    row[chance.choice(["high_watermark", "last_stable_offset"])] = chance.randrange(-1, OFFSETS)
+
+
+def _set_log_start(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: not _is_send(row) and row["status"] is Status.OK)
+    row["log_start_offset"] = chance.randrange(-1, OFFSETS)
+
+
+def _set_position(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: row["kind"] == Kind.READ)
+    first = row["records"][0][0] if row.get("records") else OFFSETS
+    row["position"] = chance.randint(-1, first)
+
+
+def _set_epoch(chance: random.Random, rows: list[Row]) -> None:
+    row = chance.choice(rows)
+    row["leader_epoch"] = chance.randrange(-1, 3)
+    row["node"] = chance.choice([row.get("node", UNKNOWN), 0, 1])
+
+
+def _set_status(chance: random.Random, rows: list[Row]) -> None:
+    row = chance.choice(rows)
+    row["status"] = chance.choice(list(Status))
+    if _is_send(row) and row["status"] is not Status.OK:
+        row["offset"] = UNKNOWN
+
+
+def _make_former(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, _is_send)
+    row["kind"] = Kind.FORMER
+
+
+def _set_transaction(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: row["kind"] in {Kind.SEND, Kind.READ})
+    row["txn"] = chance.randrange(-1, 3)
+    of_txn = [other for other in rows if other.get("txn") == row["txn"] and other is not row]
+    for name in ("fate", "ended"):
+        row[name] = of_txn[0].get(name, UNKNOWN) if of_txn and row["txn"] >= 0 else UNKNOWN
+
+
+def _set_fate(chance: random.Random, rows: list[Row]) -> None:
+    txn = _pick(chance, rows, lambda row: row.get("txn", UNKNOWN) >= 0).get("txn", UNKNOWN)
+    fate, ended = chance.choice([UNKNOWN, *Fate]), chance.choice([0, chance.randrange(40), int(NEVER)])
+    for row in rows:
+        if row.get("txn", UNKNOWN) == txn and txn >= 0:
+            row |= {"fate": int(fate), "ended": ended}
+
+
+def _remove_row(chance: random.Random, rows: list[Row]) -> None:
+    if len(rows) > 1:
+        rows.remove(chance.choice(rows))
+
+
+def _late_returns(chance: random.Random, rows: list[Row]) -> None:
+    """Let an operation return later, so that it overlaps with others."""
+    row = chance.choice(rows)
+    if row["returned"] < int(NEVER):
+        row["returned"] += 1000 + row["invoked"]
+        row["process"] = 1000 + row["invoked"]  # a process has at most one open operation
+
+
+def _set_isolation(chance: random.Random, rows: list[Row]) -> None:
+    _pick(chance, rows, lambda row: row["kind"] == Kind.READ)["isolation"] = int(chance.choice([UNKNOWN, *Isolation]))
+
+
+def _set_quiet(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: not _is_send(row))
+    row["quiet"] = 1 - row.get("quiet", 0)
+
+
+def _set_deletion(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: row["kind"] == Kind.DELETE)
+    row["offset"] = chance.randrange(-1, 4)
+    row["log_start_offset"] = chance.choice([UNKNOWN, chance.randrange(4)])
+
+
+def _add_deletion(chance: random.Random, rows: list[Row]) -> None:
+    """Delete in another operation's place."""
+    row = chance.choice(rows)
+    for name in [name for name in row if name not in {"invoked", "returned", "process"}]:
+        del row[name]
+    status = chance.choice([Status.OK, Status.OK, Status.INFO, Status.FAIL])
+    start = chance.choice([UNKNOWN, chance.randrange(4)]) if status is Status.OK else UNKNOWN
+    row |= {"kind": Kind.DELETE, "status": status, "offset": chance.randrange(-1, 4), "log_start_offset": start}
+
+
+def _set_producer(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, _is_send)
+    row |= {"producer": chance.randrange(-1, 2), "sequence": chance.randrange(-1, 4)}
+
+
+def _set_gave_up(chance: random.Random, rows: list[Row]) -> None:
+    _pick(chance, rows, _is_send)["gave_up"] = chance.choice([UNKNOWN, 1])
+
+
+def _send_again(chance: random.Random, rows: list[Row]) -> None:
+    """Let a send write the value of another one."""
+    values = [row["value"] for row in rows if _is_send(row)]
+    if values:
+        _pick(chance, rows, _is_send)["value"] = chance.choice(values)
+
+
+def _send_aborted_again(chance: random.Random, rows: list[Row]) -> None:
+    """Let a later send write the value of one whose transaction was aborted."""
+    aborted = [row for row in rows if _is_send(row) and row.get("txn", UNKNOWN) >= 0]
+    if not aborted:
+        return
+    first = chance.choice(aborted)
+    for row in rows:
+        if row.get("txn", UNKNOWN) == first["txn"]:
+            row["fate"] = int(Fate.ABORTED)
+    later = [
+        row for row in rows if _is_send(row) and row["invoked"] > first["invoked"] and row.get("txn") != first["txn"]
+    ]
+    if later:
+        chance.choice(later)["value"] = first["value"]
+
+
+def _set_group(chance: random.Random, rows: list[Row]) -> None:
+    row = _pick(chance, rows, lambda row: row["kind"] == Kind.READ)
+    row |= {"group": chance.randrange(-1, 2), "began": chance.choice([UNKNOWN, 1, 1, 2])}
+
+
+def _set_run(chance: random.Random, rows: list[Row]) -> None:
+    reads = [row for row in rows if row["kind"] == Kind.READ]
+    process = {"process": reads[0]["process"]} if reads and _are_sequential(reads) else {}
+    for row in reads:
+        row.update({"run": 0, **process})
+
+
+def _are_sequential(rows: list[Row]) -> bool:
+    return all(before["returned"] < after["invoked"] for before, after in pairwise(rows))
+
+
+def _set_time(chance: random.Random, rows: list[Row]) -> None:
+    """State the times of all rows; records are of a random age."""
+    for row in rows:
+        if row["returned"] < int(NEVER):
+            row |= {"at_ms": row["returned"], "calm_ms": chance.choice([0, row["returned"]])}
+        if _is_send(row):
+            row["timestamp_ms"] = max(0, row["invoked"] - chance.choice([0, 0, 20]))
+
+
+def _skip_on_resuming(chance: random.Random, rows: list[Row]) -> None:
+    """Let a member of a group that resumes skip records, which no member receives."""
+    row = _pick(chance, rows, lambda row: row.get("began") == 1 and len(row.get("records", ())) > 1)
+    skipped = {at for at, _ in row["records"][: chance.randint(1, max(1, len(row["records"]) - 1))]}
+    for other in rows:
+        if other is row or other.get("group", UNKNOWN) == row.get("group"):
+            other["records"] = [record for record in other.get("records", ()) if record[0] not in skipped]
+
+
+def _process_twice(chance: random.Random, rows: list[Row]) -> None:
+    """Let two reads of a group be of transactions, which receive the same records."""
+    reads = [row for row in rows if row["kind"] == Kind.READ and row.get("records")]
+    if len(reads) < 2:
+        return
+    chosen = chance.sample(reads, 2)
+    for txn, row in enumerate(chosen, 5):
+        fate = chance.choice([Fate.COMMITTED, Fate.COMMITTED, Fate.ABORTED])
+        row |= {"group": 0, "txn": txn, "fate": int(fate), "ended": int(NEVER)}
+    if chance.random() < 0.5:
+        chosen[0]["records"] = list(chosen[1]["records"])
+
+
+def _read_as_before(chance: random.Random, rows: list[Row]) -> None:
+    """Let a read return what an earlier one returned at the same offsets, such as records that were compacted away."""
+    reads = [row for row in rows if row["kind"] == Kind.READ and row.get("records")]
+    if len(reads) > 1:
+        place = chance.randrange(len(reads) - 1)
+        both = dict([*reads[-1]["records"], *reads[place]["records"]])
+        reads[-1]["records"] = sorted(both.items())
+
+
+def _lower_end(chance: random.Random, rows: list[Row]) -> None:
+    """Let a reply have a high watermark that is smaller than what it proves otherwise."""
+    row = _pick(chance, rows, lambda row: row.get("high_watermark", UNKNOWN) > 0)
+    row["high_watermark"] = max(0, row.get("high_watermark", 1) - 1)
+
+
+CHANGES: Final[tuple[Callable[[random.Random, list[Row]], None], ...]] = (
+    _drop_records, _drop_records, _change_value, _change_value, _move_record, _append_record, _append_record, _shuffle,
+    _move_ack, _set_end, _set_end, _set_log_start, _set_position, _set_epoch, _set_status, _make_former,
+    _set_transaction, _set_fate, _remove_row, _late_returns, _set_isolation, _set_quiet, _set_deletion, _add_deletion,
+    _skip_on_resuming, _skip_on_resuming, _process_twice, _read_as_before, _lower_end, _set_producer, _set_gave_up,
+    _send_again, _send_aborted_again, _set_group, _set_run, _set_time,
+)  # fmt: skip

@@ -1,0 +1,236 @@
+"""Rules about the order of sends, and about the ends of the log: 10 to 14, 16, 30, 34, 36, 39 and 40."""
+
+from highwater.reports.columns import Kind
+from highwater.reports.rules.findings import Weight
+from highwater.reports.rules.rule import Rule
+from highwater.reports.tests.oracle.findings import Findings
+from highwater.reports.tests.oracle.history import History, Row
+from highwater.reports.tests.oracle.log_start import deletions
+
+
+def disordered_sends(history: History, found: Findings) -> None:
+    for later in out_of_order(history):
+        found.add(Rule.NONMONOTONIC_SEND, Weight.VIOLATION, later.row)
+
+
+def out_of_order(history: History) -> list[Row]:
+    """Return sends whose offset is not larger than that of the previous one of their process, or transaction."""
+    found = []
+    for later in history.acknowledged:
+        mine = [send for send in history.acknowledged if send.process == later.process and send.precedes(later)]
+        in_transaction = [send for send in history.acknowledged if _sent_before_in_transaction(send, later)]
+        last_in_transaction = sorted(in_transaction, key=lambda send: send.sequence or 0)[-1:]
+        for earlier in [send for send in mine if send.offset is not None][-1:] + last_in_transaction:
+            if later.offset is not None and earlier.offset is not None and later.offset <= earlier.offset:
+                found.append(later)
+    return found
+
+
+def _sent_before_in_transaction(earlier: Row, later: Row) -> bool:
+    if later.txn is None or earlier.txn != later.txn or earlier.offset is None:
+        return False
+    if earlier.producer is not None or later.producer is not None:  # then rule 12 compares their sequences
+        return False
+    return earlier.sequence is not None and later.sequence is not None and earlier.sequence < later.sequence
+
+
+def interleaved_sends(history: History, found: Findings) -> None:
+    """Between two successive records of a transaction is one that does not belong to it."""
+    known = [(send.offset, send) for send in history.acknowledged if send.offset is not None]
+    for offset, send in known:
+        before = [other for other, sibling in known if sibling.txn == send.txn and other < offset]
+        again = any(other == offset and sibling.row < send.row for other, sibling in known if sibling.txn == send.txn)
+        if send.txn is None or not before or again:
+            continue
+        if any(max(before) < other < offset and stranger.txn != send.txn for other, stranger in known):
+            found.add(Rule.INT_SEND_SKIP, Weight.INFORMATION, send.row)
+
+
+def reordered_sends(history: History, found: Findings) -> None:
+    for later in history.acknowledged:
+        before = [
+            send
+            for send in history.acknowledged
+            if send.producer == later.producer and send.sequence is not None and send.offset is not None
+            if later.sequence is not None and send.sequence < later.sequence
+        ]
+        if later.producer is None or later.offset is None or not before:
+            continue
+        previous = max(before, key=lambda send: send.sequence or 0)
+        if previous.offset is not None and previous.offset > later.offset:
+            found.add(Rule.PRODUCER_REORDER, Weight.VIOLATION, later.row)
+
+
+def inverted_sends(history: History, found: Findings) -> None:
+    of_rule_10 = out_of_order(history)
+    for later in [send for send in history.sends if not send.rejected]:
+        place = history.place(later)
+        for earlier in history.acknowledged:
+            if earlier.offset is None or place is None or not earlier.precedes(later) or place > earlier.offset:
+                continue
+            if later not in of_rule_10 or earlier.process != later.process:
+                found.add(Rule.APPEND_INVERSION, Weight.VIOLATION, later.row)
+
+
+def stale_reads(history: History, found: Findings) -> None:
+    """A reported end is smaller than one that an earlier acknowledgement or record proved."""
+    for reply in history.rows:
+        if not reply.replies_as_leader:
+            continue
+        for end, proof in history.record_proofs:
+            below = _is_above(end, reply.high_watermark)
+            below_stable = history.has_transactions and _is_at_stable_record(history, reply)
+            if below or (below_stable and _is_above(end, reply.last_stable_offset)):
+                _compare_epochs(history, found, Rule.STALE_READ, proof, reply)
+        for end, proof in history.committed_record_proofs:
+            if _is_above(end, reply.last_stable_offset):
+                _compare_epochs(history, found, Rule.STALE_READ, proof, reply)
+
+
+def _is_at_stable_record(history: History, reply: Row) -> bool:
+    """Return whether the last stable offset in a reply is that of a record outside transactions.
+
+    It is the high watermark, or the first offset of an open transaction, which this record is not.
+    """
+    known = [(send.offset, send.txn) for send in history.acknowledged if send.offset is not None]
+    there = [txn for offset, txn in known if offset == reply.last_stable_offset]
+    return bool(there) and not any(
+        txn is not None and min(at for at, other in known if other == txn) == reply.last_stable_offset for txn in there
+    )
+
+
+def _is_above(end: int, reported: int | None) -> bool:
+    return reported is not None and end > reported
+
+
+def decreased_ends(history: History, found: Findings) -> None:
+    for reply in history.rows:
+        for before in history.rows:
+            if not reply.replies_as_leader or not before.replies_as_leader:
+                continue
+            high, stable = before.high_watermark, before.last_stable_offset
+            if (high is not None and _is_above(high, reply.high_watermark)) or (
+                stable is not None and _is_above(stable, reply.last_stable_offset)
+            ):
+                _compare_epochs(history, found, Rule.HIGH_WATERMARK_REGRESSION, before, reply)
+
+
+def _compare_epochs(history: History, found: Findings, rule: Rule, larger: Row, smaller: Row) -> None:
+    if not larger.precedes(smaller):
+        return
+    before, after = history.epochs(larger), history.epochs(smaller)
+    # A new leader answers ListOffsets only when its high watermark has reached the start of its epoch (KIP-207).
+    of_new_leader = smaller.kind is Kind.LIST_OFFSETS and before[1] <= after[0]
+    if history.is_of_follower(smaller):
+        found.add(rule, Weight.INFORMATION, smaller.row)
+    elif of_new_leader or (before == after and before[0] == before[1]):
+        found.add(rule, Weight.VIOLATION, smaller.row)
+    elif before[1] < after[0] or after[1] < before[0] or may_be_of_two_leaders(history, before, after):
+        found.add(rule, Weight.INFORMATION, smaller.row)
+    else:
+        found.add(rule, Weight.UNDECIDED, smaller.row)
+
+
+def may_be_of_two_leaders(history: History, before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Return whether two operations may be of two different epochs that the history states."""
+    stated = {row.leader_epoch or 0 for row in history.epoch_statements}
+    return any(
+        one != other and before[0] <= one <= before[1] and after[0] <= other <= after[1]
+        for one in stated
+        for other in stated
+    )
+
+
+def stuck_high_watermarks(history: History, found: Findings) -> None:
+    for reply in stuck_replies(history):
+        found.add(Rule.STUCK, Weight.VIOLATION, reply.row)
+
+
+def stuck_replies(history: History) -> list[Row]:
+    """Return the last end of the final phase if it is below a record acknowledged in its epoch long before."""
+    patience = history.promise.patience_ms
+    replies = [row for row in history.rows if row.replies_as_leader and row.quiet and row.high_watermark is not None]
+    late = [row for row in replies if row.calm_ms is not None and row.at_ms is not None and row.calm_ms > patience >= 0]
+    epoch = max((row.leader_epoch or 0 for row in replies), default=None)
+    return [
+        reply
+        for reply in [row for row in late if row.leader_epoch == epoch][-1:]
+        for send in history.acknowledged
+        if send.offset is not None and reply.high_watermark is not None and send.offset >= reply.high_watermark
+        if send.precedes(reply) and send.leader_epoch == reply.leader_epoch and _is_older(send, reply, patience)
+    ]
+
+
+def _is_older(send: Row, reply: Row, patience: int) -> bool:
+    return send.at_ms is None or reply.at_ms is None or reply.at_ms - send.at_ms > patience
+
+
+def early_retention(history: History, found: Findings) -> None:
+    for report in history.rows:
+        if not report.succeeded or report.log_start_offset is None:
+            continue
+        for send in history.acknowledged:
+            if send.offset is None or send.offset >= report.log_start_offset:
+                continue
+            requested = any(row.invoked < report.returned and most > send.offset for row, _, most in deletions(history))
+            if not requested and is_young(history, send, report):
+                found.add(Rule.EARLY_RETENTION, Weight.VIOLATION, report.log_start_offset)
+
+
+def is_young(history: History, send: Row, report: Row) -> bool:
+    """Return whether retention must still keep a record when a log start is reported."""
+    promise = history.promise
+    if not promise.retention:
+        return True
+    if promise.retention_ms < 0 or send.timestamp_ms is None or report.at_ms is None:
+        return False
+    return promise.started_ms + report.at_ms - send.timestamp_ms < promise.retention_ms
+
+
+def diverged_replicas(history: History, found: Findings) -> None:
+    for one in history.dumps:
+        for other in history.dumps:
+            if one.high_watermark is None or other.high_watermark is None:
+                continue
+            for offset in {*one.offsets, *other.offsets}:
+                if offset < min(one.high_watermark, other.high_watermark) and _differ(history, one, other, offset):
+                    found.add(Rule.REPLICA_DIVERGENCE, Weight.VIOLATION, offset)
+
+
+def _differ(history: History, one: Row, other: Row, offset: int) -> bool:
+    mine = {value for at, value in one.records if at == offset}
+    theirs = {value for at, value in other.records if at == offset}
+    if mine and theirs:
+        return mine != theirs
+    lacking = one if not mine else other
+    begins = lacking.position if lacking.position is not None else (lacking.first if lacking.records else offset + 1)
+    return not history.promise.compaction and offset >= begins
+
+
+def reads_beyond_end(history: History, found: Findings) -> None:
+    for read in history.reads:
+        if not read.succeeded:
+            continue
+        if read.high_watermark is not None and read.last >= read.high_watermark:
+            proved = history.proved_end(read) > read.last
+            found.add(Rule.READ_BEYOND_END, Weight.VIOLATION if proved else Weight.UNDECIDED, read.row)
+        if not history.is_read_committed(read) or read.last_stable_offset is None:
+            continue
+        if read.last >= read.last_stable_offset:
+            proved = history.proved_stable(read) > read.last
+            found.add(Rule.READ_BEYOND_END, Weight.VIOLATION if proved else Weight.UNDECIDED, read.row)
+
+
+def stable_offsets_beyond_end(history: History, found: Findings) -> None:
+    for reply in history.rows:
+        if not reply.replies_as_leader or reply.high_watermark is None or reply.last_stable_offset is None:
+            continue
+        if reply.last_stable_offset > reply.high_watermark:
+            proved = history.proved_end(reply) >= reply.last_stable_offset
+            found.add(Rule.STABLE_OFFSET_BEYOND_END, Weight.VIOLATION if proved else Weight.UNDECIDED, reply.row)
+
+
+RULES = (
+    disordered_sends, interleaved_sends, reordered_sends, inverted_sends, stale_reads, decreased_ends,
+    stuck_high_watermarks, early_retention, diverged_replicas, reads_beyond_end, stable_offsets_beyond_end,
+)  # fmt: skip

@@ -1,0 +1,245 @@
+"""Rules about what a reader received or skipped: 4 to 9, 20, 33 and 35."""
+
+from collections.abc import Iterator
+
+from highwater.reports.columns import TOMBSTONE, Began, Status
+from highwater.reports.rules.findings import Weight
+from highwater.reports.rules.rule import Rule
+from highwater.reports.tests.oracle.findings import Findings
+from highwater.reports.tests.oracle.history import History, Row
+from highwater.reports.tests.oracle.log_start import (
+    deletions,
+    log_start_of,
+    passed,
+    passed_up_to_last,
+    reported_log_starts,
+    weight_of_gap,
+)
+from highwater.reports.tests.oracle.order import stuck_replies
+
+
+def is_latest_of_key(history: History, send: Row) -> bool:
+    """Return whether no record of its key is known to be later, and it is no tombstone; True without compaction."""
+    if not history.promise.compaction:
+        return True
+    place = history.place(send)
+    if send.value == TOMBSTONE or send.key is None:
+        return False
+    later = [history.place(other) for other in history.sends if other.key == send.key and is_in_log(other)]
+    return not any(place is not None and other is not None and other > place for other in later)
+
+
+def may_be_replaced(history: History, send: Row) -> bool:
+    """Return whether a send of the same key whose place is unknown may be later in a compacted topic."""
+    return history.promise.compaction and any(
+        is_in_log(other) and history.place(other) is None and not (other.acknowledged and other.precedes(send))
+        for other in history.sends
+        if other is not send and other.key == send.key
+    )
+
+
+def is_in_log(send: Row) -> bool:
+    """Return whether compaction may count a send."""
+    return not send.rejected and not send.aborted
+
+
+def lost_writes(history: History, found: Findings) -> None:
+    for send in history.sends:
+        if (send.txn is not None and not send.committed) or not counts_as_acknowledged(history, send):
+            continue
+        place = history.place(send)
+        if not is_latest_of_key(history, send):
+            continue
+        if place is None:
+            if is_unseen_anywhere(history, send):
+                found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
+        elif history.was_read(send):
+            continue
+        elif is_passed(history, place) and not may_be_absent(history, send, place):
+            found.add(Rule.LOST_WRITE, Weight.VIOLATION, send.row)
+        elif not is_deleted(history, place):
+            found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
+
+
+def may_be_absent(history: History, send: Row, place: int) -> bool:
+    return may_be_replaced(history, send) or is_beyond_stuck_end(history, place)
+
+
+def counts_as_acknowledged(history: History, send: Row) -> bool:
+    """Return whether a send was acknowledged, or a read that did not succeed received its value."""
+    received = any(
+        value == send.value != TOMBSTONE for row in history.reads if not row.succeeded for _, value in row.records
+    )
+    return send.acknowledged or (send.status is Status.INFO and received)
+
+
+def is_unseen_anywhere(history: History, send: Row) -> bool:
+    """Return whether no reader received a record whose offset is unknown."""
+    if send.value == TOMBSTONE:
+        return history.unknown_tombstones_read < len(history.unknown_tombstones)
+    return not history.was_received(send)
+
+
+def is_beyond_stuck_end(history: History, offset: int) -> bool:
+    return any(reply.high_watermark is not None and offset >= reply.high_watermark for reply in stuck_replies(history))
+
+
+def proves_loss(history: History, row: Row, offset: int) -> bool:
+    """Return whether a read passed a record that is not in it, and that the log start cannot have passed."""
+    return passed(history, row, offset) and log_start_of(history, row)[1] <= offset
+
+
+def is_passed(history: History, offset: int) -> bool:
+    return any(proves_loss(history, row, offset) for row in history.rows)
+
+
+def is_deleted(history: History, offset: int) -> bool:
+    """Return whether an offset is below a reported log start, or was deleted successfully."""
+    starts = [start for _, start in reported_log_starts(history)]
+    deleted = [least for row, least, _ in deletions(history) if row.succeeded]
+    return any(offset < start for start in starts + deleted)
+
+
+def durable_offsets(history: History, but: Row) -> set[int]:
+    """Return where another successful read has a record that must stay."""
+    return {
+        offset
+        for read in history.reads
+        if read is not but and read.succeeded
+        for offset, value in read.records
+        if is_durable(history, read, offset, value)
+    }
+
+
+def is_durable(history: History, read: Row, offset: int, value: int) -> bool:
+    """Return whether a record that was read is outside transactions, of a committed one, or read as committed."""
+    writers = history.writers(offset, value)
+    outside = all(send.txn is None or send.committed for send in writers)
+    return outside or history.is_read_committed(read)
+
+
+def skipped_records(history: History, found: Findings) -> None:
+    if history.promise.compaction:
+        return
+    for row in history.rows:
+        for offset in sorted(durable_offsets(history, row)):
+            if not passed(history, row, offset) or offset in row.offsets:
+                continue
+            weight = weight_of_gap(history, row, offset)
+            if weight is not None:
+                _blame(history, found, row, offset, weight)
+
+
+def _blame(history: History, found: Findings, row: Row, offset: int, weight: Weight) -> None:
+    having = [read for read in history.reads if read.succeeded and offset in read.offsets]
+    had = any(read.precedes(row) for read in having)
+    has_later = any(read.returned > row.invoked for read in having)
+    if (row.position is not None or row.quiet) and had and not has_later:
+        found.add(Rule.TRUNCATED_AFTER_READ, weight, offset)
+    elif not passed_up_to_last(history, row, offset):
+        return
+    elif offset < row.first:
+        found.add(Rule.POLL_SKIP, weight, row.row)
+    else:
+        found.add(Rule.INT_NONMONOTONIC_POLL, weight, row.row)
+
+
+def disordered_reads(history: History, found: Findings) -> None:
+    for read in history.reads:
+        if any(after <= before for before, after in zip(read.offsets, read.offsets[1:], strict=False)):
+            found.add(Rule.INT_NONMONOTONIC_POLL, Weight.VIOLATION, read.row)
+
+
+def repeated_reads(history: History, found: Findings) -> None:
+    """A poll returned an offset that the poll before it had passed; a read that names its position may go back."""
+    for read in history.reads:
+        previous = history.previous_read(read)
+        if previous is None or read.position is not None or not read.succeeded:
+            continue
+        rewinds = previous.aborted and read.txn != previous.txn  # after an abort the consumer returns to its start
+        if read.first <= previous.last and not rewinds:
+            found.add(Rule.NONMONOTONIC_POLL, Weight.VIOLATION, read.row)
+
+
+def torn_transactions(history: History, found: Findings) -> None:
+    for send in history.sends:
+        place = history.place(send)
+        if send.txn is None or send.aborted or send.rejected or place is None or not is_latest_of_key(history, send):
+            continue
+        readers = [read for read in history.reads if read.succeeded and history.may_be_read_committed(read)]
+        if any(_has(read, send) for read in readers):
+            continue
+        if any(history.is_read_committed(row) and proves_loss(history, row, place) for row in history.rows):
+            found.add(Rule.TORN_TRANSACTION, Weight.VIOLATION, send.row)
+
+
+def _has(read: Row, send: Row) -> bool:
+    return any(value == send.value and (value != TOMBSTONE or offset == send.offset) for offset, value in read.records)
+
+
+def silent_resets(history: History, found: Findings) -> None:
+    for read in history.reads:
+        if read.began != Began.RESUMED or read.group is None or history.promise.compaction or not read.succeeded:
+            continue
+        mine = [row for row in history.reads if row.group == read.group and row.succeeded]
+        before = [row.last + 1 for row in mine if row.precedes(read)]
+        if not before:
+            continue
+        received = {offset for row in mine for offset in row.offsets}
+        for offset in set(existing_offsets(history, read)) - received:
+            weight = weight_of_gap(history, read, offset)
+            if max(before) <= offset < read.first and weight is not None:
+                found.add(Rule.SILENT_RESET, weight, read.row)
+
+
+def existing_offsets(history: History, read: Row) -> Iterator[int]:
+    """Return the offsets of records that are known to be durable."""
+    yield from durable_offsets(history, read)
+    for send in history.acknowledged:
+        may_be_lost = not history.promise.acks_all or history.promise.unclean_election
+        if send.offset is not None and (send.txn is None or send.committed) and not may_be_lost:
+            yield send.offset
+
+
+def resurrected_records(history: History, found: Findings) -> None:
+    """A record is read after a read that had passed its offset without it, or without the tombstone that deleted it."""
+    if not history.promise.compaction:
+        return
+    for read in history.reads:
+        for offset, value in read.records:
+            if not read.succeeded:
+                continue
+            if value != TOMBSTONE and passed_its_tombstone(history, read, offset, value):
+                found.add(Rule.RESURRECTED_RECORD, Weight.VIOLATION, offset)
+            if not is_durable(history, read, offset, value):
+                continue
+            for missing in history.reads:
+                if not missing.precedes(read) or offset in missing.offsets:
+                    continue
+                if passed_up_to_last(history, missing, offset):
+                    same = read.node == missing.node and not (read.node is None and read.leader_epoch is None)
+                    same = same and (read.node is not None or read.leader_epoch == missing.leader_epoch)
+                    found.add(Rule.RESURRECTED_RECORD, Weight.VIOLATION if same else Weight.INFORMATION, offset)
+
+
+def passed_its_tombstone(history: History, read: Row, offset: int, value: int) -> bool:
+    """Return whether a read has a record, but not the later tombstone of its key, whose offset it passed.
+
+    The cleaner removes a tombstone only after the records that it deletes.
+    """
+    keys = {send.key for send in history.writers(offset, value)} - {None}
+    for tombstone in history.acknowledged:
+        if tombstone.value != TOMBSTONE or tombstone.key not in keys or tombstone.offset is None:
+            continue
+        if tombstone.txn is not None and not tombstone.committed:
+            continue
+        deleted = offset < tombstone.offset and (tombstone.offset, TOMBSTONE) not in read.records
+        if deleted and passed_up_to_last(history, read, tombstone.offset):
+            return True
+    return False
+
+
+RULES = (
+    lost_writes, skipped_records, disordered_reads, repeated_reads, torn_transactions, silent_resets,
+    resurrected_records,
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""Compares the rules of a partition with a second oracle, which was written from the definitions only."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from highwater.reports.columns import Kind, Status
+from highwater.reports.rules.findings import Promise, Weight
+from highwater.reports.rules.partition import check
+from highwater.reports.rules.rule import Rule
+from highwater.reports.tests.oracle import exhaustive, find_culprits
+from highwater.reports.tests.oracle.comparison import differences, violations
+from highwater.reports.tests.oracle.histories import Origin, random_history
+from highwater.reports.tests.oracle.simulation import FEATURES
+from highwater.reports.tests.random_ops import operations
+
+RANDOM_HISTORIES = 1000
+CORRECT_HISTORIES = 600
+SEARCHED = 9000
+NEVER_UNDECIDED = {1, 4, 5, 7, 9, 10, 11, 12, 13, 17, 18, 19, 20, 22, 23, 29, 30, 34, 35, 36, 38, 41}
+INFORMATION = {Rule.DUPLICATE, Rule.STALE_READ, Rule.HIGH_WATERMARK_REGRESSION, Rule.RESURRECTED_RECORD}
+RARE = {Rule.RESURRECTED_RECORD}
+"""Rules without a violation in `SEARCHED` histories; test_pairs.py and test_near_misses.py have some."""
+ONLY_INFORMATION = {Rule.INT_SEND_SKIP, Rule.ABORT_REWIND}
+OF_A_PARTITION = {*range(1, 21), 22, 23, 29, 30, *range(33, 37), *range(38, 42)}
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=RANDOM_HISTORIES)
+def test_the_rules_find_what_the_oracle_finds(seed: int) -> None:
+    sample = random_history(seed)
+    assert differences(sample.ops, sample.promise) == {}
+
+
+def test_a_correct_partition_has_no_violation() -> None:
+    for seed in range(CORRECT_HISTORIES):
+        sample = random_history(seed)
+        if sample.origin is Origin.CORRECT:
+            for culprits in (find_culprits(sample.ops, sample.promise), check(sample.ops, sample.promise)):
+                assert violations(culprits) == set(), f"seed {seed}"
+
+
+def test_every_rule_and_weight_occurs_in_random_histories() -> None:
+    missing = _expected()
+    valid, features = 0, set[str]()
+    for seed in range(SEARCHED):
+        sample = random_history(seed)
+        found = find_culprits(sample.ops, sample.promise)
+        missing -= found.keys()
+        valid += not found
+        if len(sample.features) <= 3:
+            features |= set(sample.features)
+    assert missing == set()
+    assert valid > SEARCHED / 10
+    assert features == set(FEATURES)
+
+
+def _expected() -> set[tuple[Rule, Weight]]:
+    """Return the weights that a rule may have, by the definitions."""
+    rules = {Rule(number) for number in OF_A_PARTITION}
+    weights = {(rule, Weight.VIOLATION) for rule in rules - ONLY_INFORMATION - RARE}
+    weights |= {(rule, Weight.INFORMATION) for rule in INFORMATION | ONLY_INFORMATION}
+    return weights | {(rule, Weight.UNDECIDED) for rule in rules if rule not in NEVER_UNDECIDED}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("theme", exhaustive.THEMES)
+def test_the_rules_find_what_the_oracle_finds_in_all_small_histories(theme: str) -> None:
+    for number, (ops, promise) in enumerate(exhaustive.histories(theme)):
+        assert differences(ops, promise) == {}, f"history {number} of {theme}"
+
+
+def test_the_small_histories_are_many() -> None:
+    assert sum(exhaustive.number_of_histories(theme) for theme in exhaustive.THEMES) >= 100_000
+
+
+def test_a_dump_with_a_repeated_offset_still_differs_from_another_dump() -> None:
+    def dump(moment: int, *values: int) -> dict[str, object]:
+        row = {"kind": Kind.DUMP, "status": Status.OK, "position": 0, "high_watermark": 1, "process": moment}
+        return row | {"invoked": moment, "returned": moment + 1, "records": [(0, value) for value in values]}
+
+    for first, second, differ in [((7, 8), (8,), True), ((8,), (7, 8), True), ((7, 8), (), False), ((8,), (8,), False)]:
+        dumps = [dump(0, *first), *([dump(2, *second)] if second else [])]
+        found = {part.rule for part in check(operations(dumps), Promise())}
+        assert (Rule.REPLICA_DIVERGENCE in found) == differ
