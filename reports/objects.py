@@ -67,7 +67,7 @@ def objects(events: Iterable[Event]) -> dict[str, list[Op]]:
             opened[event.process] = event
         elif event.process in opened:
             close(opened.pop(event.process), event)
-        elif event.f in {"read", "write", "cas", "add"}:
+        elif event.f in {"read", "write", "cas", "append", "add"}:
             raise UsageError(f"line {event.index + 1}: process {event.process} completes {event.f!r} without an invoke")
     for invoke in opened.values():
         close(invoke, None)
@@ -84,10 +84,10 @@ def judge(config: Config, events: Iterable[Event]) -> dict[str, ObjectVerdict]:
 
 
 def register(ops: list[Op]) -> ObjectVerdict:
-    """Check a register: by zones if writes are distinct and there is no compare-and-set, else by search."""
+    """Check a register: by zones if writes are distinct and no operation depends on the value, else by search."""
     writes = [text_of(op.value) for op in ops if op.f == "write"]
     distinct = len(set(writes)) == len(writes) and repr(INITIAL) not in writes
-    return zones(ops) if distinct and all(op.f != "cas" for op in ops) else search(ops)
+    return zones(ops) if distinct and all(op.f in {"read", "write"} for op in ops) else search(ops)
 
 
 def zones(ops: list[Op]) -> ObjectVerdict:
@@ -165,8 +165,24 @@ def _following(ops: list[Op], done: int, value: Any) -> Iterable[tuple[int, Any]
             yield done | 1 << n, op.value
         elif op.f == "cas" and text_of(op.value[0]) == text_of(value):
             yield done | 1 << n, op.value[1]
+        elif op.f == "append" and _may_become(appended := _text(value) + _text(op.value), ops, done):
+            yield done | 1 << n, appended
         elif op.f == "read" and text_of(op.value) == text_of(value):
             yield done | 1 << n, value
+
+
+def _may_become(value: str, ops: list[Op], done: int) -> bool:
+    """Return False if a remaining read, which no remaining write can precede, returned something else.
+
+    Without this the search visits every order of concurrent appends before it reaches the read that fixes the order.
+    """
+    remaining = [op for n, op in enumerate(ops) if not done >> n & 1]
+    written = min((op.invoked for op in remaining if op.f == "write"), default=NEVER)
+    return all(op.returned > written or _text(op.value).startswith(value) for op in remaining if op.f == "read")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 # -- sets and counters -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.errors import UsageError
-from highwater.reports.importers import jepsen, jepsen_file, native, verifiable
+from highwater.reports.importers import jepsen, jepsen_console, jepsen_file, native, verifiable
 from highwater.reports.importers.jepsen_shape import sound
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.importers.sources import read_head
@@ -27,6 +27,7 @@ FORMATS: Final[dict[str, Format]] = {
     "ndjson": Format(native.recognises, native.read),
     "jepsen": Format(jepsen_file.recognises, jepsen_file.read_file),
     "jepsen-edn": Format(jepsen.recognises_edn, jepsen.read_edn),
+    "jepsen-log": Format(jepsen_console.recognises, jepsen_console.read),
     "jepsen-txt": Format(jepsen.recognises_txt, jepsen.read_txt),
     "verifiable": Format(verifiable.recognises, verifiable.read),
 }

@@ -1,4 +1,4 @@
-"""Convert Jepsen operations to events: `history.edn`, `history.txt` and `test.jepsen`.
+"""Convert Jepsen operations to events: `history.edn`, `history.txt`, `test.jepsen`, and lines of Jepsen's own log.
 
 An operation is a dict of EDN keywords as `edn` returns them, ordered by `:index`, or by position without one.
 """
@@ -20,6 +20,7 @@ from highwater.spec.formats.history import NEMESIS, Config, Event
 
 Op = dict[str, Any]
 TYPES: Final[dict[Any, str]] = {":invoke": "invoke", ":ok": "ok", ":fail": "fail", ":info": "info"}
+KEY_VALUE: Final = {":get", ":put", ":append"}  # of the key-value store in Porcupine's tests; `:key` names the register
 LOG: Final = {":send", ":poll", ":txn", ":assign", ":subscribe", ":crash", ":debug-topic-partitions"}
 DECIDED_WITHIN: Final = 100_000  # operations within which a set must be distinguished from a counter
 # Names of Jepsen's nemesis operations, and ours.
@@ -110,7 +111,7 @@ def _workload(where: str, ops: Iterator[Op], first_ops: list[Op]) -> str | None:
         if type(op[":process"]) is not int:
             continue
         clients = True
-        if f in {":write", ":cas"}:
+        if f in {":write", ":cas"} or (f in KEY_VALUE and ":key" in op):
             return "register"
         if f in {":send", ":poll", ":assign", ":subscribe"} or (f == ":txn" and _sends_or_polls(op.get(":value"))):
             return "log"
@@ -124,7 +125,8 @@ def _workload(where: str, ops: Iterator[Op], first_ops: list[Op]) -> str | None:
         raise UsageError(
             f"the operations {names} belong to no known workload",
             where=where,
-            hint="known: Kafka (send, poll, txn), register (read, write, cas), set and counter (add, read)",
+            hint="known: Kafka (send, poll, txn), register (read, write, cas; get, put, append with a :key), "
+            "set and counter (add, read)",
         )
     return "counter" if clients else None
 

@@ -6,7 +6,10 @@ from highwater.reports.importers.edn import SET
 from highwater.reports.importers.emitter import Emitter
 
 Op = dict[str, Any]
-NAMES: Final[dict[Any, str]] = {":read": "read", ":write": "write", ":cas": "cas", ":add": "add"}
+NAMES: Final[dict[Any, str]] = {
+    ":read": "read", ":write": "write", ":cas": "cas", ":add": "add",
+    ":get": "read", ":put": "write", ":append": "append",
+}  # fmt: skip
 
 
 def kind_of_read(value: Any, *, adding: bool) -> str:
@@ -39,8 +42,10 @@ class Objects:
         f = NAMES.get(op[":f"])
         if f is None:
             return
-        key, value = None, op.get(":value")
-        if self._keyed and isinstance(value, list) and len(value) == 2:
+        key, value = op.get(":key"), op.get(":value")
+        if key is not None and value == "":
+            value = None  # a key-value store returns an empty string for a key that was never written
+        elif self._keyed and isinstance(value, list) and len(value) == 2:
             key, value = value
         if isinstance(value, list) and value[:1] == [SET]:
             value = value[1:]

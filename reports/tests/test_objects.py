@@ -3,6 +3,7 @@
 import random
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -36,8 +37,14 @@ def _is_legal(order: tuple[Op, ...]) -> bool:
             return False
         if op.f == "cas" and op.value[0] != value:
             return False
-        value = op.value if op.f == "write" else op.value[1] if op.f == "cas" else value
+        value = _value_after(op, value)
     return True
+
+
+def _value_after(op: Op, value: Any) -> Any:
+    if op.f == "append":
+        return (value or "") + op.value
+    return op.value if op.f == "write" else op.value[1] if op.f == "cas" else value
 
 
 def random_ops(chance: random.Random, *, distinct: bool) -> list[Op]:
@@ -53,6 +60,32 @@ def random_ops(chance: random.Random, *, distinct: bool) -> list[Op]:
         argument = (chance.choice([None, 1, 2]), chance.randint(1, 2)) if f == "cas" else value
         ops.append(Op(f, argument, begin, NEVER if f != "read" and chance.random() < 0.2 else end, slot))
     return ops
+
+
+def random_appends(chance: random.Random) -> list[Op]:
+    """Return operations on a string; a read returns the value of some order, or with an append left out."""
+    count = chance.randint(2, 5)
+    moments = chance.sample(range(20), 2 * count)
+    ops = []
+    for slot in range(count):
+        begin, end = sorted(moments[2 * slot : 2 * slot + 2])
+        f = chance.choice(["append", "append", "read", "read", "write"])
+        written = "".join(chance.sample("abc", chance.randint(1, 3)))
+        argument = written if f == "read" else chance.choice("abc")
+        ops.append(Op(f, argument, begin, NEVER if f != "read" and chance.random() < 0.2 else end, slot))
+    return ops
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=600, deadline=None, database=None)
+def test_the_search_of_appends_agrees_with_all_orders(chance: random.Random) -> None:
+    ops = random_appends(chance)
+    assert (search(ops).verdict is Verdict.VALID) == explained(ops)
+
+
+def test_random_appends_are_valid_and_invalid() -> None:
+    verdicts = [search(random_appends(random.Random(seed))).verdict for seed in range(300)]
+    assert 30 < verdicts.count(Verdict.VALID) < 270
 
 
 @given(st.randoms(use_true_random=False))

@@ -66,7 +66,8 @@ FAULT           nemesis: `node`, `value` = the fault as in the schedule (fuzz/sc
 
 Histories of other objects (`workload` in the header); `key` where there are several objects
 ==============  =============================================================================
-register        read: ok `value`; write: invoke `value`; cas: invoke `value` = [expected, new]
+register        read: ok `value`; write: invoke `value`; cas: invoke `value` = [expected, new]; append: invoke `value`,
+                a string that is added to the end of a register of strings (null counts as "")
 set             add: invoke `value`; read: ok `value` = [element, ...]
 counter         add: invoke `value` (how much); read: ok `value`
 ==============  =============================================================================
@@ -87,7 +88,7 @@ OPERATIONS: Final = frozenset({
     "send", "poll", "fetch", "list_offsets", "log_dump", "delete_records", "assign", "seek", "reset", "revoke", "lost",
     "crash", "subscribe", "init_producer", "begin_txn", "send_offsets", "end_txn", "commit", "committed", "sync",
     "group", "delete_offsets", "metadata", "in_sync", "create_topic", "delete_topic",
-    "read", "write", "cas", "add", "header",
+    "read", "write", "cas", "append", "add", "header",
 })  # fmt: skip
 """The values of `f` in the tables above; an event of a client with another one is unusable."""
 Records = list[tuple[int, Any]]
