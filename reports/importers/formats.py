@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.errors import UsageError
-from highwater.reports.importers import jepsen, jepsen_console, jepsen_file, native, verifiable
+from highwater.reports.importers import jepsen, jepsen_console, jepsen_file, native, pcap, verifiable
 from highwater.reports.importers.jepsen_shape import sound
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.importers.sources import read_head
@@ -29,6 +29,7 @@ FORMATS: Final[dict[str, Format]] = {
     "jepsen-edn": Format(jepsen.recognises_edn, jepsen.read_edn),
     "jepsen-log": Format(jepsen_console.recognises, jepsen_console.read),
     "jepsen-txt": Format(jepsen.recognises_txt, jepsen.read_txt),
+    "pcap": Format(pcap.recognises, pcap.read),
     "verifiable": Format(verifiable.recognises, verifiable.read),
 }
 

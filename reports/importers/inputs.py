@@ -11,7 +11,7 @@ from highwater.reports.importers.verifiable import logs
 
 # If a folder has several, the first is used: they describe the same run, later ones in less detail.
 NAMES: Final = ("history.ndjson", "history.ndjson.gz", "history.edn", "history.edn.gz", "test.jepsen", "history.txt")
-ENDINGS: Final = (".ndjson", ".ndjson.gz", ".edn", ".edn.gz", ".jepsen")
+ENDINGS: Final = (".ndjson", ".ndjson.gz", ".edn", ".edn.gz", ".jepsen", ".pcap", ".pcap.gz", ".pcapng")
 
 
 def histories(argument: str) -> list[str]:

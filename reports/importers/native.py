@@ -94,6 +94,11 @@ def require_trailer(config: Config, quarantine: Quarantine) -> None:
         )
 
 
+class _Unrecorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    index: int
+    unrecorded: str
+
+
 class _NoEvent(NamedTuple):
     line: bytes
     why: str
@@ -146,6 +151,18 @@ def _quarantined(found: _NoEvent, quarantine: Quarantine) -> bool:
     """Quarantine a line that is not an event; return False for a blank line."""
     if not found.line.strip():
         return False
+    reason = _unrecorded(found.line)
+    if reason is not None:
+        quarantine.add(f"not recorded: {reason}")
+        return True
     cut = "" if found.line.endswith(b"\n") else " (the line is cut)"
     quarantine.add(f"no event: {found.why}{cut}", matters=b'"process":"nemesis"' not in found.line)
     return True
+
+
+def _unrecorded(line: bytes) -> str | None:
+    """Return what the recorder wrote in place of something that it could not decode."""
+    try:
+        return msgspec.json.decode(line, type=_Unrecorded).unrecorded
+    except UNREADABLE:
+        return None

@@ -65,7 +65,8 @@ class Unpacked(io.RawIOBase):
         return len(data)
 
 
-def _cut(source: IO[bytes]) -> str | None:
+def cut_of(source: IO[bytes]) -> str | None:
+    """Return why a compressed source ended early, None if it did not."""
     raw = getattr(source, "raw", None)
     return raw.cut if isinstance(raw, Unpacked) else None
 
@@ -89,7 +90,7 @@ def read_head(where: str) -> bytes:
     """Return the first bytes, decompressed: enough to detect the format."""
     with open_bytes(where) as source:
         head = source.read(HEAD)
-        if not head and (cut := _cut(source)):
+        if not head and (cut := cut_of(source)):
             raise UsageError(cut, where=where, hint="take the compressed file as it was written")
         return head
 
@@ -111,7 +112,7 @@ def blocks(where: str, quarantine: Quarantine) -> Iterator[bytes]:
                 last = source.readline(LINE_LIMIT)
             quarantine.line += 1
             quarantine.add(f"longer than {LINE_LIMIT >> 20} MB")
-        if cut := _cut(source):
+        if cut := cut_of(source):
             quarantine.add(cut)
 
 

@@ -24,13 +24,14 @@ class Operation:
 class Recording:
     """Appends events to a seekable binary file. Each open operation has its own process number."""
 
-    def __init__(self, sink: IO[bytes], started_ms: int) -> None:
+    def __init__(self, sink: IO[bytes], started_ms: int, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.config = Config(source="recorded", started_ms=started_ms)
         self.operations = 0
         self._sink = sink
         self._encode = msgspec.json.Encoder().encode
         self._next_index = 1
-        self._started_ns = time.monotonic_ns()
+        self._clock_ns = clock_ns
+        self._started_ns = clock_ns()
         self._idle: list[int] = []
         self._processes = 0
         self._write(self._header())
@@ -74,7 +75,7 @@ class Recording:
         self._next_index += 1
 
     def _append(self, process: int | str, kind: str, f: str, fields: dict[str, Any]) -> None:
-        elapsed = time.monotonic_ns() - self._started_ns
+        elapsed = self._clock_ns() - self._started_ns
         event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
         self._next_index += 1
         self._write(self._encode(event) + b"\n")
