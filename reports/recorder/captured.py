@@ -64,6 +64,7 @@ class Conversation:
     encrypted: bool = False
     foreign: bool = False  # its first bytes are no request
     closed: bool = False
+    lacks_answer: bool = False  # to its SYN, so that lost bytes after that would not be noticed
 
     def __str__(self) -> str:
         return f"{_text(self.client)} to {_text(self.broker)}"
@@ -117,6 +118,7 @@ class Captured:
         if here is None:
             first = packet.sequence + packet.syn
             frames = FrameReader(FRAME_LIMIT) if packet.syn else None
+            conversation.lacks_answer |= not packet.syn and conversation.syn is not None
             here = conversation.by_source[packet.source] = Direction(Segments(first % (1 << 32)), frames)
         data = here.segments.feed((packet.sequence + packet.syn) % (1 << 32), packet.data)
         if data:
@@ -232,8 +234,10 @@ class Captured:
                 self._interrupt(conversation, number, f"{lost} bytes before the end are not in the capture")
         if conversation.decoder is None:
             self._undecoded.append(conversation)
-        else:
-            conversation.decoder.lost()
+            return
+        if conversation.lacks_answer:
+            self._unrecorded(number, conversation, "the answer to its SYN is not in the capture")
+        conversation.decoder.lost()
 
     def _unrecorded(self, number: int, conversation: Conversation, why: str) -> None:
         self.cluster.recording.unrecorded(f"packet {number}, connection {conversation}: {why}")

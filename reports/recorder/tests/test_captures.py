@@ -135,20 +135,34 @@ def test_a_compressed_capture_from_a_pipe_is_audited(traffic: Traffic, tmp_path:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def with_data(packets: list[tuple[float, bytes]]) -> list[int]:
-    """Return the places of packets that carry data."""
-    return [n for n, (_, data) in enumerate(packets) if dpkt.ethernet.Ethernet(data).data.data.data]
+def noticeable(packets: list[tuple[float, bytes]]) -> list[int]:
+    """Return the places of packets with data that another packet of their connection follows.
+
+    Without the last packet, a capture is one that ended earlier.
+    """
+    segments = [dpkt.ethernet.Ethernet(data).data.data for _, data in packets]
+    connections = [frozenset((segment.sport, segment.dport)) for segment in segments]
+    last = {connection: n for n, connection in enumerate(connections)}
+    return [n for n, segment in enumerate(segments) if segment.data and n < last[connections[n]]]
 
 
 @pytest.mark.parametrize("part", range(12))
 def test_a_lost_segment_makes_the_verdict_unknown(traffic: Traffic, tmp_path: Path, part: int) -> None:
     packets = list(traffic.wire.packets)
-    data = with_data(packets)
+    data = noticeable(packets)
     del packets[data[part * len(data) // 12]]
     result = audit(traffic.wire.write(tmp_path / "a.pcap", packets), overrides=SETTINGS)
     assert result.verdict is Verdict.UNKNOWN
     reasons = [line.reason for line in result.quarantine.lines]
     assert any("not in the capture" in reason or "begins in the middle" in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize("flags", [dpkt.tcp.TH_SYN, dpkt.tcp.TH_SYN | dpkt.tcp.TH_ACK])
+def test_a_lost_begin_of_a_connection_makes_the_verdict_unknown(traffic: Traffic, tmp_path: Path, flags: int) -> None:
+    packets = list(traffic.wire.packets)
+    opening = (n for n, (_, data) in enumerate(packets) if dpkt.ethernet.Ethernet(data).data.data.flags == flags)
+    del packets[next(opening)]
+    assert audit(traffic.wire.write(tmp_path / "a.pcap", packets), overrides=SETTINGS).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("skipped", [3, 40, 120])
