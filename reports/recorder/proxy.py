@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from highwater.reference.wire.errors import DecodeError, EncodeError
 from highwater.reference.wire.framing import FrameReader, encode_response
@@ -16,6 +16,8 @@ from highwater.reports.recorder.upstream import Upstream
 
 READ_BYTES: Final = 1 << 18
 BROKERS: Final = 1_000
+CLOSE_S: Final = 5.0
+Result = TypeVar("Result")
 
 
 class Proxy:
@@ -29,6 +31,7 @@ class Proxy:
         self._ours: dict[Address, Address] = {}
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
+        self._steps: set[asyncio.Task[Any]] = set()
         self.failure: Exception | None = None
 
     async def listen(self, upstream: Upstream, port: int = 0) -> Address:
@@ -43,8 +46,8 @@ class Proxy:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        for client in self._clients:
-            client.cancel()
+        for step in self._steps:  # not the clients: a client that is about to end would leave its connections open
+            step.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _serve(self, upstream: Upstream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,22 +56,25 @@ class Proxy:
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
         try:
-            address, broker_reader, broker_writer = await upstream.connect()
-        except OSError:
-            writer.close()
+            address, broker_reader, broker_writer = await self._step(upstream.connect())
+        except (OSError, asyncio.CancelledError):
+            await _close(writer)
             return
         link = Connection(self, Link(self.cluster, address), upstream, writer, broker_writer)
-        pumps = [asyncio.ensure_future(link.requests(reader)), asyncio.ensure_future(link.replies(broker_reader))]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            outcomes = await asyncio.gather(*pumps, return_exceptions=True)
-            self._note(address, outcomes)
-            link.lost()
-            for stream in (writer, broker_writer):
-                stream.close()
+        pumps = [self._step(link.requests(reader)), self._step(link.replies(broker_reader))]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        self._note(address, await asyncio.gather(*pumps, return_exceptions=True))
+        link.lost()
+        await asyncio.gather(_close(writer), _close(broker_writer))
+
+    def _step(self, step: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Start what `close` can cut short."""
+        task = asyncio.ensure_future(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        return task
 
     def _note(self, upstream: Address, outcomes: Sequence[object]) -> None:
         """Count broker-closed connections (a possible restart), and store any unexpected error."""
@@ -128,6 +134,15 @@ class Connection:
     def lost(self) -> None:
         """Complete all pending requests without a reply."""
         self._decoder.lost()
+
+
+async def _close(stream: asyncio.StreamWriter) -> None:
+    """Close a connection, and wait for it: a loop that ends sooner leaves its socket open."""
+    stream.close()
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await stream.wait_closed()
+    stream.transport.abort()
 
 
 async def _frames(reader: asyncio.StreamReader) -> Any:
