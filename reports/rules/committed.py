@@ -67,7 +67,7 @@ def _passed(view: View) -> tuple[Ints, Ints]:
 def _begun(view: View) -> Bounds:
     """Return upper bounds: the last stable offset is at most the first offset of an open transaction.
 
-    A transaction is open at its commit request, and while it sends a record that is acknowledged.
+    A transaction is open at its commit request, and while it sends a record that is in the log.
     """
     ops, sends = view.ops, view.sends
     known = (ops.txn[sends] != UNKNOWN) & (view.send_offset != UNKNOWN)
@@ -76,7 +76,8 @@ def _begun(view: View) -> Bounds:
     rows, offset = rows[order], offset[order]
     first = first_of_each(ops.txn[rows])
     open_at = np.where(ops.fate[rows] == Fate.COMMITTED, ops.ended[rows], UNKNOWN)
-    open_at = np.maximum(open_at, np.where(ops.status[rows] == Status.OK, _appended_after(view)[known][order], UNKNOWN))
+    appended = ops.status[rows] != Status.FAIL
+    open_at = np.maximum(open_at, np.where(appended, _appended_after(view)[known][order], UNKNOWN))
     latest = np.maximum.reduceat(open_at, first) if len(first) else first
     return Bounds(latest, offset[first], rows[first])
 

@@ -114,6 +114,7 @@ def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
     epoch = np.where(ops.leader_epoch == UNKNOWN, UNKNOWN, ops.leader_epoch + (1 << 32))
     replica = np.where(ops.node == UNKNOWN, epoch, ops.node)
     read = np.flatnonzero(view.durable & np.isin(ops.record_offset, gaps.offset))
+    read = read[np.argsort(ops.invoked[view.record_row[read]], kind="stable")]
     offset, row = ops.record_offset[read], view.record_row[read]
 
     def again(of: Ints) -> tuple[Mask, Ints]:
@@ -125,9 +126,10 @@ def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
             return both
 
         read_pair, gap_pair = pair(offset, row), pair(gaps.offset, gaps.row)
+        # The reads are in the order of their calls, so that the last one that is assigned is the last one to begin.
         pairs = distinct(read_pair)
         last = np.full(len(pairs), NO_ROW)
-        np.maximum.at(last, np.searchsorted(pairs, read_pair), row)
+        last[np.searchsorted(pairs, read_pair)] = row
         slot = np.minimum(np.searchsorted(pairs, gap_pair), len(pairs) - 1)
         return (pairs[slot] == gap_pair) & (ops.invoked[last[slot]] > ops.returned[gaps.row]), last[slot]
 

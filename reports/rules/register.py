@@ -35,9 +35,11 @@ def future_reads(view: View) -> RuleFindings:
     early = np.flatnonzero(view.read_value & (writer != NO_ROW) & (ops.returned[row] < ops.invoked[writer]))
     if not len(early):
         return no_findings(Rule.FUTURE_READ)
-    early = early[first_of_each(writer[early])]  # one finding per send
-    send = writer[early]
-    return RuleFindings(Rule.FUTURE_READ, send, row[early], ops.record_offset[early])
+    send = view.first_writer(early)
+    still = ops.returned[row[early]] < ops.invoked[send]
+    early, send = early[still], send[still]
+    once = first_of_each(send)
+    return RuleFindings(Rule.FUTURE_READ, send[once], row[early[once]], ops.record_offset[early[once]])
 
 
 def future_ends(view: View) -> RuleFindings:

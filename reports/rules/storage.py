@@ -54,20 +54,35 @@ def outlived_tombstones(view: View) -> RuleFindings:
     certain = (ops.txn[view.acked] == UNKNOWN) | (ops.fate[view.acked] == Fate.COMMITTED)
     dead = view.acked[(ops.value[view.acked] == TOMBSTONE) & (ops.key[view.acked] != UNKNOWN) & certain]
     dead = dead[np.lexsort((ops.offset[dead], ops.key[dead]))]
+    dead = dead[np.append(True, (np.diff(ops.offset[dead]) != 0) | (np.diff(ops.key[dead]) != 0))[: len(dead)]]
     if not len(dead):
         return no_findings(Rule.RESURRECTED_RECORD)
     keys = _keys_of_records(view, dead)
     read = np.flatnonzero(view.read_value & (ops.status == Status.OK)[view.record_row] & np.isin(keys, ops.key[dead]))
-    read = read[np.lexsort((read, keys[read], view.record_row[read]))]
     row, key, offset = view.record_row[read], keys[read], ops.record_offset[read]
-    newest = np.ones(len(read), bool)  # of its key in that read
-    newest[:-1] = (row[:-1] != row[1:]) | (key[:-1] != key[1:])
-    newest &= ops.record_value[read] != TOMBSTONE
-    row, key, offset = row[newest], key[newest], offset[newest]
-    slot = np.minimum(_place(ops.key[dead], ops.offset[dead], key, offset), len(dead) - 1)
     last = ops.record_offset[view.record_start[row] + ops.record_count[row] - 1]
-    outlived = (ops.key[dead[slot]] == key) & (ops.offset[dead[slot]] > offset) & (ops.offset[dead[slot]] <= last)
+    slot = _last_absent(view, dead, read, _place(ops.key[dead], ops.offset[dead], key, last) - 1)
+    outlived = (slot >= 0) & (ops.key[dead[slot]] == key) & (ops.offset[dead[slot]] > offset)
+    outlived &= ops.record_value[read] != TOMBSTONE
     return RuleFindings(Rule.RESURRECTED_RECORD, row[outlived], dead[slot[outlived]], offset[outlived])
+
+
+def _last_absent(view: View, dead: Ints, read: Ints, slot: Ints) -> Ints:
+    """Return for each record in `read` the largest place in `dead`, at most `slot`, that its read does not contain."""
+    row, offset = view.record_row, view.ops.record_offset
+    tombs = read[(view.ops.record_value[read] == TOMBSTONE) & np.isin(offset[read], view.ops.offset[dead])]
+    if not len(tombs):
+        return slot
+    by_offset = np.argsort(view.ops.offset[dead], kind="stable")
+    place = by_offset[np.searchsorted(view.ops.offset[dead][by_offset], offset[tombs])]
+    order = np.lexsort((place, row[tombs]))
+    present, holder = place[order], row[tombs][order]
+    begins = np.ones(len(order), bool)  # of a series of tombstones without a gap
+    begins[1:] = (holder[1:] != holder[:-1]) | (present[1:] > present[:-1] + 1)
+    begin = present[begins][np.cumsum(begins) - 1]
+    at = np.maximum(_place(holder, present, row[read], slot) - 1, 0)
+    held = (holder[at] == row[read]) & (present[at] == slot)
+    return np.where(held, begin[at] - 1, slot)
 
 
 def _keys_of_records(view: View, dead: Ints) -> Ints:

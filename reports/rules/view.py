@@ -185,16 +185,14 @@ class View:
         writer: Ints = np.where(known[slot] == values, rows[slot], NO_ROW)
         if len(self.resent_sends):
             again = np.flatnonzero(np.isin(values, self.ops.value[self.resent_sends]))
-            exact = self._acknowledged_writer(offsets[again], values[again])
+            exact = self._acknowledged_writer(self.resent_sends, offsets[again], values[again])
             writer[again] = np.where(exact == NO_ROW, writer[again], exact)
         return writer
 
-    def _acknowledged_writer(self, offsets: Ints, values: Ints) -> Ints:
-        """Return the first send acknowledged with this value and offset, `NO_ROW` if none; for resent values."""
+    def _acknowledged_writer(self, sends: Ints, offsets: Ints, values: Ints) -> Ints:
+        """Return the first of `sends` that was acknowledged with this value and offset, `NO_ROW` if none."""
         ops = self.ops
-        rows = self.resent_sends[
-            (ops.status[self.resent_sends] == Status.OK) & (ops.offset[self.resent_sends] != UNKNOWN)
-        ]
+        rows = sends[(ops.status[sends] == Status.OK) & (ops.offset[sends] != UNKNOWN)]
         if not len(rows):
             return np.full(len(values), NO_ROW)
         places, place = np.unique(np.stack([ops.value[rows], ops.offset[rows]]), axis=1, return_index=True)
@@ -203,6 +201,21 @@ class View:
         sender = np.full(len(same), NO_ROW)
         sender[same[: len(place)]] = rows[place]
         writer: Ints = sender[same[len(place) :]]
+        return writer
+
+    def first_writer(self, record: Ints) -> Ints:
+        """Return of the sends that may have written each of these records the one that began first.
+
+        `writer` is the one that is most likely in the log; both differ only if a value was sent, or a tombstone
+        acknowledged at its offset, several times.
+        """
+        ops, values = self.ops, self.ops.record_value[record]
+        sends = self.sends[np.isin(ops.value[self.sends], values)]
+        sends = sends[np.lexsort((ops.invoked[sends], ops.status[sends] == Status.FAIL))]
+        by_value = sends[np.argsort(ops.value[sends], kind="stable")]
+        same_value = by_value[np.searchsorted(ops.value[by_value], values)]
+        exact = self._acknowledged_writer(sends, ops.record_offset[record], values)
+        writer: Ints = np.where(exact == NO_ROW, same_value, exact)
         return writer
 
     # -- reads -------------------------------------------------------------------------------------
@@ -225,7 +238,7 @@ class View:
         tombstones = np.flatnonzero(ops.record_value == TOMBSTONE)
         sent = self.acked[ops.value[self.acked] == TOMBSTONE]
         if len(tombstones) and len(sent):
-            sent = sent[np.argsort(ops.offset[sent], kind="stable")]
+            sent = sent[np.lexsort((ops.invoked[sent], self.rejected[sent], ops.offset[sent]))]
             slot = np.minimum(np.searchsorted(ops.offset[sent], ops.record_offset[tombstones]), len(sent) - 1)
             same = ops.offset[sent[slot]] == ops.record_offset[tombstones]
             writer[tombstones[same]] = sent[slot[same]]
@@ -298,9 +311,20 @@ class View:
             return good
         writer = self.writer
         outside = (writer == NO_ROW) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
+        outside &= ~self._perhaps_of_open_transaction
         certain = (ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
         durable: Mask = good & (outside | certain | self._in_certain_committed_read[writer] & (writer != NO_ROW))
         return durable
+
+    @property
+    def _perhaps_of_open_transaction(self) -> Mask:
+        """Mask by record: nobody knows which send wrote it, and one of them is in a transaction not known to commit."""
+        ops, again, writer = self.ops, self.resent_sends, self.writer
+        again = again[(ops.status[again] != Status.FAIL) & (ops.txn[again] != UNKNOWN)]
+        values = ops.value[again[ops.fate[again] != Fate.COMMITTED]]
+        exact = (writer != NO_ROW) & (ops.status[writer] == Status.OK) & (ops.offset[writer] == ops.record_offset)
+        mask: Mask = np.isin(ops.record_value, values) & ~exact
+        return mask
 
     @cached_property
     def durable_offsets(self) -> Ints:
@@ -492,22 +516,23 @@ class View:
 
     @cached_property
     def stuck(self) -> tuple[Ints, Ints]:
-        """Last row that reports an end in the quiet phase, and acknowledged rows of its leader beyond; or two empties.
+        """Last row of the newest leader with an end in the quiet phase, and rows that it acknowledged beyond; or none.
 
-        Empty too if the leader changed in the quiet phase, or less than `patience_ms` passed without a fault.
+        Acknowledgements and faults of less than `patience_ms` ago do not count.
         """
         ops, patience = self.ops, self.promise.patience_ms
         reporting = (ops.quiet == 1) & (ops.status == Status.OK) & (ops.kind != Kind.DUMP)
         rows = np.flatnonzero(reporting & (ops.high_watermark != UNKNOWN) & (ops.leader_epoch != UNKNOWN))
+        newest = ops.leader_epoch[rows].max(initial=UNKNOWN)
+        rows = rows[(ops.leader_epoch[rows] == newest) & (ops.at_ms[rows] != UNKNOWN)]
         if not len(rows) or patience < 0:
             return NOTHING, NOTHING
         last = rows[np.argmax(ops.returned[rows])]
-        acked = self.acked[(ops.leader_epoch[self.acked] == ops.leader_epoch[last]) & (ops.quiet[self.acked] == 0)]
+        acked = self.acked[(ops.leader_epoch[self.acked] == newest) & (ops.quiet[self.acked] == 0)]
         acked = acked[ops.returned[acked] < ops.invoked[last]]
-        beyond = acked[ops.offset[acked] >= ops.high_watermark[last]]
-        waited = min(int(ops.calm_ms[last]), int(ops.at_ms[last] - ops.at_ms[beyond].max(initial=0)))
-        moved = np.any(ops.leader_epoch[rows] != ops.leader_epoch[last])
-        return (NOTHING, NOTHING) if moved or not len(beyond) or waited <= patience else (np.array([last]), beyond)
+        waited = np.minimum(ops.calm_ms[last], ops.at_ms[last] - ops.at_ms[acked])
+        beyond = acked[(ops.offset[acked] >= ops.high_watermark[last]) & (waited > patience)]
+        return (np.array([last]), beyond) if len(beyond) else (NOTHING, NOTHING)
 
     @cached_property
     def stuck_end(self) -> int:

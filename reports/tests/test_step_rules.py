@@ -130,7 +130,7 @@ def test_commits_ahead_are_those_that_leave_out_a_known_record(chance: random.Ra
     known = {
         offset
         for row in history.rows if row.kind == Kind.READ and row.succeeded
-        for offset, value in row.records if is_durable(history, row, offset, value)
+        for offset, value in row.records if is_durable(history, offset, value)
     }  # fmt: skip
     candidates = list(groups.ahead_of_position(tables(made)))
     ahead = [s for s in completed(made, "commit") if s.position != UNKNOWN and known & set(range(s.position, s.number))]

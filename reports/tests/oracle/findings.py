@@ -18,6 +18,9 @@ class Findings:
     def add(self, rule: Rule, weight: Weight, culprit: Hashable) -> None:
         self._weights[rule][culprit].add(weight)
 
+    def has(self, rule: Rule, culprit: Hashable) -> bool:
+        return culprit in self._weights[rule]
+
     def culprits(self) -> Culprits:
         """Return the culprits by rule and weight; one that is found with several weights has the smallest."""
         found: Culprits = defaultdict(set)

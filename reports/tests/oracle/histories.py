@@ -60,6 +60,9 @@ def random_history(seed: int) -> Sample:
         return Sample(operations(rows), promise, origin, features)
     for _ in range(chance.randint(1, 4)):
         chance.choice(CHANGES)(chance, rows)
+    for feature, change in CHANGES_OF_FEATURES.items():
+        if feature in features and chance.random() < 0.3:
+            change(chance, rows)
     return Sample(*_with_unclean(chance, rows, _changed_promise(chance, promise)), origin, features)
 
 
@@ -170,7 +173,7 @@ def _changed_promise(chance: random.Random, promise: Promise) -> Promise:
 
 
 def _pick(chance: random.Random, rows: list[Row], wanted: Callable[[Row], Any]) -> Row:
-    """Return one of the rows that are wanted, or a row that is not used."""
+    """Return one of the rows that are wanted, or a row that is in no history."""
     return chance.choice([row for row in rows if wanted(row)] or [{"records": [(0, 0)], "kind": Kind.DUMP}])
 
 
@@ -392,12 +395,17 @@ def _process_twice(chance: random.Random, rows: list[Row]) -> None:
 
 
 def _read_as_before(chance: random.Random, rows: list[Row]) -> None:
-    """Let a read return what an earlier one returned at the same offsets, such as records that were compacted away."""
+    """Let a read return what an earlier one of its leader returned, such as records that were compacted away."""
     reads = [row for row in rows if row["kind"] == Kind.READ and row.get("records")]
-    if len(reads) > 1:
-        place = chance.randrange(len(reads) - 1)
-        both = dict([*reads[-1]["records"], *reads[place]["records"]])
-        reads[-1]["records"] = sorted(both.items())
+    if len(reads) < 2:
+        return
+    before, between, again = reads[0], reads[len(reads) // 2], reads[-1]
+    again["records"] = sorted(dict([*again["records"], *before["records"]]).items())
+    if between is not before and between is not again and len(between["records"]) > 1:
+        del between["records"][0]
+    epoch = chance.choice([UNKNOWN, 0])
+    for row in (before, between, again):
+        row |= {"position": chance.choice([0, row.get("position", UNKNOWN)]), "leader_epoch": epoch, "node": UNKNOWN}
 
 
 def _lower_end(chance: random.Random, rows: list[Row]) -> None:
@@ -413,3 +421,11 @@ CHANGES: Final[tuple[Callable[[random.Random, list[Row]], None], ...]] = (
     _skip_on_resuming, _skip_on_resuming, _process_twice, _read_as_before, _lower_end, _set_producer, _set_gave_up,
     _send_again, _send_aborted_again, _set_group, _set_run, _set_time,
 )  # fmt: skip
+CHANGES_OF_FEATURES: Final = {
+    "compaction": _read_as_before,
+    "groups": _skip_on_resuming,
+    "transactions": _process_twice,
+    "gave up": _send_again,
+    "deletions": _drop_records,
+}
+"""Changes that are rarely drawn together with the feature that makes them an anomaly."""

@@ -75,6 +75,11 @@ class Row:
         return self.kind is Kind.SEND and self.status is Status.FAIL
 
     @property
+    def reader(self) -> tuple[int | None, int | None]:
+        """Return the group, or the process of a reader without one."""
+        return (self.group, None) if self.group is not None else (None, self.process)
+
+    @property
     def aborted(self) -> bool:
         return self.fate == Fate.ABORTED
 
@@ -137,6 +142,11 @@ class History:
             return at_offset
         sends = self.sends_of(value)
         return [send for send in sends if not send.rejected] or sends
+
+    def writer(self, offset: int, value: int) -> Row | None:
+        """Return the one of `writers` that counts: of a transaction that was not aborted, and of these the first."""
+        writers = self.writers(offset, value)
+        return min(writers, key=lambda send: (send.aborted, send.invoked), default=None)
 
     def place(self, send: Row) -> int | None:
         """Return the acknowledged offset of a send, else the largest one at which its value was received."""

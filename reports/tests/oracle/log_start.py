@@ -93,7 +93,8 @@ def passed_up_to_last(history: History, row: Row, offset: int) -> bool:
 def passed(history: History, row: Row, offset: int) -> bool:
     """Return whether a successful read passed an offset, or proved that there is nothing from there on."""
     ends = [end for end in (final_end(history, row), end_of_polls(history, row)) if end is not None]
-    return passed_up_to_last(history, row, offset) or any(offset >= end for end in ends)
+    begin = begin_of(history, row) if row.records else 0  # above the end if the records are not in order
+    return passed_up_to_last(history, row, offset) or any(offset >= max(begin, end) for end in ends)
 
 
 def weight_of_gap(history: History, read: Row, offset: int) -> Weight | None:

@@ -150,11 +150,12 @@ def stuck_replies(history: History) -> list[Row]:
     """Return the last end of the final phase if it is below a record acknowledged in its epoch long before."""
     patience = history.promise.patience_ms
     replies = [row for row in history.rows if row.replies_as_leader and row.quiet and row.high_watermark is not None]
-    late = [row for row in replies if row.calm_ms is not None and row.at_ms is not None and row.calm_ms > patience >= 0]
-    epoch = max((row.leader_epoch or 0 for row in replies), default=None)
+    epoch = max((row.leader_epoch for row in replies if row.leader_epoch is not None), default=None)
+    newest = [row for row in replies if row.leader_epoch == epoch is not None and row.at_ms is not None]
     return [
         reply
-        for reply in [row for row in late if row.leader_epoch == epoch][-1:]
+        for reply in newest[-1:]
+        if reply.calm_ms is not None and reply.calm_ms > patience >= 0
         for send in history.acknowledged
         if send.offset is not None and reply.high_watermark is not None and send.offset >= reply.high_watermark
         if send.precedes(reply) and send.leader_epoch == reply.leader_epoch and _is_older(send, reply, patience)

@@ -74,7 +74,7 @@ def counts_as_acknowledged(history: History, send: Row) -> bool:
 
 
 def is_unseen_anywhere(history: History, send: Row) -> bool:
-    """Return whether no reader received a record whose offset is unknown."""
+    """Return whether no read of any outcome received a record whose offset is unknown."""
     if send.value == TOMBSTONE:
         return history.unknown_tombstones_read < len(history.unknown_tombstones)
     return not history.was_received(send)
@@ -107,15 +107,18 @@ def durable_offsets(history: History, but: Row) -> set[int]:
         for read in history.reads
         if read is not but and read.succeeded
         for offset, value in read.records
-        if is_durable(history, read, offset, value)
+        if is_durable(history, offset, value)
     }
 
 
-def is_durable(history: History, read: Row, offset: int, value: int) -> bool:
-    """Return whether a record that was read is outside transactions, of a committed one, or read as committed."""
+def is_durable(history: History, offset: int, value: int) -> bool:
+    """Return whether a record is outside transactions, of a committed one, or its value was read as committed."""
     writers = history.writers(offset, value)
     outside = all(send.txn is None or send.committed for send in writers)
-    return outside or history.is_read_committed(read)
+    committed = [row for row in history.reads if row.succeeded and history.is_read_committed(row)]
+    return outside or any(
+        value == other and (value != TOMBSTONE or at == offset) for row in committed for at, other in row.records
+    )
 
 
 def skipped_records(history: History, found: Findings) -> None:
@@ -179,9 +182,9 @@ def _has(read: Row, send: Row) -> bool:
 
 def silent_resets(history: History, found: Findings) -> None:
     for read in history.reads:
-        if read.began != Began.RESUMED or read.group is None or history.promise.compaction or not read.succeeded:
+        if read.began != Began.RESUMED or history.promise.compaction or not read.succeeded:
             continue
-        mine = [row for row in history.reads if row.group == read.group and row.succeeded]
+        mine = [row for row in history.reads if row.reader == read.reader and row.succeeded]
         before = [row.last + 1 for row in mine if row.precedes(read)]
         if not before:
             continue
@@ -211,12 +214,12 @@ def resurrected_records(history: History, found: Findings) -> None:
                 continue
             if value != TOMBSTONE and passed_its_tombstone(history, read, offset, value):
                 found.add(Rule.RESURRECTED_RECORD, Weight.VIOLATION, offset)
-            if not is_durable(history, read, offset, value):
+            if not is_durable(history, offset, value):
                 continue
             for missing in history.reads:
                 if not missing.precedes(read) or offset in missing.offsets:
                     continue
-                if passed_up_to_last(history, missing, offset):
+                if passed_up_to_last(history, missing, offset) and weight_of_gap(history, missing, offset) is not None:
                     same = read.node == missing.node and not (read.node is None and read.leader_epoch is None)
                     same = same and (read.node is not None or read.leader_epoch == missing.leader_epoch)
                     found.add(Rule.RESURRECTED_RECORD, Weight.VIOLATION if same else Weight.INFORMATION, offset)

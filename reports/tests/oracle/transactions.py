@@ -34,9 +34,9 @@ def begin_of_commit(history: History, send: Row) -> int:
     keeps_records = history.promise.acks_all and not history.promise.unclean_election
     for other in history.sends:
         offset = history.place(other)
-        if offset is None or other.rejected or (not other.acknowledged and send.ended == 0):
+        if offset is None or other.rejected:
             continue
-        is_before = other.acknowledged and not send.rejected and place is not None and offset <= place
+        is_before = place is not None and offset <= place
         if other.txn == send.txn or (is_before and keeps_records):
             sent.append(other.invoked)
     return max(sent)
@@ -55,25 +55,19 @@ def is_beyond(history: History, row: Row, send: Row) -> bool:
 def returned_as_committed(history: History, row: Row, send: Row) -> bool:
     if row.kind is not Kind.READ or not row.succeeded or not history.may_be_read_committed(row):
         return False
-    writers = [history.writers(offset, value) for offset, value in row.records]
-    return any(send in sends and all(other.txn == send.txn for other in sends) for sends in writers)
+    return send in [history.writer(offset, value) for offset, value in row.records]
 
 
 def double_processing(history: History, found: Findings) -> None:
-    for again in history.reads:
-        for before in history.reads:
-            if not (again.committed and before.committed) or again.txn == before.txn or before.row > again.row:
-                continue
-            shared = set(again.offsets) & set(before.offsets)
-            if again.group is None or again.group != before.group:
-                continue
-            if any(_first_to_process(history, again, offset) != again.txn for offset in shared):
+    """A record was processed by a transaction of a group, after another one had processed it."""
+    committed = [row for row in history.reads if row.committed and row.group is not None]
+    for again in committed:
+        for offset in again.offsets:
+            before = [row for row in committed if row.row < again.row and row.group == again.group]
+            earlier = [row for row in before if offset in row.offsets]
+            if earlier and earlier[-1].txn != again.txn:
                 assert again.txn is not None
                 found.add(Rule.DOUBLE_PROCESSING, Weight.VIOLATION, again.txn)
-
-
-def _first_to_process(history: History, read: Row, offset: int) -> int | None:
-    return next(row.txn for row in history.reads if row.committed and row.group == read.group and offset in row.offsets)
 
 
 def continued_after_abort(history: History, found: Findings) -> None:
@@ -86,24 +80,26 @@ def continued_after_abort(history: History, found: Findings) -> None:
 
 
 def hanging_transactions(history: History, found: Findings) -> None:
+    """A last stable offset did not change since the first reply that stated it."""
     timeout = history.promise.transaction_timeout_ms
-    for number, again in enumerate(history.replies):
-        for before in history.replies[:number]:
-            if timeout >= 0 and _hangs(history.replies[:number], before, again, timeout):
-                assert again.last_stable_offset is not None
-                found.add(Rule.HANGING_TRANSACTION, Weight.VIOLATION, again.last_stable_offset)
+    replies = [row for row in history.replies if row.at_ms is not None and row.high_watermark is not None]
+    for again in replies:
+        stable = again.last_stable_offset
+        if stable is None or timeout < 0:
+            continue
+        same = [row for row in replies if row.last_stable_offset == stable and (row.high_watermark or 0) > stable]
+        if same and _hangs(same[0], again, timeout):
+            found.add(Rule.HANGING_TRANSACTION, Weight.VIOLATION, stable)
 
 
-def _hangs(earlier: list[Row], before: Row, again: Row, timeout: int) -> bool:
+def _hangs(before: Row, again: Row, timeout: int) -> bool:
     """Return whether a transaction was open at both replies, longer than it may be without faults, and the log grew."""
     if before.at_ms is None or again.at_ms is None or before.high_watermark is None or again.high_watermark is None:
         return False
     stable = before.last_stable_offset
     if stable is None or stable != again.last_stable_offset or again.calm_ms is None or again.calm_ms <= timeout:
         return False
-    ends = [row.high_watermark for row in earlier if row.last_stable_offset == stable and row.at_ms is not None]
-    grew = all(end is None or end < again.high_watermark for end in ends)
-    return stable < before.high_watermark and grew and again.at_ms - before.at_ms > timeout
+    return stable < before.high_watermark < again.high_watermark and again.at_ms - before.at_ms > timeout
 
 
 RULES = (early_reads, double_processing, continued_after_abort, hanging_transactions)
