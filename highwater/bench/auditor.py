@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from highwater.reports.columns import Ints, Kind, Operations
+from highwater.reports.columns import Ints, Kind, Operations, concatenate_operations
 
 SIZES: Final = (1_000_000, 10_000_000, 30_000_000)
 COMPARED: Final = (1_000, 10_000, 100_000, 1_000_000)
 PARTITIONS: Final = (1, 16)
 CLIENTS: Final = 8
+READ_RECORDS: Final = 500
 LIMIT_S: Final = 60
 MEMORY_BYTES: Final = 6 << 30
 """Memory limit of Porcupine, which needs over 8 GB for a million operations in one partition."""
@@ -181,6 +182,21 @@ def simple_log(operations: int) -> Operations:
     )  # fmt: skip
 
 
+def read_once(ops: Operations) -> Operations:
+    """Return the operations, and a reader that receives the whole log at the end: what nobody read is never valid."""
+    length = int((ops.kind == Kind.SEND).sum())
+    begin = np.arange(0, length, READ_RECORDS)
+    count = np.minimum(READ_RECORDS, length - begin)
+    called = int(ops.returned.max()) + 1 + 2 * np.arange(len(begin))
+    zero, unknown, offsets = np.zeros(len(begin), np.int64), np.full(len(begin), -1), np.arange(length)
+    reads = Operations(
+        invoked=called, returned=called + 1, process=zero + CLIENTS, run=zero, status=zero, kind=zero + Kind.READ,
+        offset=unknown, value=unknown, position=begin, high_watermark=zero + length, leader_epoch=zero, quiet=zero + 1,
+        record_count=count, record_offset=offsets, record_value=offsets,
+    )  # fmt: skip
+    return concatenate_operations([ops, reads])
+
+
 def _lines(partition: int, ops: Operations) -> Ints:
     return np.column_stack(
         [ops.process, np.full(len(ops), partition), ops.invoked, ops.returned, ops.offset, ops.high_watermark]
@@ -211,7 +227,7 @@ sys.exit(done.returncode)
 
 
 def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
-    """Compare Porcupine, with its model of a log, to an audit by every rule that includes reading Parquet."""
+    """Compare Porcupine, with its model of a log, to an audit by every rule that includes Parquet and a reader."""
     from highwater.artefacts import build
 
     program = build(Path(__file__).with_name("programs") / "porcupine", "go", "build", "-o", "porcupine", ".")
@@ -225,7 +241,8 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
                     for number, ops in enumerate(parts.values()):
                         np.savetxt(lines, _lines(number, ops), fmt="%d")
                 folder = Path(place) / f"{size}-{partitions}"
-                write_dataset(folder, [parts], size // partitions * partitions)
+                read = {key: read_once(ops) for key, ops in parts.items()}
+                write_dataset(folder, [read], sum(map(len, read.values())))
                 ours = measured("audit", folder)
                 assert ours["verdict"] == "valid", ours
                 rows.append(

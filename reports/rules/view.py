@@ -318,7 +318,7 @@ class View:
 
     @property
     def _perhaps_of_open_transaction(self) -> Mask:
-        """Mask by record: nobody knows which send wrote it, and one of them is in a transaction not known to commit."""
+        """Mask by record: several sends may have written it, one of them in a transaction not known to commit."""
         ops, again, writer = self.ops, self.resent_sends, self.writer
         again = again[(ops.status[again] != Status.FAIL) & (ops.txn[again] != UNKNOWN)]
         values = ops.value[again[ops.fate[again] != Fate.COMMITTED]]

@@ -100,6 +100,19 @@ def the_aborted_attempt_is_read(h: History) -> None:
     h.fetch(0, (0, 1), end=4)
 
 
+@scenario()
+def an_aborted_record_that_was_seen_is_sent_again_by_a_client_without_offsets(h: History) -> None:
+    for txn, position, isolation in ((1, 0, "read_uncommitted"), (2, 2, "read_committed")):
+        begin(h, txn)
+        h.send(1, txn=txn)
+        h.begin(60, "fetch", position=position, isolation=isolation)
+        if txn == 1:
+            h.end(60, value=[[0, 1]], high_watermark=1)
+        end(h, txn, "abort" if txn == 1 else "commit")
+        if txn == 2:
+            h.end(60, value=[[2, 1]], high_watermark=4)
+
+
 @scenario(4)
 def lost_although_sent_twice(h: History) -> None:
     h.send(1, kind="info")
@@ -168,6 +181,24 @@ def a_tombstone_is_aborted(h: History) -> None:
     h.fetch(0, (0, 1), (3, 2), end=4)
 
 
+def _deleted_and_written_again(h: History, *records: tuple[int, int]) -> None:
+    h.send(1, 0, key="k")
+    h.begin(0, "send", value=None, key="k")
+    h.end(0, offset=1)
+    h.send(2, 2, key="k")
+    h.fetch(0, *records, end=3)
+
+
+@scenario(compaction=True)
+def a_deleted_record_is_cleaned_with_its_tombstone(h: History) -> None:
+    _deleted_and_written_again(h, (2, 2))
+
+
+@scenario(35, compaction=True)
+def a_record_outlives_its_tombstone_though_its_key_was_written_again(h: History) -> None:
+    _deleted_and_written_again(h, (0, 1), (2, 2))
+
+
 def _cleaned_and_back(h: History, epoch: int) -> None:
     h.send(1, 0, key="k")
     h.send(2, 1, key="k")
@@ -200,6 +231,27 @@ def a_map_key_is_written_again(h: History) -> None:
 @scenario(4, compaction=True)
 def different_maps_are_different_keys(h: History) -> None:
     _two_of_keys(h, {"a": 1, "b": 2}, {"a": 2, "b": 1})
+
+
+# A stuck end.
+
+
+def _stuck_below(h: History, *offsets: int) -> None:
+    for offset in offsets:
+        h.send(offset + 1, offset, leader_epoch=0)
+    h.phase("final")
+    h.list_offsets(1)
+
+
+@scenario(14, 30, patience_ms=4)
+def an_old_acknowledgement_is_beyond_the_end_and_a_new_one(h: History) -> None:
+    h.send(9, 0, leader_epoch=0)
+    _stuck_below(h, 1, 2, 3, 4)
+
+
+@scenario(4, 14, patience_ms=40)
+def an_end_below_new_acknowledgements_is_stale_and_not_stuck(h: History) -> None:
+    _stuck_below(h, 0, 1)
 
 
 # Polls of unknown outcome.

@@ -23,8 +23,7 @@ Difference = dict[str, tuple[list[Hashable], list[Hashable]]]
 def differences(ops: Operations, promise: Promise) -> Difference:
     """Return by rule and weight what only the rules find, and what only the oracle finds."""
     history = History(ops, promise)
-    found = _comparable(culprits_of(check(ops, promise), history.rows), history)
-    expected = _comparable(find_culprits(ops, promise), history)
+    found, expected = found_by_rules(ops, promise, history), found_by_oracle(ops, promise, history)
     return {
         f"{rule.name.lower()} {weight.name.lower()}": (
             sorted(found[rule, weight] - expected[rule, weight], key=repr),
@@ -33,6 +32,14 @@ def differences(ops: Operations, promise: Promise) -> Difference:
         for rule, weight in sorted(found.keys() | expected.keys())
         if found[rule, weight] != expected[rule, weight]
     }
+
+
+def found_by_rules(ops: Operations, promise: Promise, history: History) -> Culprits:
+    return _comparable(culprits_of(check(ops, promise), history.rows), history)
+
+
+def found_by_oracle(ops: Operations, promise: Promise, history: History) -> Culprits:
+    return _comparable(find_culprits(ops, promise), history)
 
 
 def violations(found: Culprits | list[RuleFindings]) -> set[Rule]:

@@ -1,4 +1,4 @@
-// Checks a history of a partitioned log with Porcupine, one partition at a time: what the auditor is compared with.
+// Checks a history of a partitioned log with Porcupine, all partitions in parallel: what the auditor is compared with.
 //
 // A line is one operation: client, partition, when it was called and returned, the offset of an append or -1, and
 // the end that a look at the log reported. The state is the length of the log; an append's offset must equal it.
@@ -13,9 +13,24 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-type operation struct{ offset, end int64 }
+type operation struct {
+	partition   int
+	offset, end int64
+}
 
 var model = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		partitions := map[int][]porcupine.Operation{}
+		for _, call := range history {
+			of := call.Input.(operation).partition
+			partitions[of] = append(partitions[of], call)
+		}
+		parts := make([][]porcupine.Operation, 0, len(partitions))
+		for _, part := range partitions {
+			parts = append(parts, part)
+		}
+		return parts
+	},
 	Init: func() interface{} { return int64(0) },
 	Step: func(state, input, _ interface{}) (bool, interface{}) {
 		length, op := state.(int64), input.(operation)
@@ -31,24 +46,19 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	partitions := map[int][]porcupine.Operation{}
+	var history []porcupine.Operation
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		var client, partition int
+		var client int
 		var called, returned int64
 		var op operation
-		if _, err := fmt.Sscan(lines.Text(), &client, &partition, &called, &returned, &op.offset, &op.end); err != nil {
+		if _, err := fmt.Sscan(
+			lines.Text(), &client, &op.partition, &called, &returned, &op.offset, &op.end); err != nil {
 			panic(err)
 		}
-		partitions[partition] = append(partitions[partition],
-			porcupine.Operation{ClientId: client, Input: op, Call: called, Return: returned})
+		history = append(history, porcupine.Operation{ClientId: client, Input: op, Call: called, Return: returned})
 	}
-	verdict, started := porcupine.Ok, time.Now()
-	for _, history := range partitions {
-		if found := porcupine.CheckOperationsTimeout(model, history, limit-time.Since(started)); found != porcupine.Ok {
-			verdict = found
-			break
-		}
-	}
+	started := time.Now()
+	verdict := porcupine.CheckOperationsTimeout(model, history, limit)
 	fmt.Printf("%s %.3f\n", verdict, time.Since(started).Seconds())
 }
