@@ -42,7 +42,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/python -m highwater.soak.kills --minutes 10
-	@$(BIN)/python -m highwater.soak.rules
+	@$(BIN)/python -m highwater.soak.rules --small
+	@$(BIN)/python -m highwater.soak.rule_mutants --mutants 40
 	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
 	@$(BIN)/python -m highwater.soak.guard_histories
 	@$(BIN)/python -m highwater.soak.division --ops 10000000
