@@ -27,6 +27,7 @@ from highwater.reports.execution.division.chunks import InMemoryChunks
 from highwater.reports.tests.oracle import comparison, exhaustive
 from highwater.reports.tests.oracle.histories import random_history
 from highwater.reports.tests.oracle.history import History
+from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.random_ops import random_operations
 from highwater.results import progress
 from highwater.soak.division import by_completion, finding_rows
@@ -36,8 +37,8 @@ RULES: Final = "highwater.reports.rules"
 IMPORTED: Final = re.compile(
     r"highwater\.reports\.(rules|execution|tests)(\..*)?|highwater\.reports\.(audit|run_checks)|highwater\.soak\.division"
 )
-HISTORIES: Final = 4_000
-EVERY: Final = 53  # of the small histories
+HISTORIES: Final = 3_000
+EVERY: Final = 101  # of the small histories
 FIRST_SEED: Final = 5_000_000  # of no other comparison
 DIVIDED: Final = 1_500
 
@@ -47,10 +48,11 @@ Judged = tuple[Operations, Any, History, dict[tuple[int, int], set[Any]]]
 
 @cache
 def judged_histories() -> list[Judged]:
-    """Return random histories and some of the small ones, and what the second oracle finds in them."""
-    drawn = map(random_history, range(FIRST_SEED, FIRST_SEED + HISTORIES))
+    """Return random histories of each kind and some of the small ones, and what the second oracle finds in them."""
+    seeds = range(FIRST_SEED, FIRST_SEED + HISTORIES)
+    drawn = ((sample.ops, sample.promise) for sample in map(random_history, seeds))
     small = (exhaustive.histories(theme, 0, EVERY) for theme in exhaustive.THEMES)
-    return [_judged(*each) for each in chain(((sample.ops, sample.promise) for sample in drawn), *small)]
+    return [_judged(*each) for each in chain(map(mixture, seeds), drawn, *small)]
 
 
 def _judged(ops: Operations, promise: Any) -> Judged:

@@ -1,7 +1,8 @@
 """Compare the audit rules with plain forms: `python -m highwater.soak.rules [--histories N] [--seed S] [--jobs J]`.
 
-Random histories of a partition are checked by the rules and by the second oracle (`reports/tests/oracle`), which was
-written from the definitions only; the last stable offset by an exhaustive search. `--small` compares all histories of
+Random histories of a partition, of any operations and of those that belong together, are checked by the rules and by
+the second oracle (`reports/tests/oracle`), which was written from the definitions only; the last stable offset by an
+exhaustive search. `--small` compares all histories of
 up to three operations as well. All cores are used. Exit code 1 at a difference; the command that repeats it is printed.
 """
 
@@ -20,6 +21,7 @@ from highwater.reports.tests import test_read_committed
 from highwater.reports.tests.oracle import exhaustive
 from highwater.reports.tests.oracle.comparison import differences
 from highwater.reports.tests.oracle.histories import random_history
+from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.results import progress
 
 SEEDS_OF_A_TASK = 500
@@ -29,9 +31,9 @@ PARTS_OF_A_THEME = 20
 def differs(seed: int) -> str:
     """Return the difference for this seed; empty if there is none."""
     sample = random_history(seed)
-    found = differences(sample.ops, sample.promise)
-    if found:
-        return f"(only the rules, only the oracle): {found}"
+    for found in (differences(sample.ops, sample.promise), differences(*mixture(seed))):
+        if found:
+            return f"(only the rules, only the oracle): {found}"
     ops = test_read_committed.random_history(random.Random(seed))
     if test_read_committed.found(ops) == test_read_committed.possible(ops):
         return f"the last stable offset: {ops}"

@@ -30,7 +30,7 @@ def own_reads(view: View) -> RuleFindings:
     if not view.has_transactions:
         return no_findings(Rule.PRECOMMITTED_READ)
     own = view.committed_receipt & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
-    own = np.flatnonzero(own)
+    own = np.flatnonzero(own & ~view.perhaps_of_another_transaction)
     own = own[first_of_each(writer[own])]
     return RuleFindings(Rule.PRECOMMITTED_READ, row[own], writer[own], ops.record_offset[own])
 

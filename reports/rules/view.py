@@ -166,7 +166,7 @@ class View:
         known = ops.value[rows]
         if np.any(known[1:] == known[:-1]):
             failed = ops.status[rows] == Status.FAIL
-            rows = rows[np.lexsort((ops.invoked[rows], self.rejected[rows], failed, known))]
+            rows = rows[np.lexsort((ops.invoked[rows], ops.fate[rows] == Fate.ABORTED, failed, known))]
         return rows, known
 
     @cached_property
@@ -238,7 +238,7 @@ class View:
         tombstones = np.flatnonzero(ops.record_value == TOMBSTONE)
         sent = self.acked[ops.value[self.acked] == TOMBSTONE]
         if len(tombstones) and len(sent):
-            sent = sent[np.lexsort((ops.invoked[sent], self.rejected[sent], ops.offset[sent]))]
+            sent = sent[np.lexsort((ops.invoked[sent], ops.fate[sent] == Fate.ABORTED, ops.offset[sent]))]
             slot = np.minimum(np.searchsorted(ops.offset[sent], ops.record_offset[tombstones]), len(sent) - 1)
             same = ops.offset[sent[slot]] == ops.record_offset[tombstones]
             writer[tombstones[same]] = sent[slot[same]]
@@ -319,11 +319,26 @@ class View:
     @property
     def _perhaps_of_open_transaction(self) -> Mask:
         """Mask by record: several sends may have written it, one of them in a transaction not known to commit."""
-        ops, again, writer = self.ops, self.resent_sends, self.writer
+        ops, again = self.ops, self.resent_sends
         again = again[(ops.status[again] != Status.FAIL) & (ops.txn[again] != UNKNOWN)]
-        values = ops.value[again[ops.fate[again] != Fate.COMMITTED]]
+        return self._written_perhaps_by(again[ops.fate[again] != Fate.COMMITTED])
+
+    @property
+    def perhaps_of_another_transaction(self) -> Mask:
+        """Mask by record: several sends may have written it, not all in one transaction."""
+        ops, again = self.ops, self.resent_sends
+        possible = again[ops.status[again] != Status.FAIL]
+        only_failed = again[~np.isin(ops.value[again], ops.value[possible])]
+        rows = np.concatenate([possible, only_failed])
+        rows = rows[np.argsort(ops.value[rows], kind="stable")]
+        same, other = ops.value[rows[1:]] == ops.value[rows[:-1]], ops.txn[rows[1:]] != ops.txn[rows[:-1]]
+        return self._written_perhaps_by(rows[1:][same & other])
+
+    def _written_perhaps_by(self, sends: Ints) -> Mask:
+        """Mask by record: it has the value of one of these sends, and none was acknowledged at its offset."""
+        ops, writer = self.ops, self.writer
         exact = (writer != NO_ROW) & (ops.status[writer] == Status.OK) & (ops.offset[writer] == ops.record_offset)
-        mask: Mask = np.isin(ops.record_value, values) & ~exact
+        mask: Mask = np.isin(ops.record_value, ops.value[sends]) & ~exact
         return mask
 
     @cached_property

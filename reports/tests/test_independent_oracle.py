@@ -13,6 +13,7 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle import exhaustive, find_culprits
 from highwater.reports.tests.oracle.comparison import differences, violations
 from highwater.reports.tests.oracle.histories import Origin, random_history
+from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.oracle.simulation import FEATURES
 from highwater.reports.tests.random_ops import operations
 
@@ -31,6 +32,7 @@ OF_A_PARTITION = {*range(1, 21), 22, 23, 29, 30, *range(33, 37), *range(38, 42)}
 def test_the_rules_find_what_the_oracle_finds(seed: int) -> None:
     sample = random_history(seed)
     assert differences(sample.ops, sample.promise) == {}
+    assert differences(*mixture(seed)) == {}
 
 
 def test_a_correct_partition_has_no_violation() -> None:

@@ -52,7 +52,7 @@ def random_history(seed: int) -> Sample:
     origin = Origin(1 + seed % 3)
     if origin is Origin.ARBITRARY:
         ops, promise = random_operations(chance)
-        return Sample(*_with_unclean(chance, rows_of(ops), promise), origin, ())
+        return Sample(*as_recorded(chance, rows_of(ops), promise), origin, ())
     few = chance.random() < 0.5
     features = tuple(sorted(chance.sample(FEATURES, chance.randint(2, 3) if few else chance.randint(4, 16))))
     rows, promise = simulate(chance, features)
@@ -63,7 +63,7 @@ def random_history(seed: int) -> Sample:
     for feature, change in CHANGES_OF_FEATURES.items():
         if feature in features and chance.random() < 0.3:
             change(chance, rows)
-    return Sample(*_with_unclean(chance, rows, _changed_promise(chance, promise)), origin, features)
+    return Sample(*as_recorded(chance, rows, _changed_promise(chance, promise)), origin, features)
 
 
 def rows_of(ops: Operations) -> list[Row]:
@@ -78,7 +78,8 @@ def rows_of(ops: Operations) -> list[Row]:
     ]
 
 
-def _with_unclean(chance: random.Random, rows: list[Row], promise: Promise) -> tuple[Operations, Promise]:
+def as_recorded(chance: random.Random, rows: list[Row], promise: Promise) -> tuple[Operations, Promise]:
+    """Return what a client could have recorded of these operations; whether elections were unclean may be unknown."""
     known = chance.random() < 0.8 or not promise.unclean_election
     for row in rows:
         if chance.random() < 0.1 and row["kind"] == Kind.READ:
