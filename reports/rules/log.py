@@ -124,7 +124,8 @@ def rejected_records(view: View) -> RuleFindings:
     """Find rejected-record-read: a value was read though all its sends failed; one finding for each send."""
     ops, writer = view.ops, view.writer
     rejected = (ops.status == Status.FAIL) & (ops.txn == UNKNOWN)
-    bad = np.flatnonzero(view.read_value & (writer != NO_ROW) & rejected[writer])
+    bad = view.read_value & (writer != NO_ROW) & rejected[writer] & ~view.perhaps_of_another_transaction
+    bad = np.flatnonzero(bad)
     bad = bad[first_of_each(writer[bad])]
     return RuleFindings(Rule.REJECTED_RECORD_READ, view.record_row[bad], writer[bad], ops.record_offset[bad])
 

@@ -319,24 +319,29 @@ class View:
     @property
     def _perhaps_of_open_transaction(self) -> Mask:
         """Mask by record: several sends may have written it, one of them in a transaction not known to commit."""
-        ops, again = self.ops, self.resent_sends
-        again = again[(ops.status[again] != Status.FAIL) & (ops.txn[again] != UNKNOWN)]
-        return self._written_perhaps_by(again[ops.fate[again] != Fate.COMMITTED])
+        ops, rows = self.ops, self._possible_writers
+        return self._written_perhaps_by(rows[(ops.txn[rows] != UNKNOWN) & (ops.fate[rows] != Fate.COMMITTED)])
 
     @property
     def perhaps_of_another_transaction(self) -> Mask:
-        """Mask by record: several sends may have written it, not all in one transaction."""
-        ops, again = self.ops, self.resent_sends
-        possible = again[ops.status[again] != Status.FAIL]
-        only_failed = again[~np.isin(ops.value[again], ops.value[possible])]
-        rows = np.concatenate([possible, only_failed])
-        rows = rows[np.argsort(ops.value[rows], kind="stable")]
+        """Mask by record: several sends may have written it, not all in one transaction, or not all outside of any."""
+        ops, rows = self.ops, self._possible_writers
         same, other = ops.value[rows[1:]] == ops.value[rows[:-1]], ops.txn[rows[1:]] != ops.txn[rows[:-1]]
         return self._written_perhaps_by(rows[1:][same & other])
+
+    @cached_property
+    def _possible_writers(self) -> Ints:
+        """Rows of the sends of values that were sent several times, sorted by value; failed ones only if all failed."""
+        ops, again = self.ops, self.resent_sends
+        possible = again[ops.status[again] != Status.FAIL]
+        rows = np.concatenate([possible, again[~np.isin(ops.value[again], ops.value[possible])]])
+        return rows[np.argsort(ops.value[rows], kind="stable")]
 
     def _written_perhaps_by(self, sends: Ints) -> Mask:
         """Mask by record: it has the value of one of these sends, and none was acknowledged at its offset."""
         ops, writer = self.ops, self.writer
+        if not len(sends):
+            return np.zeros(len(writer), bool)
         exact = (writer != NO_ROW) & (ops.status[writer] == Status.OK) & (ops.offset[writer] == ops.record_offset)
         mask: Mask = np.isin(ops.record_value, ops.value[sends]) & ~exact
         return mask

@@ -134,7 +134,11 @@ def skipped_records(history: History, found: Findings) -> None:
 
 
 def _blame(history: History, found: Findings, row: Row, offset: int, weight: Weight) -> None:
-    having = [read for read in history.reads if read.succeeded and offset in read.offsets]
+    having = [
+        read
+        for read in history.reads
+        if read.succeeded and any(at == offset and is_durable(history, at, value) for at, value in read.records)
+    ]
     had = any(read.precedes(row) for read in having)
     has_later = any(read.returned > row.invoked for read in having)
     if (row.position is not None or row.quiet) and had and not has_later:
