@@ -32,18 +32,25 @@ class Proxy:
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self._steps: set[asyncio.Task[Any]] = set()
+        self._closing = False
         self.failure: Exception | None = None
 
     async def listen(self, upstream: Upstream, port: int = 0) -> Address:
         """Open a port (0: any free one) that forwards to `upstream`, and return its address."""
-        server = await asyncio.start_server(
-            lambda *streams: self._serve(upstream, *streams), self._host, port, ssl=self._tls
-        )
+
+        def connected(*streams: Any) -> None:  # at once: `close` must not miss a client that has just arrived
+            client = asyncio.ensure_future(self._serve(upstream, *streams))
+            self._clients.add(client)
+            client.add_done_callback(self._clients.discard)
+
+        server = await asyncio.start_server(connected, self._host, port, ssl=self._tls)
         self._servers.append(server)
         found: Address = (self._host, server.sockets[0].getsockname()[1])
         return found
 
     async def close(self) -> None:
+        """Stop listening, and end every connection; their pending requests stay without a reply."""
+        self._closing = True
         for server in self._servers:
             server.close()
         for step in self._steps:  # not the clients: a client that is about to end would leave its connections open
@@ -51,10 +58,6 @@ class Proxy:
         await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _serve(self, upstream: Upstream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._clients.add(task)
-        task.add_done_callback(self._clients.discard)
         try:
             address, broker_reader, broker_writer = await self._step(upstream.connect())
         except (OSError, asyncio.CancelledError):
@@ -72,6 +75,8 @@ class Proxy:
     def _step(self, step: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Start what `close` can cut short."""
         task = asyncio.ensure_future(step)
+        if self._closing:
+            task.cancel()
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
         return task
