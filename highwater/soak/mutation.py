@@ -48,10 +48,9 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """The source of a module with one mutation."""
+    """The source of a module with one mutation, or with none: the control."""
 
     module: str
-    operator: str
     line: int
     before: str
     after: str
@@ -63,9 +62,7 @@ class Mutant:
 
 def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
     """Yield all mutants of a module that behave differently from it, or may, in random order."""
-    found = sys.modules[module].__file__
-    assert found is not None
-    source = Path(found).read_text()
+    source = _source(module)
     behaviour, nodes = _behaviour(source), list(ast_nodes(parso.parse(source)))
     places = [
         (name, place)
@@ -76,14 +73,25 @@ def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
     for name, place in places:
         mutated = mutate_code(source, get_operator(name)(), place)
         if mutated is not None and _behaviour(mutated) not in {behaviour, None}:
-            yield _mutant(module, name, source, mutated)
+            yield _mutant(module, source, mutated)
 
 
-def _mutant(module: str, operator: str, source: str, mutated: str) -> Mutant:
+def unchanged(module: str) -> Mutant:
+    """Return the control: a killer that kills it cannot judge mutants of the module."""
+    return Mutant(module, 0, "", "", _source(module))
+
+
+def _source(module: str) -> str:
+    found = sys.modules[module].__file__
+    assert found is not None
+    return Path(found).read_text()
+
+
+def _mutant(module: str, source: str, mutated: str) -> Mutant:
     for number, (before, after) in enumerate(zip(source.splitlines(), mutated.splitlines(), strict=False), 1):
         if before != after:
-            return Mutant(module, operator, number, before.strip(), after.strip(), mutated)
-    raise AssertionError(f"{operator} changed no line of {module}")
+            return Mutant(module, number, before.strip(), after.strip(), mutated)
+    raise AssertionError(f"a mutation changed no line of {module}")
 
 
 class _Behaviour(ast.NodeTransformer):
@@ -133,7 +141,7 @@ def outcome(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[], bo
         _be_a_child(mutant, imported, survives)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return Outcome.TIMED_OUT
+        return Outcome.TIMED_OUT if os.WTERMSIG(status) == signal.SIGALRM else Outcome.RAISED
     return Outcome(os.WEXITSTATUS(status))
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib import import_module
 from itertools import chain, islice
+from pkgutil import iter_modules
 from typing import Annotated, Any, Final
 
 import pytest
@@ -31,12 +32,10 @@ from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.random_ops import random_operations
 from highwater.results import progress
 from highwater.soak.division import by_completion, finding_rows
-from highwater.soak.mutation import Mutant, Outcome, mutants, outcome
+from highwater.soak.mutation import Mutant, Outcome, mutants, outcome, unchanged
 
 RULES: Final = "highwater.reports.rules"
-IMPORTED: Final = re.compile(
-    r"highwater\.reports\.(rules|execution|tests)(\..*)?|highwater\.reports\.(audit|run_checks)|highwater\.soak\.division"
-)
+IMPORTED: Final = re.compile(r"highwater\.(reports(\..*)?|soak\.division)")
 HISTORIES: Final = 3_000
 EVERY: Final = 101  # of the small histories
 FIRST_SEED: Final = 5_000_000  # of no other comparison
@@ -108,6 +107,7 @@ KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
     **dict.fromkeys(("division", "merge"), WHOLE),
     **dict.fromkeys(("cycles", "groups", "run", "step_findings"), TESTS),
 }
+WITHOUT_RULES: Final = {"rule"}  # names and texts
 
 
 def judge(mutant: Mutant) -> str:
@@ -137,10 +137,13 @@ def soak(
 ) -> None:
     """Print the score of each module, and its survivors."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    present = {each.name for each in iter_modules(import_module(RULES).__path__)}
+    assert present == KILLERS.keys() | WITHOUT_RULES, "a module of the rules without a killer"
     chosen = list(drawn(modules or sorted(KILLERS), count, seed))
-    for killer in {killer for mutant in chosen for killer in killers_of(mutant)}:
-        if not killer():
-            console.print(f"{killer.__name__} is false for the rules as they are.")
+    judged_histories(), whole_partitions()  # once, for all forks
+    for mutant in {killers_of(mutant): mutant for mutant in chosen}.values():
+        if found := judge(unchanged(mutant.module)):
+            console.print(f"{mutant.module} is killed without a mutation ({found}): nothing can be judged.")
             sys.exit(ExitCode.USAGE)
     outcomes: dict[str, Counter[str]] = {}
     with ProcessPoolExecutor(jobs) as pool, progress("mutants", len(chosen)) as step:
@@ -152,6 +155,8 @@ def soak(
     for module, counted in outcomes.items():
         by = ", ".join(f"{count} {how}" for how, count in counted.most_common() if how)
         console.print(f"{module}: {counted.total() - counted['']} of {counted.total()} killed ({by})")
+    survived = sum(counted[""] for counted in outcomes.values())
+    console.print(f"{len(chosen) - survived} of {len(chosen)} killed")
     console.print(f"To repeat: python -m highwater.soak.rule_mutants --mutants {count} --seed {seed}")
 
 
