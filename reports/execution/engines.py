@@ -20,6 +20,8 @@ from highwater.reports.rules.findings import Promise
 
 # Measured (docs/audit/scale.md): a pool pays off from a second of work, Spark if one machine is too small.
 POOL_FROM_ROWS: Final = 1_000_000
+ROWS_OF_A_PARTITION: Final = 1_000
+"""A partition costs as much as this many rows, however small it is."""
 SPARK_FROM_ROWS: Final = 100_000_000
 WORKERS: Final = 2
 MEMORY_BYTES: Final = 320 << 20
@@ -32,7 +34,7 @@ class Pool:
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:
-        if not isinstance(history.partitions, Partitions) or history.rows < POOL_FROM_ROWS:
+        if not isinstance(history.partitions, Partitions) or _work(history) < POOL_FROM_ROWS:
             return SameProcess().map_partitions(history, work, keys)
         return self.map_dataset(history.partitions, Promise.of(history.config), work, keys)
 
@@ -45,6 +47,11 @@ class Pool:
         except BrokenProcessPool as error:
             hint = "free memory for two processes, or use --engine spark"
             raise UsageError("a worker was killed", where=str(partitions.folder), hint=hint) from error
+
+
+def _work(history: Ingested) -> int:
+    """Return the work of an audit, in rows."""
+    return history.rows + ROWS_OF_A_PARTITION * len(history.partitions)
 
 
 def workers_for(partitions: Partitions) -> int:

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from highwater.reports.columns import Operations
 from highwater.reports.dataset.reader import Folder, Part, Partitions, partitions_of
 from highwater.reports.execution.division.kept_chunks import DatasetChunks
 from highwater.reports.execution.division.run import DividedPartition, TaskRunner
-from highwater.reports.ingest.history import Ingested
+from highwater.reports.ingest.history import Ingested, Partitioned
 from highwater.reports.rules.division import PartitionTask
 from highwater.reports.rules.findings import Promise
 from highwater.reports.rules.view import View
@@ -33,9 +34,20 @@ class SameProcess:
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:
         promise = Promise.of(history.config)
-        for key in history.partitions:
-            if keys is None or key in keys:
-                yield key, work(key, View(history.partitions[key], promise))
+        chosen = [key for key in history.partitions if keys is None or key in keys]
+        for key, ops in _operations(history.partitions, chosen):
+            yield key, work(key, View(ops, promise))
+
+
+def _operations(partitions: Partitioned, keys: list[str]) -> Iterator[tuple[str, Operations]]:
+    """Yield (key, operations); those of a dataset by bucket, since opening its file costs as much as a small check."""
+    if not isinstance(partitions, Partitions):
+        yield from ((key, partitions[key]) for key in keys)
+        return
+    wanted = set(keys)
+    for bucket, mine in partitions.buckets().items():
+        if chosen := [key for key in mine if key in wanted]:
+            yield from partitions.of_bucket(bucket, chosen)
 
 
 def distribute(
