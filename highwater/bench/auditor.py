@@ -29,6 +29,8 @@ MEMORY_BYTES: Final = 6 << 30
 """Memory limit of Porcupine, which needs over 8 GB for a million operations in one partition."""
 SAMPLE_S: Final = 0.5
 SPARK_SIZE: Final = 10_000_000
+MANY: Final = 20_000
+"""Partitions with ten operations each."""
 READERS: Final = 4
 BLOCK: Final = 500_000
 MEASURED: Final = {"partitions": "per-partition rules", "audit": "all rules", "spark": "all rules, on Spark"}
@@ -113,6 +115,9 @@ def by_size(sizes: tuple[int, ...] = SIZES) -> str:
                 if what != "spark" or size == SPARK_SIZE:
                     rows.append(_row(count, words, measured(what, folder)))
             shutil.rmtree(folder)
+        folder = Path(place) / "many"
+        write_dataset(folder, [{f"t-{number}": followed_log(0, 10) for number in range(MANY)}], 10 * MANY)
+        rows.append(_row(10 * MANY, f"{MEASURED['audit']}, {MANY:,} partitions", measured("audit", folder)))
         folder = Path(place) / "skewed"
         skewed(folder, SPARK_SIZE)
         for what in ("audit", "spark"):
@@ -183,7 +188,7 @@ def simple_log(operations: int) -> Operations:
 
 
 def read_once(ops: Operations) -> Operations:
-    """Return the operations, and a reader that receives the whole log at the end: what nobody read is never valid."""
+    """Return the operations, and a reader that receives the whole log at the end: an unread log is never valid."""
     length = int((ops.kind == Kind.SEND).sum())
     begin = np.arange(0, length, READ_RECORDS)
     count = np.minimum(READ_RECORDS, length - begin)

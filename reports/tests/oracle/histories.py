@@ -5,7 +5,7 @@ operations. Half of the histories use only two or three features, so that each o
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import pairwise
@@ -29,6 +29,7 @@ from highwater.reports.tests.random_ops import operations, random_operations
 
 Row = dict[str, Any]
 OFFSETS: Final = 8
+LIMITS_MS: Final = (UNKNOWN, 3, 10)
 
 
 class Origin(Enum):
@@ -63,7 +64,7 @@ def random_history(seed: int) -> Sample:
     for feature, change in CHANGES_OF_FEATURES.items():
         if feature in features and chance.random() < 0.3:
             change(chance, rows)
-    return Sample(*as_recorded(chance, rows, _changed_promise(chance, promise)), origin, features)
+    return Sample(*as_recorded(chance, rows, changed_promise(chance, promise, LIMITS_MS)), origin, features)
 
 
 def rows_of(ops: Operations) -> list[Row]:
@@ -155,7 +156,8 @@ def _make_consistent_transactions(rows: list[Row]) -> None:
                 row["ended"] = last + 1
 
 
-def _changed_promise(chance: random.Random, promise: Promise) -> Promise:
+def changed_promise(chance: random.Random, promise: Promise, limits_ms: Sequence[int]) -> Promise:
+    """Return a promise that differs in some settings; its new times are among `limits_ms` (-1: none)."""
     return replace(
         promise,
         acks_all=chance.random() < 0.8,
@@ -163,9 +165,9 @@ def _changed_promise(chance: random.Random, promise: Promise) -> Promise:
         unclean_election=chance.random() < 0.2,
         compaction=promise.compaction if chance.random() < 0.9 else not promise.compaction,
         retention=promise.retention if chance.random() < 0.9 else not promise.retention,
-        retention_ms=chance.choice([promise.retention_ms, 10]),
-        transaction_timeout_ms=chance.choice([-1, 3, 10]),
-        patience_ms=chance.choice([-1, 3, 10]),
+        retention_ms=chance.choice([promise.retention_ms, *limits_ms]),
+        transaction_timeout_ms=chance.choice(limits_ms),
+        patience_ms=chance.choice(limits_ms),
     )
 
 

@@ -4,13 +4,12 @@ In a history of any operations most of them have nothing to do with each other; 
 """
 
 import random
-from dataclasses import replace
 from typing import Final
 
 from highwater.reports.columns import UNKNOWN, Kind, Operations
 from highwater.reports.rules.findings import Promise
 from highwater.reports.tests.oracle.exhaustive import END, STEP_MS, THEMES, Row
-from highwater.reports.tests.oracle.histories import as_recorded
+from highwater.reports.tests.oracle.histories import as_recorded, changed_promise
 
 STEP: Final = 100  # between two moments
 LIMITS_MS: Final = (UNKNOWN, 0, STEP_MS // 2, 3 * STEP_MS)
@@ -24,7 +23,7 @@ def mixture(seed: int) -> tuple[Operations, Promise]:
     rows = _without_contradictions([dict(row) for row in chance.choices(alphabet, k=chance.randint(3, 8))])
     _schedule(chance, rows)
     _time(chance, rows)
-    return as_recorded(chance, rows, _promise(chance, chance.choice(themes).promise))
+    return as_recorded(chance, rows, changed_promise(chance, chance.choice(themes).promise, LIMITS_MS))
 
 
 def _of(theme: int, row: Row) -> Row:
@@ -63,16 +62,3 @@ def _time(chance: random.Random, rows: list[Row]) -> None:
         now += chance.choice([0, 1, STEP_MS])
         if row["kind"] in {Kind.READ, Kind.LIST_OFFSETS, Kind.SEND} and ("at_ms" in row or chance.random() < 0.3):
             row["at_ms"], row["calm_ms"] = now, chance.choice([0, now, STEP_MS // 2])
-
-
-def _promise(chance: random.Random, promise: Promise) -> Promise:
-    return replace(
-        promise,
-        acks_all=chance.random() < 0.8,
-        unclean_election=chance.random() < 0.2,
-        idempotence=chance.random() < 0.8,
-        retention=promise.retention or chance.random() < 0.1,
-        retention_ms=chance.choice(LIMITS_MS),
-        transaction_timeout_ms=chance.choice(LIMITS_MS),
-        patience_ms=chance.choice(LIMITS_MS),
-    )
