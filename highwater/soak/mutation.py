@@ -8,6 +8,7 @@ import ast
 import os
 import random
 import re
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +35,8 @@ PLAUSIBLE: Final = re.compile(
     r"|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Lt_LtE|Lt_Gt|LtE_Lt|LtE_GtE|Gt_GtE|Gt_Lt|GtE_Gt|GtE_LtE|Is_IsNot"
     r"|IsNot_Is))"
 )
-TIMEOUT_S: Final = 120
+CPU_S: Final = 120
+"""CPU time of a mutant; an alarm would be cancelled by the time limits of the tests."""
 
 
 class Outcome(IntEnum):
@@ -141,7 +143,7 @@ def outcome(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[], bo
         _be_a_child(mutant, imported, survives)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return Outcome.TIMED_OUT if os.WTERMSIG(status) == signal.SIGALRM else Outcome.RAISED
+        return Outcome.TIMED_OUT if os.WTERMSIG(status) == signal.SIGXCPU else Outcome.RAISED
     return Outcome(os.WEXITSTATUS(status))
 
 
@@ -149,7 +151,7 @@ def _be_a_child(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[]
     """Run `survives` with the mutant, and exit."""
     found = Outcome.RAISED
     try:
-        signal.alarm(TIMEOUT_S)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         for name in [name for name in sys.modules if imported.fullmatch(name)]:

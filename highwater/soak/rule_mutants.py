@@ -102,10 +102,11 @@ WHOLE: Final[tuple[Killer, ...]] = (is_the_same_when_divided, passes_the_tests)
 TESTS: Final[tuple[Killer, ...]] = (passes_the_tests,)
 KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
     **dict.fromkeys(
-        ("committed", "findings", "log", "partition", "polls", "register", "storage", "summary", "view"), ORACLE
+        ("committed", "cycles", "findings", "log", "partition", "polls", "register", "storage", "summary", "view"),
+        ORACLE,
     ),
     **dict.fromkeys(("division", "merge"), WHOLE),
-    **dict.fromkeys(("cycles", "groups", "run", "step_findings"), TESTS),
+    **dict.fromkeys(("groups", "run", "step_findings"), TESTS),
 }
 WITHOUT_RULES: Final = {"rule"}  # names and texts
 

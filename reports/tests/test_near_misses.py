@@ -121,6 +121,36 @@ def lost_although_sent_twice(h: History) -> None:
     h.fetch(0, (1, 2), end=2)
 
 
+# Transactions and the last stable offset.
+
+
+def _before_its_last_record(h: History, stable: int) -> None:
+    """Record a reply while the last record of a transaction is not in the log: the record before it is sent later."""
+    begin(h, 1)
+    h.send(1, 0, txn=1)
+    h.begin(1, "send", value=3, txn=1)
+    h.fetch(0, end=1, last_stable_offset=stable)
+    h.send(2, 1, process=2)
+    h.end(1, offset=2)
+    end(h, 1, "abort")
+    h.fetch(0, (1, 2), end=4, last_stable_offset=4)
+
+
+@scenario(19)
+def the_stable_offset_passes_a_transaction_whose_last_record_is_appended_later(h: History) -> None:
+    _before_its_last_record(h, 1)
+
+
+@scenario()
+def the_stable_offset_is_that_of_a_transaction_whose_last_record_is_appended_later(h: History) -> None:
+    _before_its_last_record(h, 0)
+
+
+@scenario(acks="1")
+def a_log_that_may_lose_records_does_not_only_grow(h: History) -> None:
+    _before_its_last_record(h, 1)
+
+
 # Rejected operations.
 
 
