@@ -4,7 +4,8 @@
 `spec/anomalies.toml` define it. It does not share code or ideas with `reports/rules`: plain loops over the operations.
 
 `history.py` has the operations as objects, `log_start.py` what explains an absent record; `values.py`, `reads.py`,
-`order.py` and `transactions.py` have a function for each rule.
+`order.py` and `transactions.py` have a function for each rule. `witnesses.py` decides whether the operations that a
+finding names show it.
 """
 
 from highwater.reports.columns import Operations
