@@ -1,7 +1,7 @@
 """Mutants of a module, and processes in which they are loaded instead of it. The mutations are cosmic-ray's.
 
-A mutant that only changes an annotation, a docstring or an assertion is none: nothing behaves differently. Each mutant
-is loaded in a fork of this process, so that what the killers share is computed once.
+A mutant that only changes an annotation, an assertion or whether a class is frozen is none: nothing behaves
+differently. Each mutant is loaded in a fork of this process, so that what the killers share is computed once.
 """
 
 import ast
@@ -35,6 +35,7 @@ PLAUSIBLE: Final = re.compile(
     r"|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Lt_LtE|Lt_Gt|LtE_Lt|LtE_GtE|Gt_GtE|Gt_Lt|GtE_Gt|GtE_LtE|Is_IsNot"
     r"|IsNot_Is))"
 )
+WITHOUT_EFFECT: Final = {"frozen", "slots", "covariant"}  # arguments that only restrict what a program may do
 CPU_S: Final = 120
 """CPU time of a mutant; an alarm would be cancelled by the time limits of the tests."""
 
@@ -109,6 +110,9 @@ class _Behaviour(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> ast.keyword | None:
+        return None if node.arg in WITHOUT_EFFECT else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         node.annotation = ast.Constant(value=None)

@@ -1,8 +1,9 @@
 """Mutate the audit rules: `python -m highwater.soak.rule_mutants [--mutants N] [--seed S] [--jobs J] [MODULE...]`.
 
-The first killer of the rules of a partition is the second oracle, which was written without reading the rules, on
-random histories; that of divided partitions are the whole ones. What survives is given to the tests of the rules, which
-are the only killer of the rules of a run. Prints the score of each module by killer, and its survivors.
+The killers of the rules of a partition are the second oracle, which was written without reading the rules, on random
+histories, and what the witnesses of a finding must show; those of divided partitions are the whole ones. What survives
+is given to the tests of the rules, the only killer of the rules of a run. Prints the score of each module by killer,
+and its survivors.
 """
 
 import os
@@ -25,7 +26,7 @@ from rich.console import Console
 from highwater.errors import ExitCode
 from highwater.reports.columns import Operations
 from highwater.reports.execution.division.chunks import InMemoryChunks
-from highwater.reports.tests.oracle import comparison, exhaustive
+from highwater.reports.tests.oracle import comparison, exhaustive, witnesses
 from highwater.reports.tests.oracle.histories import random_history
 from highwater.reports.tests.oracle.history import History
 from highwater.reports.tests.oracle.mixtures import mixture
@@ -40,6 +41,7 @@ HISTORIES: Final = 3_000
 EVERY: Final = 101  # of the small histories
 FIRST_SEED: Final = 5_000_000  # of no other comparison
 DIVIDED: Final = 1_500
+WITNESSED: Final = 5  # one of so many histories
 
 
 Judged = tuple[Operations, Any, History, dict[tuple[int, int], set[Any]]]
@@ -71,6 +73,15 @@ def agrees_with_the_oracle() -> bool:
     )
 
 
+def names_witnesses() -> bool:
+    """Return whether the witnesses of all findings show them, in some of the histories."""
+    check = import_module(f"{RULES}.partition").check
+    misleading = import_module(witnesses.__name__).misleading
+    return not any(
+        misleading(check(ops, promise), ops, promise) for ops, promise, *_ in judged_histories()[::WITNESSED]
+    )
+
+
 @cache
 def whole_partitions() -> list[tuple[Any, Any, list[int], int, Any]]:
     """Return random histories, where they are divided, and the findings in the whole."""
@@ -91,21 +102,20 @@ def is_the_same_when_divided() -> bool:
 
 
 def passes_the_tests() -> bool:
-    names = ("run_rules", "step_rules", "pairs", "near_misses", "excuses", "coverage", "kernel")
+    names = ("run_rules", "step_rules", "pairs", "near_misses", "excuses", "coverage", "kernel", "promise", "cycles")
     files = [f"reports/tests/test_{name}.py" for name in names]
     return pytest.main(["-x", "-q", "--assert=plain", "-Wignore", "-pno:cacheprovider", "-n0", *files]) == 0
 
 
 Killer = Callable[[], bool]
-ORACLE: Final[tuple[Killer, ...]] = (agrees_with_the_oracle, passes_the_tests)
+ORACLE: Final[tuple[Killer, ...]] = (agrees_with_the_oracle, names_witnesses, passes_the_tests)
 WHOLE: Final[tuple[Killer, ...]] = (is_the_same_when_divided, passes_the_tests)
+BOTH: Final[tuple[Killer, ...]] = (agrees_with_the_oracle, is_the_same_when_divided, names_witnesses, passes_the_tests)
 TESTS: Final[tuple[Killer, ...]] = (passes_the_tests,)
 KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
-    **dict.fromkeys(
-        ("committed", "cycles", "findings", "log", "partition", "polls", "register", "storage", "summary", "view"),
-        ORACLE,
-    ),
+    **dict.fromkeys(("committed", "cycles", "findings", "log", "polls", "register", "storage"), ORACLE),
     **dict.fromkeys(("division", "merge"), WHOLE),
+    **dict.fromkeys(("partition", "summary", "view"), BOTH),
     **dict.fromkeys(("groups", "run", "step_findings"), TESTS),
 }
 WITHOUT_RULES: Final = {"rule"}  # names and texts

@@ -7,7 +7,16 @@ not be visible at the reply, but they must not be visible before the EndTxn requ
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
-from highwater.reports.rules.findings import NO_ROW, Bounds, RuleFindings, first_of_each, no_findings, sweep
+from highwater.reports.rules.findings import (
+    NO_ROW,
+    Bounds,
+    Mask,
+    RuleFindings,
+    distinct,
+    first_of_each,
+    no_findings,
+    sweep,
+)
 from highwater.reports.rules.log import latest_of_key
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
@@ -124,7 +133,7 @@ def passed_over(view: View) -> RuleFindings:
     if view.promise.compaction:
         data = ops.value[rows] != TOMBSTONE
         rows, offset, _ = latest_of_key(view, rows[data], offset[data])
-    covered, by = view.cover_of(ops.isolation[view.covered[0]] == Isolation.READ_COMMITTED).look_up(offset)
+    covered, by = view.passed(rows, offset, ops.isolation[view.covered[0]] == Isolation.READ_COMMITTED)
     return RuleFindings(Rule.TORN_TRANSACTION, rows[covered], by[covered], offset[covered])
 
 
@@ -145,16 +154,32 @@ def hanging_transactions(view: View) -> RuleFindings:
     ops, limit = view.ops, view.promise.transaction_timeout_ms
     if not ops.has_values("last_stable_offset") or limit < 0:
         return no_findings(Rule.HANGING_TRANSACTION)
-    reported = view.reports & (ops.last_stable_offset != UNKNOWN) & (ops.high_watermark != UNKNOWN)
-    reported &= ops.at_ms != UNKNOWN
-    rows = np.flatnonzero(reported & (ops.last_stable_offset < ops.high_watermark))
+    reported = view.reports & (ops.last_stable_offset != UNKNOWN)
+    lagging = reported & (ops.last_stable_offset < ops.high_watermark) & (ops.at_ms != UNKNOWN)
+    rows = np.flatnonzero(lagging)
     rows = rows[np.lexsort((ops.returned[rows], ops.last_stable_offset[rows]))]
-    stable, at, end = ops.last_stable_offset[rows], ops.at_ms[rows], ops.high_watermark[rows]
-    if not len(rows):
-        return no_findings(Rule.HANGING_TRANSACTION)
-    first = np.searchsorted(stable, stable, "left")
-    unchanged_ms = np.minimum(at - at[first], ops.calm_ms[rows])
-    hanging = (unchanged_ms > limit) & (end > end[first])
-    latest = np.flatnonzero(hanging)[::-1]
-    latest = latest[first_of_each(stable[latest])]
-    return RuleFindings(Rule.HANGING_TRANSACTION, rows[latest], rows[first[latest]], stable[latest])
+    stable = ops.last_stable_offset[rows]
+    long = _unchanged_ms(view, rows, rows[np.searchsorted(stable, stable)]) > limit
+    pairs = [_hanging(view, reported, rows[stable == each]) for each in distinct(stable[long])]
+    again, first = np.concatenate([np.zeros((2, 0), np.int64), *pairs], axis=1)
+    return RuleFindings(Rule.HANGING_TRANSACTION, again, first, ops.last_stable_offset[again])
+
+
+def _hanging(view: View, reported: Mask, same: Ints) -> Ints:
+    """Return the last reply of `same` that shows that a transaction hangs, and the one since which; or no column.
+
+    `same` are the replies with one last stable offset, in their order; one that is larger shows that it advanced.
+    """
+    ops = view.ops
+    larger = np.sort(ops.returned[reported & (ops.last_stable_offset > ops.last_stable_offset[same[0]])])
+    advanced = np.append(UNKNOWN, larger)[np.searchsorted(larger, ops.returned[same])]
+    first = same[np.searchsorted(ops.returned[same], advanced)]
+    hangs = _unchanged_ms(view, same, first) > view.promise.transaction_timeout_ms
+    last = np.flatnonzero(hangs & (ops.high_watermark[same] > ops.high_watermark[first]))[-1:]
+    return np.stack([same[last], first[last]])
+
+
+def _unchanged_ms(view: View, rows: Ints, since: Ints) -> Ints:
+    """Return the time from the replies `since` to those in `rows`, or since the last fault."""
+    unchanged_ms: Ints = np.minimum(view.ops.at_ms[rows] - view.ops.at_ms[since], view.ops.calm_ms[rows])
+    return unchanged_ms

@@ -148,7 +148,7 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
         return no_findings(Rule.LOST_WRITE), no_findings(Rule.UNSEEN)
     offset = view.send_offset[committed]
     missing, offset, certain = latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
-    covered, by = view.cover.look_up(offset)
+    covered, by = view.passed(missing, offset)
     covered &= certain & (offset < view.stuck_end)  # the end is stuck before the others: rule stuck reports it
     unseen = ~covered & (offset >= view.log_starts.highest)
     return (

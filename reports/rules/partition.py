@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from highwater.reports.columns import Kind, Operations, Status
+from highwater.reports.columns import UNKNOWN, Kind, Operations, Status
 from highwater.reports.rules import committed, cycles, log, polls, register, storage
 from highwater.reports.rules.findings import Mask, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
@@ -55,8 +55,8 @@ def sends_and_quiet_rows(ops: Operations) -> Mask:
     return mask
 
 
-def stable_offset_lags(ops: Operations) -> Mask:
-    mask: Mask = ops.last_stable_offset < ops.high_watermark
+def states_stable_offset(ops: Operations) -> Mask:
+    mask: Mask = ops.last_stable_offset != UNKNOWN
     return mask
 
 
@@ -77,6 +77,7 @@ FAMILIES: Final = (
            acknowledged),
     Family(log.append_inversions, Cut.TIME),
     Family(polls.nonmonotonic_polls, Cut.ROWS),
+    Family(polls.continued_after_abort, Cut.WHOLE, (*READS, "txn"), ("txn",), reads_with_records),
     Family(polls.passed_over, Cut.OFFSETS),
     Family(polls.truncated_tails, Cut.OFFSETS),
     Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",), acknowledged),
@@ -101,7 +102,7 @@ FAMILIES: Final = (
     Family(
         committed.hanging_transactions, Cut.WHOLE,
         ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms"), ("last_stable_offset",),
-        stable_offset_lags,
+        states_stable_offset,
     ),
     Family(cycles.backward_spans, Cut.OFFSETS),
     Family(cycles.double_processing, Cut.OFFSETS),

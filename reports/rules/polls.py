@@ -159,20 +159,17 @@ def _reads_before_and_after(view: View, gaps: Gaps) -> tuple[Ints, Ints]:
     return earlier, later
 
 
-def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings, RuleFindings]:
-    """Find nonmonotonic-poll, int-nonmonotonic-poll and abort-rewind.
+def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings]:
+    """Find nonmonotonic-poll and int-nonmonotonic-poll.
 
     A reader may go back if it names its position, or after it aborted a transaction.
     """
     ops, reading = view.ops, view.reading
     rows, before = reading.row, reading.before
     goes_on = before != NO_ROW
-    aborted = goes_on & (ops.fate[before] == Fate.ABORTED) & (ops.txn[before] != ops.txn[rows])
     back = np.zeros(len(rows), bool)
     back[1:] = goes_on[1:] & (reading.first[1:] <= reading.last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
-    back &= ~aborted
-    rewound = np.zeros(len(rows), bool)
-    rewound[1:] = aborted[1:] & (reading.first[1:] != reading.first[:-1])
+    back &= ~_follows_abort(view)
     inside = view.record_row[view.offset_decreases + 1]
     once = first_of_each(inside)
     return (
@@ -180,9 +177,29 @@ def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings, RuleFind
         RuleFindings(
             Rule.INT_NONMONOTONIC_POLL, inside[once], inside[once], ops.record_offset[view.offset_decreases + 1][once]
         ),
-        RuleFindings(
-            Rule.ABORT_REWIND, rows[rewound], before[rewound], reading.first[rewound], weight=Weight.INFORMATION
-        ),
+    )
+
+
+def _follows_abort(view: View) -> Mask:
+    """Mask the reads in `reading` that follow one of a transaction that was aborted, and are not part of it."""
+    ops, reading = view.ops, view.reading
+    aborted = (reading.before != NO_ROW) & (ops.fate[reading.before] == Fate.ABORTED)
+    mask: Mask = aborted & (ops.txn[reading.before] != ops.txn[reading.row])
+    return mask
+
+
+def continued_after_abort(view: View) -> RuleFindings:
+    """Find abort-rewind: the next read does not begin where the first read of the aborted transaction did."""
+    ops, reading = view.ops, view.reading
+    if not view.has_transactions:
+        return no_findings(Rule.ABORT_REWIND, Weight.INFORMATION)
+    begins = np.ones(len(reading.row), bool)  # of a series of reads of one transaction
+    begins[1:] = (reading.before[1:] == NO_ROW) | (ops.txn[reading.row[1:]] != ops.txn[reading.row[:-1]])
+    begin = np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    after = np.flatnonzero(_follows_abort(view))
+    after = after[reading.first[after] != reading.first[begin[after - 1]]]
+    return RuleFindings(
+        Rule.ABORT_REWIND, reading.row[after], reading.before[after], reading.first[after], weight=Weight.INFORMATION
     )
 
 

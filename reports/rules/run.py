@@ -161,9 +161,9 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
     low, high = cycles.spans(*(np.concatenate([getattr(c, name) for c in candidates]) for name in ("first", "second")))
     edges = dict(map_partitions(SpanTask(partial(_edges_within, low, high), _merged)))
     keys = list(edges)
-    wr, ww = (cycles.of_partitions([pair[which] for pair in edges.values()]) for which in (0, 1))
+    wr, ww = (_committed(cycles.of_partitions([pair[which] for pair in edges.values()]), tables) for which in (0, 1))
     known = set[int]()
-    for chosen, weight in ((wr, Weight.VIOLATION), (cycles.join([wr, _committed(ww, tables)]), Weight.INFORMATION)):
+    for chosen, weight in ((wr, Weight.VIOLATION), (cycles.join([wr, ww]), Weight.INFORMATION)):
         for circle in cycles.circles(chosen):
             nodes = set(chosen.source[circle].tolist())
             if not nodes & known:

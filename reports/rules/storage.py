@@ -3,7 +3,15 @@
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules.findings import NO_ROW, RuleFindings, distinct, first_of_each, no_findings, running_maximum
+from highwater.reports.rules.findings import (
+    NO_ROW,
+    Mask,
+    RuleFindings,
+    distinct,
+    first_of_each,
+    no_findings,
+    running_maximum,
+)
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
@@ -126,20 +134,41 @@ def diverged_replicas(view: View) -> RuleFindings:
     order = np.argsort(offset, kind="stable")
     row, offset, value = row[order], offset[order], value[order]
     begin = np.searchsorted(offset, offset, "left")
-    # Several dumps and several values at an offset: some two dumps differ there, even if one lists the offset twice.
-    other = np.flatnonzero(row != row[begin])
-    other = other[np.isin(begin[other], begin[value != value[begin]])]
-    first, second, at = row[other], row[begin[other]], offset[other]
+    pairs = (_unlike(begin, value, replica) for replica in (ops.node[row], row))
+    found = [(row[one], row[other], offset[one]) for one, other in pairs]
     if not view.promise.compaction:
-        held = distinct(begin)
-        known, by = offset[held], row[held]
-        lacking = [_lacking(view, int(dump), by, known) for dump in dumps]
-        first, second, at = (
-            np.concatenate([column, *more])
-            for column, more in zip((first, second, at), zip(*lacking, strict=True), strict=True)
-        )
+        held = distinct(begin), _first(begin, ops.node[row] != ops.node[row[begin]])
+        found += [_lacking(view, int(dump), row[of], offset[of]) for of in held for dump in dumps]
+    first, second, at = (np.concatenate(column) for column in zip(*found, strict=True))
+    # Two replicas are better witnesses than one at two times.
+    first, second, at = (column[np.argsort(ops.node[first] == ops.node[second], kind="stable")]
+                         for column in (first, second, at))  # fmt: skip
     once = first_of_each(at)
     return RuleFindings(Rule.REPLICA_DIVERGENCE, first[once], second[once], at[once])
+
+
+def _unlike(begin: Ints, value: Ints, replica: Ints) -> tuple[Ints, Ints]:
+    """Return two places of different replicas and values for each offset that has them.
+
+    The columns are sorted by offset; `begin` is the first place with the same offset.
+    """
+    away, unlike = replica != replica[begin], value != value[begin]
+    table = np.full((3, len(begin)), NO_ROW)
+    for column, mask in zip(table, (away & unlike, unlike, away), strict=True):
+        first = _first(begin, mask)
+        column[begin[first]] = first
+    groups = distinct(begin)
+    both, other, same = table[:, groups]
+    # Without a place that differs from the first in both, one of another replica has the first value.
+    one, against = np.where(both != NO_ROW, (both, groups), (other, same))
+    found = (one != NO_ROW) & (against != NO_ROW)
+    return one[found], against[found]
+
+
+def _first(begin: Ints, mask: Mask) -> Ints:
+    """Return the first place in `mask` of each group, in the order of groups."""
+    places = np.flatnonzero(mask)
+    return places[first_of_each(begin[places])]
 
 
 def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints, Ints]:

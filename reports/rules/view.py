@@ -497,12 +497,20 @@ class View:
         possible = self.log_starts.possible(ops.invoked[rows], ops.returned[rows])
         return np.where(own == UNKNOWN, NEVER if self.promise.retention else possible, own)
 
-    @cached_property
-    def cover(self) -> Cover:
-        """Offsets passed by any read."""
-        return self.cover_of(np.ones(len(self.covered[0]), bool))
+    def passed(self, sends: Ints, offset: Ints, chosen: Mask | None = None) -> tuple[Mask, Ints]:
+        """Return for each send whether a read that did not precede it passed its offset, and the row of such a read.
 
-    def cover_of(self, chosen: Mask) -> Cover:
+        `chosen` masks the reads of `covered` that count (None: all). The row is `NO_ROW` if there is none.
+        """
+        ops, chosen = self.ops, np.ones(len(self.covered[0]), bool) if chosen is None else chosen
+        passed, by = self._cover_of(chosen).look_up(offset)
+        rows, start, end = (column[chosen] for column in self.covered)
+        for place in np.flatnonzero(passed & (ops.returned[by] < ops.invoked[sends])):  # seldom: it was longer
+            later = (start <= offset[place]) & (end > offset[place]) & (ops.returned[rows] > ops.invoked[sends[place]])
+            passed[place], by[place] = later.any(), rows[later].min() if later.any() else NO_ROW
+        return passed, by
+
+    def _cover_of(self, chosen: Mask) -> Cover:
         """Return the offsets passed by the reads of `covered` that `chosen` masks."""
         rows, start, end = (column[chosen] for column in self.covered)
         if not len(rows):

@@ -40,7 +40,8 @@ def random_steps(
                 chance.choice(names), begin, int(NEVER) if is_unknown else end, process,
                 Status.INFO if is_unknown else Status.OK, KEY, chance.randint(0, largest), chance.randint(0, epochs),
                 GROUP, f"m{process}", chance.choice(["1", "1", "2"]), position=chance.choice([UNKNOWN, 0, 1, 2]),
-                at_ms=begin, calm_ms=chance.choice([5, 20, 40]), text=chance.choice(["Stable", *groups.REBALANCING]),
+                at_ms=begin, calm_ms=chance.choice([5, PATIENCE_MS, 20, 40]),
+                text=chance.choice(["Stable", *groups.REBALANCING]),
             )
         )  # fmt: skip
     return sorted(made, key=lambda step: step.invoked)
@@ -91,8 +92,11 @@ def overlaps(made: list[Step]) -> dict[tuple[int, int], bool]:
 @thorough
 def test_grants_of_one_generation_to_two_members_are_found(chance: random.Random) -> None:
     made = random_steps(chance, ["sync"])
-    found = {(not each.information, each.number) for each in groups.double_ownership(tables(made))}
-    assert found == two_grants(made)
+    found = list(groups.double_ownership(tables(made)))
+    assert {(not each.information, each.number) for each in found} == two_grants(made)
+    assert all(each.first.epoch == each.second.epoch == each.number for each in found)
+    assert all(each.first.member != each.second.member for each in found)
+    assert all(each.information or each.first.node == each.second.node for each in found)
 
 
 @histories
@@ -224,3 +228,9 @@ def test_a_late_commit_response_does_not_hide_other_commits_of_the_member() -> N
     made = [commit(0, 0, 20), commit(0, 1, 2), commit(1, 3, 4), commit(0, 5, 6)]
     (found,) = groups.double_ownership(tables(made))
     assert (found.first, found.second) == (made[3], made[2])
+
+
+def test_consumers_without_a_group_may_read_the_same_partition() -> None:
+    assigned = [Step("assign", 2 * n, 2 * n + 1, n, Status.OK, KEY, 1, 1, "", f"m{n}") for n in range(2)]
+    assert list(groups.double_ownership(tables(assigned))) == []
+    assert list(groups.double_ownership(tables([step._replace(group=GROUP) for step in assigned]))) != []

@@ -55,7 +55,7 @@ def lost_writes(history: History, found: Findings) -> None:
                 found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
         elif history.was_read(send):
             continue
-        elif is_passed(history, place) and not may_be_absent(history, send, place):
+        elif is_passed(history, send, place) and not may_be_absent(history, send, place):
             found.add(Rule.LOST_WRITE, Weight.VIOLATION, send.row)
         elif not is_deleted(history, place):
             found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
@@ -89,8 +89,8 @@ def proves_loss(history: History, row: Row, offset: int) -> bool:
     return passed(history, row, offset) and log_start_of(history, row)[1] <= offset
 
 
-def is_passed(history: History, offset: int) -> bool:
-    return any(proves_loss(history, row, offset) for row in history.rows)
+def is_passed(history: History, send: Row, offset: int) -> bool:
+    return any(proves_loss(history, row, offset) and not row.precedes(send) for row in history.rows)
 
 
 def is_deleted(history: History, offset: int) -> bool:
@@ -176,7 +176,8 @@ def torn_transactions(history: History, found: Findings) -> None:
         readers = [read for read in history.reads if read.succeeded and history.may_be_read_committed(read)]
         if any(_has(read, send) for read in readers):
             continue
-        if any(history.is_read_committed(row) and proves_loss(history, row, place) for row in history.rows):
+        proofs = [row for row in history.rows if history.is_read_committed(row) and proves_loss(history, row, place)]
+        if any(not row.precedes(send) for row in proofs):
             found.add(Rule.TORN_TRANSACTION, Weight.VIOLATION, send.row)
 
 

@@ -75,19 +75,28 @@ def continued_after_abort(history: History, found: Findings) -> None:
         previous = history.previous_read(read)
         if previous is None or not previous.aborted or previous.txn == read.txn or not read.succeeded:
             continue
-        if read.first != previous.first:
+        if read.first != first_of_series(history, previous).first:
             found.add(Rule.ABORT_REWIND, Weight.INFORMATION, read.row)
 
 
+def first_of_series(history: History, read: Row) -> Row:
+    """Return the first of the reads of a transaction that the reader made one after the other."""
+    previous = history.previous_read(read)
+    return read if previous is None or previous.txn != read.txn else first_of_series(history, previous)
+
+
 def hanging_transactions(history: History, found: Findings) -> None:
-    """A last stable offset did not change since the first reply that stated it."""
+    """A last stable offset did not change since the first reply that stated it, after the last larger one."""
     timeout = history.promise.transaction_timeout_ms
     replies = [row for row in history.replies if row.at_ms is not None and row.high_watermark is not None]
     for again in replies:
         stable = again.last_stable_offset
         if stable is None or timeout < 0:
             continue
+        larger = [row for row in history.replies if (row.last_stable_offset or 0) > stable and row.row < again.row]
+        since = larger[-1].row if larger else -1
         same = [row for row in replies if row.last_stable_offset == stable and (row.high_watermark or 0) > stable]
+        same = [row for row in same if row.row > since]
         if same and _hangs(same[0], again, timeout):
             found.add(Rule.HANGING_TRANSACTION, Weight.VIOLATION, stable)
 

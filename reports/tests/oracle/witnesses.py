@@ -172,13 +172,8 @@ def _proves_absence(row: Row, offset: int, history: History) -> bool:
 
 
 def _shows_absence(send: Row, row: Row, offset: int, history: History) -> bool:
-    """Return whether a read proves that the record of a send is absent.
-
-    A read that returned before the send was invoked cannot have it. The definitions do not exclude such a read, but it
-    misleads if a later one proves the same.
-    """
-    proofs = [other for other in history.rows if _proves_absence(other, offset, history)]
-    return row in proofs and (not row.precedes(send) or all(proof.precedes(send) for proof in proofs))
+    """Return whether a read that did not precede a send proves that its record is absent."""
+    return _proves_absence(row, offset, history) and not row.precedes(send)
 
 
 def _is_lost(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -193,7 +188,7 @@ def _is_unseen(first: Row, second: Row | None, offset: int, history: History) ->
         return False
     starts = [start for _, start in reported_log_starts(history)]
     deleted = [least for row, least, _ in deletions(history) if row.succeeded]
-    lost = any(_proves_absence(row, offset, history) for row in history.rows)
+    lost = any(_shows_absence(first, row, offset, history) for row in history.rows)
     return not any(offset < start for start in starts + deleted) and (not lost or may_be_absent(history, first, offset))
 
 
@@ -311,16 +306,15 @@ def _is_disordered(first: Row, second: Row, offset: int, history: History) -> bo
 
 
 def _is_interleaved(first: Row, second: Row, offset: int, history: History) -> bool:
-    """Between two successive records of a transaction, sent in this order, is one of another producer."""
+    """Between two successive records of a transaction is one that does not belong to it."""
     if first.txn is None or first.txn != second.txn or first.offset != offset or second.offset is None:
         return False
-    if not (first.acknowledged and second.acknowledged) or first.precedes(second):
+    if not (first.acknowledged and second.acknowledged):
         return False
     between = [
         send for send in history.acknowledged if send.offset is not None and second.offset < send.offset < offset
     ]
-    strangers = [send for send in between if send.producer is None or send.producer != first.producer]
-    return bool(strangers) and all(send.txn != first.txn for send in between)
+    return bool(between) and all(send.txn != first.txn for send in between)
 
 
 def _is_reordered(first: Row, second: Row, offset: int, history: History) -> bool:
