@@ -145,4 +145,6 @@ def distinct(values: Ints) -> Ints:
 
 def first_of_each(values: Ints) -> Ints:
     """Return the position of the first occurrence of each value, in the order of the values."""
+    if not len(values):  # of most rules in most partitions; np.unique takes 20 µs
+        return NOTHING
     return np.unique(values, return_index=True)[1]

@@ -48,6 +48,8 @@ def duplicates(view: View) -> tuple[RuleFindings, ...]:
     a, b = _neighbours(observations.value, observations.offset)
     once = observations.value[a] != TOMBSTONE
     a, b = a[once], b[once]
+    if not len(a):
+        return ()
     first = first_of_each(observations.value[a])
     a, b = a[first], b[first]
     value, offset = observations.value[a], observations.offset[b]
@@ -237,7 +239,7 @@ def nonmonotonic_transactions(view: View) -> RuleFindings:
     return RuleFindings(Rule.NONMONOTONIC_SEND, after[inside], before[inside], ops.offset[after[inside]])
 
 
-def append_inversions(view: View) -> tuple[RuleFindings, RuleFindings]:
+def append_inversions(view: View) -> tuple[RuleFindings, ...]:
     """Find append-inversion: an acknowledgement bounds the log end from below, a later send from above.
 
     The second result has the sends that only sends of their own process prove: `merge_findings` drops those that
@@ -246,6 +248,8 @@ def append_inversions(view: View) -> tuple[RuleFindings, RuleFindings]:
     ops, acked = view.ops, view.acked
     lower, upper = Bounds(ops.returned[acked], ops.offset[acked] + 1, acked), send_bounds(view)
     late, early, z = sweep(lower, upper)
+    if not len(late):
+        return ()
     own = ops.process[late] == ops.process[early]
     suspects = upper.where(np.isin(upper.row, late[own]))
     parts = [(late[~own], early[~own], z[~own])]

@@ -61,6 +61,8 @@ def _gaps(view: View) -> Gaps:
 def passed_over(view: View) -> tuple[RuleFindings, ...]:
     """Find truncated-after-read, poll-skip, int-nonmonotonic-poll and resurrected-record in the gaps of reads."""
     gaps = _gaps(view)
+    if not len(gaps.row):
+        return ()
     if view.promise.compaction:
         return _back_again(view, gaps)
     ops, before = view.ops, view.reading.before[gaps.slot]
@@ -89,6 +91,8 @@ def truncated_tails(view: View) -> RuleFindings:
     reading = view.reading
     start = np.concatenate([reading.last + 1, start[len(reading.row) :]])
     proving = np.flatnonzero((end == NEVER) & (start <= known[-1]))
+    if not len(proving):
+        return no_findings(Rule.TRUNCATED_AFTER_READ)
     first = np.searchsorted(known, start[proving])
     offset = np.concatenate([NOTHING, *(known[place:] for place in first)])
     row = np.repeat(rows[proving], len(known) - first)
@@ -287,6 +291,8 @@ def silent_resets(view: View) -> tuple[RuleFindings, ...]:
     if view.promise.compaction:
         return ()
     jumps: Jumps = find_jumps(view) if view.jumps is None else view.jumps
+    if not len(jumps.who):
+        return ()
     parts = {weight: [no_findings(Rule.SILENT_RESET, weight)] for weight in (Weight.VIOLATION, Weight.UNDECIDED)}
     received = (ops.kind == Kind.READ) & (ops.status == Status.OK)
     known = _existing_offsets(view)
