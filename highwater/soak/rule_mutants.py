@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib import import_module
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pkgutil import iter_modules
 from typing import Annotated, Any, Final
 
@@ -156,18 +156,20 @@ def soak(
         if found := judge(unchanged(mutant.module)):
             console.print(f"{mutant.module} is killed without a mutation ({found}): nothing can be judged.")
             sys.exit(ExitCode.USAGE)
-    outcomes: dict[str, Counter[str]] = {}
+    survivors = 0
     with ProcessPoolExecutor(jobs) as pool, progress("mutants", len(chosen)) as step:
-        for mutant, found in zip(chosen, pool.map(judge, chosen), strict=True):
-            outcomes.setdefault(mutant.module, Counter())[found] += 1
-            if not found:
-                console.print(f"survived: {mutant}")
-            step()
-    for module, counted in outcomes.items():
-        by = ", ".join(f"{count} {how}" for how, count in counted.most_common() if how)
-        console.print(f"{module}: {counted.total() - counted['']} of {counted.total()} killed ({by})")
-    survived = sum(counted[""] for counted in outcomes.values())
-    console.print(f"{len(chosen) - survived} of {len(chosen)} killed")
+        judged = zip(chosen, pool.map(judge, chosen), strict=True)
+        for module, of_module in groupby(judged, lambda pair: pair[0].module):  # so that an interrupted run has scores
+            counted: Counter[str] = Counter()
+            for mutant, found in of_module:
+                counted[found] += 1
+                if not found:
+                    console.print(f"survived: {mutant}")
+                step()
+            survivors += counted[""]
+            by = ", ".join(f"{count} {how}" for how, count in counted.most_common() if how)
+            console.print(f"{module}: {counted.total() - counted['']} of {counted.total()} killed ({by})")
+    console.print(f"{len(chosen) - survivors} of {len(chosen)} killed")
     console.print(f"To repeat: python -m highwater.soak.rule_mutants --mutants {count} --seed {seed}")
 
 
