@@ -91,6 +91,28 @@ def resent_in_another_transaction(h: History) -> None:
     h.fetch(0, (2, 1), end=4)
 
 
+def _skipped_after_two_attempts(h: History, how: str) -> None:
+    """Record two sends of one value in transactions, a reader that receives it, and one that skips it."""
+    h.send(1, 0)
+    for txn, ends in ((1, "commit"), (2, how)):
+        begin(h, txn)
+        h.send(7, txn=txn, kind="info")
+        end(h, txn, ends)
+    h.send(2, 2)
+    h.poll((0, 1), (1, 7), (2, 2), process=51)
+    h.poll((0, 1), (2, 2), process=52)
+
+
+@scenario(9, isolation="read_uncommitted")
+def a_record_of_one_of_two_committed_transactions_is_skipped(h: History) -> None:
+    _skipped_after_two_attempts(h, "commit")
+
+
+@scenario(isolation="read_uncommitted")
+def a_record_perhaps_of_an_aborted_transaction_is_skipped(h: History) -> None:
+    _skipped_after_two_attempts(h, "abort")
+
+
 @scenario(17)
 def the_aborted_attempt_is_read(h: History) -> None:
     for txn, offset, how in ((1, 0, "abort"), (2, 2, "commit")):
