@@ -39,7 +39,7 @@ class History:
         self.begin(process, "send", value=value, **fields)
         self.end(process, kind, offset=offset)
 
-    def poll(self, *records: tuple[int, int], process: int = 50, kind: str = "ok") -> None:
+    def poll(self, *records: tuple[int, int | None], process: int = 50, kind: str = "ok") -> None:
         self.begin(process, "poll")
         self.end(process, kind, value={"t-0": [list(record) for record in records]})
 

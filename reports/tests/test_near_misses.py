@@ -251,6 +251,16 @@ def a_record_outlives_its_tombstone_though_its_key_was_written_again(h: History)
     _deleted_and_written_again(h, (0, 1), (2, 2))
 
 
+@scenario(35, compaction=True)
+def a_record_outlives_the_second_of_two_tombstones(h: History) -> None:
+    h.send(1, 0, key=1)
+    for offset in (1, 2):
+        h.begin(0, "send", value=None, key=1)
+        h.end(0, offset=offset)
+    h.send(4, 3, key=2)
+    h.poll((0, 1), (1, None), (3, 4))
+
+
 def _cleaned_and_back(h: History, epoch: int) -> None:
     h.send(1, 0, key="k")
     h.send(2, 1, key="k")
