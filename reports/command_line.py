@@ -105,7 +105,7 @@ def audit_command(
             if html is not None and len(paths) == 1:
                 from highwater.reports.report import report_history
 
-                typer.echo(f"page: {report_history(readable, result, html)}", err=True)
+                typer.echo(f"page: {report_history(readable, result, html, config or ())}", err=True)
         return result
 
     if len(paths) > 1:
@@ -214,7 +214,7 @@ def show(result: Any) -> None:
             not_judged.setdefault(row.why, []).append(row.name)
             continue
         counts = ", ".join(f"{count} {severity}" for severity, count in row.counts.items())
-        table.add_row(str(row.rule), row.name, row.verdict, f"{counts}: {row.why}" if row.why else counts)
+        table.add_row(str(row.rule), row.name, row.verdict, ": ".join(filter(None, (counts, row.why))))
     console.print(table)
     console.print()
     for why, names in not_judged.items():

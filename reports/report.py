@@ -1,7 +1,8 @@
 """Make one self-contained HTML page of a results folder: it opens offline and loads nothing."""
 
 import json
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -35,15 +36,18 @@ def report(folder: Path) -> Path:
     return _write(folder / PAGE, histories, parts)
 
 
-def report_history(where: str, result: AuditResult, page: Path) -> Path:
-    """Write the page of one history; UsageError for a dataset, which has columns but no events."""
+def report_history(where: str, result: AuditResult, page: Path, settings: Sequence[str] = ()) -> Path:
+    """Write the page of one history; UsageError for a dataset, which has columns but no events.
+
+    `where` is read; the page names `result.history` and the `settings` (KEY=VALUE) as the command to repeat.
+    """
     if (Path(where) / MANIFEST).exists():
         hint = "audit the history that the dataset was read from"
         raise UsageError("a dataset has no events to make a page of", where=where, hint=hint)
     shown = {
         **show_history(_events(where, result), result),
-        **_notes({}, Path(where).name),
-        "again": f"highwater audit {where}",
+        **_notes({}, Path(result.history).name),
+        "again": shlex.join(["highwater", "audit", result.history, *(f"--config={each}" for each in settings)]),
     }
     return _write(page, [shown], dict.fromkeys(PARTS))
 

@@ -35,7 +35,7 @@ PLAUSIBLE: Final = re.compile(
     r"|ReplaceComparisonOperator_(Eq_NotEq|NotEq_Eq|Lt_LtE|Lt_Gt|LtE_Lt|LtE_GtE|Gt_GtE|Gt_Lt|GtE_Gt|GtE_LtE|Is_IsNot"
     r"|IsNot_Is))"
 )
-WITHOUT_EFFECT: Final = {"frozen", "slots", "covariant"}  # arguments that only restrict what a program may do
+WITHOUT_EFFECT: Final = {"frozen", "slots", "covariant", "strict"}  # arguments that only restrict what a program may do
 CPU_S: Final = 120
 """CPU time of a mutant; an alarm would be cancelled by the time limits of the tests."""
 

@@ -133,6 +133,15 @@ def test_a_rule_whose_data_the_history_lacks_is_not_judged(tmp_path: Path, capsy
     assert "the history lacks replica dumps" in page
 
 
+def test_the_page_repeats_the_audit_with_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = REAL / "producer.log"
+    result = audit(path, overrides=PROMISED)
+    page = report_history(str(path), result, tmp_path / "page.html", ["acks=all", "idempotence=true"]).read_text()
+    assert f"highwater audit {path} --config=acks=all --config=idempotence=true" in page
+    show(result)
+    assert " : " not in capsys.readouterr().out
+
+
 def test_a_history_in_which_nothing_was_judged_is_undecided(tmp_path: Path) -> None:
     result = audit(History().write(tmp_path / "history.ndjson"))
     assert result.verdict == "unknown"
