@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import Fate, Isolation, Kind, Operations, Status
+from highwater.reports.rules import cycles as cycles_of_rules
 from highwater.reports.rules.findings import Promise, Weight
 from highwater.reports.rules.rule import Rule
-from highwater.reports.rules.run import check_run
+from highwater.reports.rules.run import _merged, check_run
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Tables, Transactions
 from highwater.reports.tests.random_ops import operations
@@ -94,6 +96,18 @@ def test_cycles_of_reads_are_violations_and_those_of_reads_and_writes_are_inform
         ]  # fmt: skip
         assert set(named) <= (reads if weight is Weight.VIOLATION else reads | writes)
         assert sorted(map(sorted, expected)) == sorted(sorted(*(c for c in expected if {*edge} <= c)) for edge in named)
+
+
+def test_the_edges_of_slices_are_merged_and_each_pair_of_transactions_kept_once() -> None:
+    def edges(*pairs: tuple[int, int]) -> cycles_of_rules.Edges:
+        source, target = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+        return cycles_of_rules.Edges(source, target, source, target, source, source)
+
+    slices = [(edges((0, 1), (1, 0)), edges((2, 3))), (edges((1, 0), (4, 1)), edges((3, 2)))]
+    reads, writes = _merged(slices)
+    assert [*zip(reads.source, reads.target, strict=True)] == [(0, 1), (1, 0), (4, 1)]
+    assert [*zip(writes.source, writes.target, strict=True)] == [(2, 3), (3, 2)]
+    assert [len(part.source) for part in _merged([])] == [0, 0]
 
 
 def edge_of(ops: Operations, first: int, second: int) -> tuple[int, int]:
