@@ -37,16 +37,16 @@ def random_rows(chance: random.Random, fates: list[int]) -> Rows:
     for place, row in enumerate(rows):
         fate = fates[row["txn"]] if row["txn"] >= 0 else -1
         row |= {"status": Status.OK, "process": place, "invoked": 2 * place, "returned": 2 * place + 1, "fate": fate}
-        row |= {"isolation": Isolation.READ_COMMITTED, "ended": 0}
+        row |= {"isolation": chance.choice([*[Isolation.READ_COMMITTED] * 4, Isolation.READ_UNCOMMITTED]), "ended": 0}
     return rows
 
 
 def of_reads(rows: Rows) -> Edges:
-    """Return (writer, reader) of each record that another transaction read."""
+    """Return (writer, reader) of each record that another transaction read as committed."""
     writers = {row["value"]: row["txn"] for row in rows if row["kind"] is Kind.SEND}
     return {
         (writers[value], row["txn"])
-        for row in rows if row["kind"] is Kind.READ and row["txn"] >= 0
+        for row in rows if row["kind"] is Kind.READ and row["txn"] >= 0 and row["isolation"] is Isolation.READ_COMMITTED
         for _, value in row["records"] if writers[value] != row["txn"]
     }  # fmt: skip
 
