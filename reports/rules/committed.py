@@ -168,11 +168,12 @@ def hanging_transactions(view: View) -> RuleFindings:
 def _hanging(view: View, reported: Mask, same: Ints) -> Ints:
     """Return the last reply of `same` that shows that a transaction hangs, and the one since which; or no column.
 
-    `same` are the replies with one last stable offset, in their order; one that is larger shows that it advanced.
+    `same` are the replies with one last stable offset, in their order; one that is larger, and arrived before or at the
+    same time, shows that it advanced.
     """
     ops = view.ops
     larger = np.sort(ops.returned[reported & (ops.last_stable_offset > ops.last_stable_offset[same[0]])])
-    advanced = np.append(UNKNOWN, larger)[np.searchsorted(larger, ops.returned[same])]
+    advanced = np.append(UNKNOWN, larger)[np.searchsorted(larger, ops.returned[same], side="right")]
     first = same[np.searchsorted(ops.returned[same], advanced)]
     hangs = _unchanged_ms(view, same, first) > view.promise.transaction_timeout_ms
     last = np.flatnonzero(hangs & (ops.high_watermark[same] > ops.high_watermark[first]))[-1:]

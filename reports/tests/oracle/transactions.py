@@ -93,10 +93,10 @@ def hanging_transactions(history: History, found: Findings) -> None:
         stable = again.last_stable_offset
         if stable is None or timeout < 0:
             continue
-        larger = [row for row in history.replies if (row.last_stable_offset or 0) > stable and row.row < again.row]
-        since = larger[-1].row if larger else -1
+        replied = [row for row in history.replies if row.returned <= again.returned]
+        since = max((row.returned for row in replied if (row.last_stable_offset or 0) > stable), default=-1)
         same = [row for row in replies if row.last_stable_offset == stable and (row.high_watermark or 0) > stable]
-        same = [row for row in same if row.row > since]
+        same = [row for row in same if row.returned >= since]
         if same and _hangs(same[0], again, timeout):
             found.add(Rule.HANGING_TRANSACTION, Weight.VIOLATION, stable)
 
